@@ -30,7 +30,8 @@ auto Fields(As<JournalPosition> auto& m) {
 
 auto Fields(As<AcceleratorInfo> auto& m) {
   return std::tie(m.type, m.uuid, m.device, m.threads, m.slow_down_factor,
-                  m.memory_bytes, m.context_bytes);
+                  m.memory_bytes, m.context_bytes, m.exclusive,
+                  m.alone_visible);
 }
 
 auto Fields(As<Progress> auto& m) {

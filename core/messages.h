@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/accelerator_info.h"
 #include "core/generation.h"
 #include "core/ids.h"
 #include "core/job_update.h"
@@ -22,19 +23,6 @@
 namespace gavel {
 
 // ---- shared parts
-
-// One accelerator as an agent declares it.
-struct AcceleratorInfo {
-  std::string type;             // open name, e.g. "v100", "cpu_fast"
-  std::string uuid;             // names its lock files; unique on the server
-  std::string device = "cpu";   // "cpu" or "cuda:N"
-  int threads = 1;              // intra-op threads of a worker
-  double slow_down_factor = 1;  // >= 1; demonstration only, labelled as such
-  uint64_t memory_bytes = 0;    // its memory; 0: not known, no budget
-  uint64_t context_bytes = 0;   // of it, what each process on it takes anyway
-  friend bool operator==(const AcceleratorInfo&,
-                         const AcceleratorInfo&) = default;
-};
 
 // What a worker tells of its progress. All counts are since the job began.
 struct Progress {

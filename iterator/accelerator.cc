@@ -42,6 +42,18 @@ absl::Status FitsSlot(const lease_action::Resume& lease,
              " beside another job"));
 }
 
+// A process that leaves may not have given back yet a device that only one may
+// use.
+absl::Status ChooseWhenFree(const lease_action::Resume& lease,
+                            at::Device device) {
+  const Time give_up = std::min(Now() + kRoomWaitMax_s, lease.deadline);
+  while (true) {
+    const absl::Status status = ChooseDevice(device);
+    if (!absl::IsUnavailable(status) || Now() > give_up) return status;
+    std::this_thread::sleep_for(kRoomInterval);
+  }
+}
+
 // A process that leaves may not have given its memory back yet.
 absl::Status MoveWhenThereIsRoom(const lease_action::Resume& lease,
                                  at::Device device, TrackedState& tracked) {
@@ -86,7 +98,9 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
 
 absl::Status Accelerator::Begin(const lease_action::Resume& lease,
                                 at::Device device, TrackedState& tracked) {
-  absl::Status status = ChooseDevice(device);
+  absl::Status status = ChooseWhenFree(lease, device);
+  // A process of nobody's lease has it, so no job can use it.
+  device_failed_ = absl::IsUnavailable(status);
   if (status.ok() && device.is_cpu()) {
     status = FitsSlot(lease, tracked);
     if (status.ok()) {
@@ -96,7 +110,7 @@ absl::Status Accelerator::Begin(const lease_action::Resume& lease,
   if (status.ok()) status = LimitMemory(device, lease.memory_limit_bytes);
   if (status.ok()) status = MoveWhenThereIsRoom(lease, device, tracked);
   if (status.ok()) return status;
-  device_failed_ = !absl::IsUnavailable(status) && !CheckDevice(device).ok();
+  device_failed_ = device_failed_ || !CheckDevice(device).ok();
   tracked.MoveToHost().IgnoreError();
   ReleaseMemory(device).IgnoreError();
   const DeviceMemory memory = ReadDeviceMemory(device);

@@ -25,11 +25,12 @@ class Accelerator {
 
   // Locks the granted accelerator, makes it the current device of this thread,
   // sets LibTorch's threads when it is a CPU slot, and moves `tracked` there.
-  // Waits up to two seconds, never past the lease, for the lock, and for memory
-  // that the device has and somebody else is about to give back. On an error
-  // nothing is held. UNAVAILABLE: locked by another process, whose pid is in
-  // the message. FAILED_PRECONDITION: no such device. RESOURCE_EXHAUSTED: the
-  // state does not fit. Other codes: see device_failed().
+  // Waits up to two seconds, never past the lease, for the lock, and for an
+  // exclusive device or memory that somebody else is about to give back. On an
+  // error nothing is held. UNAVAILABLE: locked by another process, whose pid is
+  // in the message, or used by one exclusively. FAILED_PRECONDITION: no such
+  // device. RESOURCE_EXHAUSTED: the state does not fit. Other codes: see
+  // device_failed().
   absl::Status Take(const lease_action::Resume& lease, TrackedState& tracked);
   // Alone: no lock. `device` empty: the accelerator of that number, or the CPU
   // where there is none.
@@ -48,8 +49,8 @@ class Accelerator {
   absl::StatusOr<bool> UseThreads(int threads);
 
   bool held() const { return held_; }
-  // The last Take failed, and would for any state: the device is not there, or
-  // does not work.
+  // The last Take failed, and would for any state: the device is not there,
+  // does not work, or only another process may use it.
   bool device_failed() const { return device_failed_; }
   // The last Take failed for want of memory that other processes hold: the
   // state would fit the device without them.

@@ -1,6 +1,7 @@
 #include "coordinator/agent_host/agent_accelerators.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -36,7 +37,9 @@ struct Nvml {
     unsigned long long free = 0;
     unsigned long long used = 0;
   };
-  int (*memory)(Device, Memory*) = nullptr;  // may be missing
+  // These may be missing.
+  int (*memory)(Device, Memory*) = nullptr;
+  int (*compute_mode)(Device, int*) = nullptr;
 };
 
 struct CloseLibrary {
@@ -67,6 +70,7 @@ absl::StatusOr<Nvml> LoadNvml(const Library& library) {
         StrCat(kLibrary, " is too old; update the NVIDIA driver"));
   }
   Load(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
+  Load(library, "nvmlDeviceGetComputeMode", &nvml.compute_mode);
   return nvml;
 }
 
@@ -74,6 +78,22 @@ absl::Status Check(const Nvml& nvml, int result, std::string_view what) {
   if (result == 0) return absl::OkStatus();
   return absl::UnavailableError(
       StrCat("NVML, ", what, ": ", nvml.error(result)));
+}
+
+// Where the daemon of MPS takes its clients' calls.
+bool HasMps() {
+  const char* directory = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::string pipe =
+      StrCat(directory == nullptr ? "/tmp/nvidia-mps" : directory, "/control");
+  return access(pipe.c_str(), F_OK) == 0;
+}
+
+bool IsExclusive(const Nvml& nvml, Nvml::Device device) {
+  constexpr int kExclusiveProcess = 3;  // NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+  int mode = 0;
+  return nvml.compute_mode != nullptr &&
+         nvml.compute_mode(device, &mode) == 0 && mode == kExclusiveProcess &&
+         !HasMps();
 }
 
 absl::StatusOr<Gpu> ReadGpu(const Nvml& nvml, unsigned index) {
@@ -90,7 +110,7 @@ absl::StatusOr<Gpu> ReadGpu(const Nvml& nvml, unsigned index) {
   // GPUs that share the host's memory don't tell: no budget then.
   Nvml::Memory memory;
   if (nvml.memory != nullptr && nvml.memory(device, &memory) != 0) memory = {};
-  return Gpu{name.data(), uuid.data(), memory.total};
+  return Gpu{name.data(), uuid.data(), memory.total, IsExclusive(nvml, device)};
 }
 
 absl::StatusOr<std::vector<Gpu>> ReadGpus(const Nvml& nvml) {
@@ -115,7 +135,8 @@ int CoresHere() {
 }
 
 // What is declared stays.
-void FillMemory(const Gpu& gpu, AcceleratorInfo* info) {
+void FillDetails(const Gpu& gpu, AcceleratorInfo* info) {
+  info->exclusive |= gpu.exclusive;
   if (info->memory_bytes == 0) info->memory_bytes = gpu.memory_bytes;
   if (info->context_bytes == 0 && info->memory_bytes > kContextBytesDefault) {
     info->context_bytes = kContextBytesDefault;
@@ -223,7 +244,7 @@ std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus) {
     info.type = GpuTypeName(gpu.name);
     info.uuid = gpu.uuid;
     info.device = StrCat(kCuda, accelerators.size());
-    FillMemory(gpu, &info);
+    FillDetails(gpu, &info);
     accelerators.push_back(std::move(info));
   }
   return accelerators;
@@ -242,7 +263,7 @@ absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
                  " GPUs; correct its device (or CUDA_VISIBLE_DEVICES)"));
     }
     info.uuid = gpus[index].uuid;
-    FillMemory(gpus[index], &info);
+    FillDetails(gpus[index], &info);
   }
   return absl::OkStatus();
 }

@@ -20,6 +20,8 @@ struct Gpu {
   std::string name;           // of the product, e.g. "NVIDIA H200"
   std::string uuid;           // e.g. "GPU-8a1b2c3d-..."
   uint64_t memory_bytes = 0;  // 0: the driver does not tell
+  // Of one process at a time, and that is not the one of MPS.
+  bool exclusive = false;
 };
 
 // What each process takes of a GPU before it allocates anything: its CUDA

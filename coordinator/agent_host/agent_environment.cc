@@ -59,6 +59,17 @@ void AddGpus(const WorkerPlace& place, const Variables& own, Variables* to) {
   PassOn(own, "CUDA_MPS_PIPE_DIRECTORY", to);
 }
 
+// The kinds' own variables that choose devices, by uuid where there is one.
+void HideOthers(const AcceleratorInfo& info, Variables* to) {
+  const size_t colon = info.device.find(':');
+  if (!info.alone_visible || colon == std::string::npos) return;
+  const std::string kind = info.device.substr(0, colon);
+  const std::string index = info.device.substr(colon + 1);
+  if (kind == "cuda") (*to)["CUDA_VISIBLE_DEVICES"] = info.uuid;
+  if (kind == "xpu") (*to)["ZE_AFFINITY_MASK"] = index;
+  if (kind == "hpu") (*to)["HABANA_VISIBLE_MODULES"] = index;
+}
+
 void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
                  Variables* to) {
   const std::string rank = StrCat(launch.worker.rank);
@@ -101,6 +112,7 @@ std::vector<std::string> WorkerEnvironment(const LaunchWorker& launch,
   variables["TERM"] = "dumb";
   variables["NO_COLOR"] = "1";
   for (const auto& [name, value] : launch.environment) variables[name] = value;
+  HideOthers(launch.accelerator, &variables);
   // The agent's mark of what this worker starts, which it adds itself.
   variables.erase("GAVEL_PROCESS");
   AddProtocol(launch, place, &variables);

@@ -29,9 +29,9 @@ struct WorkerPlace {
 
 // "NAME=value", sorted by name. `own`: the agent's environment. A worker sees
 // all declared GPUs of the server, since it moves between them without a
-// restart, and no others; and what `keep_environment` names. The job's
-// [environment] may replace all variables but the protocol's GAVEL_* and
-// torchrun's.
+// restart, and no others (one whose accelerator is alone_visible: that one);
+// and what `keep_environment` names. The job's [environment] may replace all
+// variables but the protocol's GAVEL_*, torchrun's, and those that hide others.
 std::vector<std::string> WorkerEnvironment(
     const LaunchWorker& launch, const WorkerPlace& place,
     const std::map<std::string, std::string>& own);

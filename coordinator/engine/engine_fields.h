@@ -51,7 +51,8 @@ auto Fields(As<JobSpec> auto& s) {
                   s.steps_total, s.deadline_s, s.budget, s.throughputs,
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
-                  s.pause_grace_s, s.owner_weight, s.types);
+                  s.pause_grace_s, s.owner_weight, s.types,
+                  s.leased_visibility);
 }
 
 // ---- settings
@@ -207,7 +208,7 @@ auto Fields(As<Worker> auto& w) {
                   w.restarting, w.pause_tier, w.parked_at, w.kept_on,
                   w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
                   w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke,
-                  w.known, w.left_on);
+                  w.known, w.left_on, w.sees_only);
 }
 
 auto Fields(As<Job::Pace> auto& p) {

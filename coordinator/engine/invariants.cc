@@ -122,6 +122,10 @@ void Invariants::CheckLeases(const Engine& engine) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       id.value(), " while quarantined"));
       }
+      if (!worker.Sees(worker.held)) {
+        Broken(StrCat("job ", id.value(), " holds accelerator ",
+                      worker.held.value(), ", which its process can't see"));
+      }
       if (worker.process == ProcessState::kNone) {
         Broken(StrCat("job ", id.value(), " holds a lease without a process"));
       }

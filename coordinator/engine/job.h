@@ -92,8 +92,8 @@ struct Worker {
   // Where it ran last: progress.device_bytes of it are not given back.
   AcceleratorId left_on;
   uint64_t need_bytes = 0;  // most accelerator memory that it was seen to hold
-  // Accelerators with a memory budget that this process has run on: its
-  // context there goes with the process only.
+  // Accelerators with a memory budget, and exclusive ones, that this process
+  // has run on: its context there goes with the process only.
   std::set<AcceleratorId> contexts;
   bool out_of_memory = false;  // why its process ends: that is no failure
   // Its server's agent came with another state directory and has not swept: the
@@ -101,6 +101,11 @@ struct Worker {
   bool unswept = false;
   bool profiles = false;  // its lease is a trial, and not yet counted
   bool spoke = false;     // said hello, ready or not
+  // The one accelerator that its process sees; invalid: all of its server.
+  AcceleratorId sees_only;
+  bool Sees(AcceleratorId accelerator) const {
+    return !sees_only.valid() || sees_only == accelerator;
+  }
   // Its agent was told to launch it, and has not told of its end.
   bool is_live() const {
     return process == ProcessState::kLaunching ||

@@ -18,6 +18,8 @@ class Stays {
   uint64_t pauses() const { return pauses_; }
   // Leases that began on another accelerator than the one before.
   uint64_t moves() const { return moves_; }
+  // The accelerator of its last lease; invalid: it had none.
+  AcceleratorId last() const { return last_; }
   // Lost to saving, releasing and restoring, as told when leases ended.
   double pausing_s() const { return pausing_before_s_ + pausing_now_s_; }
 

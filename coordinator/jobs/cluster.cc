@@ -47,7 +47,18 @@ absl::Status Cluster::Join(std::string_view server,
     type_of_[id.value() - 1] = AddType(info.type);
     Count(entry);
   }
+  FindExclusiveTypes();
   return absl::OkStatus();
+}
+
+void Cluster::FindExclusiveTypes() {
+  exclusive_types_.assign(types_.size(), false);
+  for (size_t i = 0; i < std::min(accelerators_.size(), type_of_.size()); ++i) {
+    const auto type = static_cast<size_t>(type_of_[i]);  // -1: none
+    const Accelerator& accelerator = accelerators_[i];
+    if (type >= types_.size() || accelerator.forgotten) continue;
+    if (accelerator.info.exclusive) exclusive_types_[type] = true;
+  }
 }
 
 AcceleratorId Cluster::Find(std::string_view server,
@@ -177,6 +188,7 @@ void Cluster::Uncount(const Accelerator& accelerator) {
 // What was read may be damaged.
 void Cluster::CountUsable() {
   places_.clear();
+  FindExclusiveTypes();
   capacity_.assign(types_.size(), 0);
   forgotten_ = static_cast<size_t>(
       std::ranges::count(accelerators_, true, &Accelerator::forgotten));

@@ -66,6 +66,8 @@ class Cluster {
   const std::vector<std::string>& types() const { return types_; }
   // Some server declares, or did, an accelerator of it.
   bool HasType(size_t type) const;
+  // Some accelerator of it is of one process only, so nobody shares one.
+  bool IsExclusive(size_t type) const { return exclusive_types_.at(type); }
   // Usable accelerators of each type, [J].
   const std::vector<int>& Capacity() const { return capacity_; }
   // Index into types(); -1 when the type is unknown.
@@ -110,6 +112,7 @@ class Cluster {
   // Index of `type`, added when it is new.
   int AddType(std::string_view type);
   void SetState(Accelerator& accelerator, AcceleratorState state);
+  void FindExclusiveTypes();
   void Count(const Accelerator& accelerator);
   void Uncount(const Accelerator& accelerator);
   template <class Change>
@@ -120,6 +123,7 @@ class Cluster {
   std::vector<std::string> types_;
   std::vector<uint32_t> usable_types_;  // by accelerator
   std::vector<int> capacity_;           // by type
+  std::vector<bool> exclusive_types_;   // by type
   size_t forgotten_ = 0;                // of accelerators_
   std::map<std::string, std::vector<AcceleratorId>, std::less<>> servers_;
   mutable std::vector<Place> places_;  // made when asked for; empty: not yet

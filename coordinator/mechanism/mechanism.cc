@@ -100,7 +100,7 @@ class Places {
       const auto wanted = static_cast<size_t>(table_.scale_factor(u));
       placed_[c] = {table_.unit(u),
                     free_->Take(view_.cluster(), type, wanted,
-                                table_.home_server(u), table_.holds(u))};
+                                table_.home_server(u), table_.own(u))};
     }
   }
 

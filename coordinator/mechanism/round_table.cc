@@ -27,6 +27,7 @@ void RoundTable::Reserve(size_t rows) {
   usable_.reserve(rows * types_);
   costs_.reserve(rows);
   homes_.reserve(rows);
+  seen_.reserve(rows);
   claimed_.reserve(rows);
   held_at_.reserve(rows);
 }
@@ -46,6 +47,7 @@ void RoundTable::Add(const RoundUnit& row) {
   }
   costs_.push_back({row.preempt_cost_s, row.move_cost_s, row.owed_part});
   homes_.push_back(row.home_server);
+  seen_.push_back(row.home);
   claimed_.push_back(row.claimed);
   held_at_.push_back(kNoIndex);
   if (!row.holds.empty()) Hold(units_.size() - 1, row.holds);
@@ -80,6 +82,11 @@ void RoundTable::Hold(size_t u, std::vector<AcceleratorId> accelerators) {
 size_t RoundTable::Find(const ShareUnit& unit) const {
   return static_cast<size_t>(std::find(units_.begin(), units_.end(), unit) -
                              units_.begin());
+}
+
+std::span<const AcceleratorId> RoundTable::own(size_t u) const {
+  if (held_at_[u] != kNoIndex) return holds(u);
+  return {&seen_[u], seen_[u].valid() ? size_t{1} : 0};
 }
 
 std::span<const AcceleratorId> RoundTable::holds(size_t u) const {

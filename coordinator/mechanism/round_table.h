@@ -53,6 +53,8 @@ struct RoundUnit {
   // RoundAssignment::claims.
   uint32_t claimed = kNoIndex;
   std::string home_server;  // where its process is; preferred; may be empty
+  // The one accelerator of it that its process sees; invalid: all.
+  AcceleratorId home;
   // Seconds of work lost when it gives up what it holds and comes back later
   // (pause and resume), and when it resumes elsewhere at once. For kMoveAware.
   double preempt_cost_s = 0;
@@ -111,6 +113,9 @@ class RoundTable {
   };
   const Costs& costs(size_t u) const { return costs_[u]; }
   const std::string& home_server(size_t u) const { return homes_[u]; }
+  // What it would rather have than others of their server: what it holds, or
+  // its home. Empty: any.
+  std::span<const AcceleratorId> own(size_t u) const;
   uint32_t claimed(size_t u) const { return claimed_[u]; }
 
   struct Held {
@@ -146,6 +151,7 @@ class RoundTable {
   std::vector<uint8_t> usable_;
   std::vector<Costs> costs_;  // this and the next ones by unit
   std::vector<std::string> homes_;
+  std::vector<AcceleratorId> seen_;  // RoundUnit::home
   std::vector<uint32_t> claimed_;
   std::vector<uint32_t> held_at_;
   std::vector<Held> held_;

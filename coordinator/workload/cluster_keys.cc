@@ -132,6 +132,12 @@ constexpr FileKey kServerRows[] = {
      .otherwise = "no limit",
      .example = R"("64GiB")",
      .meaning = "Host memory that parked jobs may take."},
+    {.name = "visibility",
+     .values = "`all` or `leased`",
+     .default_value = R"("all")",
+     .example = R"("leased")",
+     .meaning = "`leased`: a process sees the accelerator of its lease and no "
+                "other, and restarts to get another one."},
     {.name = "keep_environment",
      .kind = KeyKind::kTexts,
      .otherwise = "none",
@@ -182,6 +188,12 @@ constexpr FileKey kAcceleratorRows[] = {
      .example = R"("500MiB")",
      .meaning = "Part of `memory_bytes` that each CUDA process takes anyway; "
                 "needs `memory_bytes`."},
+    {.name = "exclusive",
+     .kind = KeyKind::kBoolean,
+     .otherwise = "what NVML tells",
+     .example = "true",
+     .meaning = "One process at a time may use it (exclusive-process mode): "
+                "paused jobs leave it by ending."},
 };
 
 constexpr FileTable kClusterTables[] = {

@@ -158,6 +158,7 @@ AcceleratorEntry ReadAccelerator(TomlReader reader) {
   }
   ReadBytes(reader, "memory_bytes", entry.info.memory_bytes);
   ReadBytes(reader, "context_bytes", entry.info.context_bytes);
+  reader.Read("exclusive", entry.info.exclusive);
   CheckMemory(reader, entry.info);
   CheckGpu(reader, entry.info);
   return entry;
@@ -200,11 +201,15 @@ ServerSpec ReadServer(const toml::table& table, std::string_view source,
   ServerSpec server;
   reader.ReadName("name", server.name);
   ReadBytes(reader, "host_memory_bytes", server.host_memory_bytes);
+  const bool leased_visibility = ReadVisibility(reader);
   ReadKept(reader, server.keep_environment);
   for (const toml::table* accelerator : reader.Tables("accelerator")) {
     const TomlReader entry(*accelerator, source,
                            KeysOf(tables, "[[server.accelerator]]"), status);
     Append(entry, ReadAccelerator(entry), server);
+  }
+  for (AcceleratorInfo& info : server.accelerators) {
+    info.alone_visible = leased_visibility && info.device != "cpu";
   }
   return server;
 }

@@ -141,6 +141,12 @@ constexpr FileKey kJobRows[] = {
      .example = "120",
      .meaning = "Longest that a worker may take to leave while none of its "
                 "bytes move."},
+    {.name = "visibility",
+     .values = "`all` or `leased`",
+     .otherwise = "as the server says",
+     .example = R"("leased")",
+     .meaning = "`leased`: its processes see the accelerator of their lease "
+                "and no other, and restart to get another one."},
     {.name = "pause_s",
      .kind = KeyKind::kNumber,
      .range = kNotNegative,

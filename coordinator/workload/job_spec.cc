@@ -109,6 +109,7 @@ void ReadGoals(TomlReader& reader, JobSpec& spec) {
   reader.Read("hang_timeout_s", spec.hang_timeout_s);
   reader.Read("start_timeout_s", spec.start_timeout_s);
   reader.Read("pause_grace_s", spec.pause_grace_s);
+  spec.leased_visibility = ReadVisibility(reader);
   reader.Read("pause_s", spec.pause_s);
   reader.Read("resume_s", spec.resume_s);
   reader.Read("move_s", spec.move_s);
@@ -196,6 +197,7 @@ void AppendGoals(std::string* toml, const JobSpec& spec) {
     StrAppend(toml, key, " = ", Digits(*number), "\n");
   }
   StrAppend(toml, "retries_max = ", spec.retries_max, "\n");
+  if (spec.leased_visibility) AppendText(toml, "visibility", "leased");
 }
 
 }  // namespace

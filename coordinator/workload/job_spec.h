@@ -64,6 +64,10 @@ struct JobSpec {
   // --pause-grace).
   std::optional<double> start_timeout_s, pause_grace_s;  // (0, 3600]
 
+  // Its processes see the accelerator of their lease and no other, also where
+  // the server would let them see all.
+  bool leased_visibility = false;
+
   // Seconds of work lost when it gives an accelerator up, when it starts on one
   // again, and when it resumes elsewhere at once (default: resume_s). Any one
   // given: these count, what is missing is 0; none: they are measured.

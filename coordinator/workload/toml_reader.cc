@@ -298,6 +298,18 @@ void TomlReader::WrongType(std::string_view key, const toml::node& node,
          StrCat(key, " is ", TypeName(node), "; write ", expected));
 }
 
+bool ReadVisibility(TomlReader& reader) {
+  std::string text;
+  if (!reader.Read("visibility", text) || text == "all") return false;
+  if (text != "leased") {
+    reader.Fail("visibility",
+                StrCat("visibility is ", QuoteToml(text),
+                       "; write \"all\", or \"leased\" for processes that "
+                       "see the accelerator of their lease only"));
+  }
+  return true;
+}
+
 void CheckScaleFactors(int min, int now, int max, TomlReader& reader) {
   if (min > now) {
     reader.Fail("scale_factor_min",

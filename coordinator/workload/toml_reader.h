@@ -99,6 +99,10 @@ class TomlReader {
 // min <= now <= max; 0: `now`.
 void CheckScaleFactors(int min, int now, int max, TomlReader& reader);
 
+// The key `visibility` of a job or server: whether its processes see the
+// accelerator of their lease only.
+bool ReadVisibility(TomlReader& reader);
+
 // The word closest to `word` by edits, or empty when none is close.
 std::string_view ClosestWord(std::string_view word,
                              const std::vector<std::string_view>& words);

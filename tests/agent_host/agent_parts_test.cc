@@ -69,6 +69,22 @@ TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
               Not(Contains(StartsWith("CUDA_VISIBLE_DEVICES"))));
 }
 
+TEST(AgentEnvironment, AnAcceleratorThatIsAloneVisibleHidesAllOthers) {
+  const WorkerPlace place{"tcp://127.0.0.1:1", "/run/g", /*has_gpus=*/true};
+  const auto environment = [&](const std::string& device) {
+    LaunchWorker launch = Launch();
+    launch.environment = {{"CUDA_VISIBLE_DEVICES", "0,1"}};
+    launch.accelerator.device = device;
+    launch.accelerator.uuid = "GPU-cc";
+    launch.accelerator.alone_visible = true;
+    return WorkerEnvironment(launch, place, {{"CUDA_VISIBLE_DEVICES", "2,3"}});
+  };
+  EXPECT_THAT(environment("cuda:1"), Contains("CUDA_VISIBLE_DEVICES=GPU-cc"));
+  EXPECT_THAT(environment("xpu:1"), Contains("ZE_AFFINITY_MASK=1"));
+  EXPECT_THAT(environment("hpu:2"), Contains("HABANA_VISIBLE_MODULES=2"));
+  EXPECT_THAT(environment("cpu"), Contains("CUDA_VISIBLE_DEVICES=0,1"));
+}
+
 // Two lists that have to agree: what agents set, and what a job may not.
 TEST(WorkerEnvironment, KeepsWhatTheClusterFileNames) {
   WorkerPlace place;
@@ -205,6 +221,20 @@ TEST(AgentAccelerators, TheMemoryOfGpusIsKnownUnlessDeclared) {
   EXPECT_EQ(declared[1].context_bytes, kContextBytesDefault);
   EXPECT_EQ(declared[2].memory_bytes, 40 * kGiB);
   EXPECT_EQ(declared[2].context_bytes, kGiB);
+}
+
+TEST(AgentAccelerators, AnExclusiveGpuIsSoHoweverItIsDeclared) {
+  const std::vector<Gpu> gpus = {{"A", "GPU-aa", 0, /*exclusive=*/true},
+                                 {"B", "GPU-bb"}};
+  EXPECT_TRUE(AcceleratorsOf(gpus).at(0).exclusive);
+  EXPECT_FALSE(AcceleratorsOf(gpus).at(1).exclusive);
+  std::vector<AcceleratorInfo> declared(2);
+  declared[0].device = "cuda:0";
+  declared[1].device = "cuda:1";
+  declared[1].exclusive = true;
+  ASSERT_OK(FillFromGpus(gpus, &declared));
+  EXPECT_TRUE(declared[0].exclusive);
+  EXPECT_TRUE(declared[1].exclusive);
 }
 
 TEST(AgentAccelerators, ThisMachinesGpusAreFoundOrTheirAbsenceIsExplained) {

@@ -24,30 +24,37 @@ std::vector<double> Weights(const std::string& path) {
   return weights;
 }
 
+struct JobKeys {
+  std::string keys = "";  // lines of the job file
+  int step_ms = 150;
+  std::string environment = "";  // lines of that table
+  std::string devices = "devices=2";
+};
+
 class AcceleratorEndToEnd : public GavelTest {
  protected:
-  void WriteDevices(int count, const std::string& server_keys = "") {
-    std::string text =
+  void WriteDevices(int count, const std::string& of_server = "",
+                    const std::string& of_each = "") {
+    std::string text = StrCat(
         "[scheduling]\nround_duration_s = 2\nlease_duration_s = 2\n"
-        "[[server]]\nname = \"here\"\n" +
-        server_keys;
+        "[[server]]\nname = \"here\"\n",
+        of_server);
     for (int i = 0; i < count; ++i) {
-      StrAppend(&text,
-                "[[server.accelerator]]\ntype = \"sim\"\ndevice = \"hpu:", i,
-                "\"\nmemory_bytes = \"64MiB\"\ncontext_bytes = \"1MiB\"\n");
+      StrAppend(
+          &text, "[[server.accelerator]]\ntype = \"sim\"\ndevice = \"hpu:", i,
+          "\"\nmemory_bytes = \"64MiB\"\ncontext_bytes = \"1MiB\"\n", of_each);
     }
     Write("cluster.toml", text);
   }
   // Sixteen steps.
   std::string Job(const std::string& name, int scale_factor,
-                  const std::string& keys = "", int step_ms = 150,
-                  const std::string& environment = "") {
+                  const JobKeys& more = {}) {
     return WriteCommand(
         name, {GAVEL_GANG_WORKER, Path(name + ".weights")},
-        StrCat("scale_factor = ", scale_factor, "\n", keys,
-               "[environment]\nSTEP_MS = \"", step_ms, "\"\n", environment,
-               "GAVEL_SIMULATED_DEVICE = \"devices=2,memory_mib=64,shared=",
-               Path("devices"), "\"\n"));
+        StrCat("scale_factor = ", scale_factor, "\n", more.keys,
+               "[environment]\nSTEP_MS = \"", more.step_ms, "\"\n",
+               more.environment, "GAVEL_SIMULATED_DEVICE = \"", more.devices,
+               ",memory_mib=64,shared=", Path("devices"), "\"\n"));
   }
   void ExpectWeightsAlone(const std::vector<std::string>& names) {
     const std::vector<double> alone = Weights(WeightsAlone());
@@ -97,7 +104,7 @@ TEST_F(AcceleratorEndToEnd, StatesThatDoNotFitTogetherTakeTurns) {
   WriteDevices(1, "host_memory_bytes = \"30MiB\"\n");
   std::vector<std::string> jobs;
   for (const char* name : {"first", "second", "third"}) {
-    jobs.push_back(Job(name, 1, "", 150, "BALLAST_MIB = \"22\"\n"));
+    jobs.push_back(Job(name, 1, {.environment = "BALLAST_MIB = \"22\"\n"}));
   }
   const Ended ended = RunLocal(jobs);
   ASSERT_EQ(ended.exit_code, 0) << ended.output << ended.errors << Logs();
@@ -110,13 +117,12 @@ TEST_F(AcceleratorEndToEnd, StatesThatDoNotFitTogetherTakeTurns) {
 }
 
 TEST_F(AcceleratorEndToEnd, TwoShareADeviceAndItsMemory) {
-  constexpr int kStep_ms = 400;
   WriteDevices(1);
-  const std::string keys = "[throughputs]\nsim = 2.4\n";
-  const auto local =
-      StartLocal({Job("a", 1, keys, kStep_ms, "BALLAST_MIB = \"8\"\n"),
-                  Job("b", 1, keys, kStep_ms, "BALLAST_MIB = \"8\"\n")},
-                 {"--policy", "max_min_fairness_packed"});
+  const JobKeys keys{.keys = "[throughputs]\nsim = 2.4\n",
+                     .step_ms = 400,
+                     .environment = "BALLAST_MIB = \"8\"\n"};
+  const auto local = StartLocal({Job("a", 1, keys), Job("b", 1, keys)},
+                                {"--policy", "max_min_fairness_packed"});
   const std::string endpoint = EndpointOf(*local);
   EXPECT_TRUE(Eventually(
       [&] {
@@ -130,6 +136,55 @@ TEST_F(AcceleratorEndToEnd, TwoShareADeviceAndItsMemory) {
   EXPECT_EQ(local->Wait(kPatience_s), 0) << local->errors() << Logs();
   ExpectWeightsAlone({"a", "b"});
   ExpectDevicesEmpty();
+}
+
+// A parked process would keep its device: each pause is an eviction.
+TEST_F(AcceleratorEndToEnd, JobsTakeTurnsOnAnExclusiveAccelerator) {
+  WriteDevices(1, "", "exclusive = true\n");
+  const Ended ended =
+      RunLocal({Job("first", 1, {.devices = "devices=1,exclusive=1"}),
+                Job("second", 1, {.devices = "devices=1,exclusive=1"})});
+  ASSERT_EQ(ended.exit_code, 0) << ended.output << ended.errors << Logs();
+  EXPECT_THAT(Logs(), HasSubstr("leaving the process after step")) << Logs();
+  EXPECT_THAT(Logs(), Not(HasSubstr("can't take"))) << Logs();
+  ExpectWeightsAlone({"first", "second"});
+}
+
+// Of a program that Gavel does not know of: this one.
+TEST_F(AcceleratorEndToEnd, ADeviceThatAnotherProgramHasIsLostAndNotTheJob) {
+  WriteDevices(2, "", "exclusive = true\n");
+  simulated::SharedMemory memory(Path("devices"), kMemoryBytes);
+  ASSERT_TRUE(memory.Take(0, 1));
+  const Ended ended =
+      RunLocal({Job("first", 1, {.devices = "devices=2,exclusive=1"})});
+  ASSERT_EQ(ended.exit_code, 0) << ended.output << ended.errors << Logs();
+  EXPECT_THAT(LogOf(1), HasSubstr("hpu:0 is in exclusive-process mode, and "
+                                  "another process uses it"));
+  EXPECT_THAT(LogOf(1), HasSubstr("(sim, hpu:1)"));
+}
+
+TEST_F(AcceleratorEndToEnd, WhereTheLeaseAloneIsVisibleEachSeesADeviceZero) {
+  WriteDevices(2, "visibility = \"leased\"\n");
+  const Ended ended = RunLocal(
+      {Job("first", 1), Job("second", 1), Job("third", 1), Job("gang", 2)});
+  ASSERT_EQ(ended.exit_code, 0) << ended.output << ended.errors << Logs();
+  EXPECT_THAT(Logs(), HasSubstr("here-1 (sim, hpu:0)")) << Logs();
+  EXPECT_THAT(Logs(), Not(HasSubstr("(sim, hpu:1)"))) << Logs();
+  ExpectWeightsAlone({"first", "second", "third"});
+}
+
+// As with MIG: a process can use one of them, wherever that is.
+TEST_F(AcceleratorEndToEnd, PartitionsOfADeviceAreAccelerators) {
+  WriteDevices(4, "visibility = \"leased\"\n");
+  std::vector<std::string> jobs;
+  for (const char* name : {"first", "second", "third", "fourth"}) {
+    jobs.push_back(Job(name, 1, {.devices = "devices=2,partitions=2"}));
+  }
+  const Ended ended = RunLocal(jobs);
+  ASSERT_EQ(ended.exit_code, 0) << ended.output << ended.errors << Logs();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_THAT(Logs(), HasSubstr(StrCat("here-", i, " (sim, hpu:0)")));
+  }
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ class EngineDriver {
       info.threads = threads;
       info.memory_bytes = memory_bytes;
       info.context_bytes = context_bytes;
+      if (declare) declare(info);
       hello.accelerators.push_back(info);
     }
     hello.running = std::move(running);
@@ -311,6 +312,7 @@ class EngineDriver {
   uint64_t memory_bytes = 0;
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = 0;
+  std::function<void(AcceleratorInfo&)> declare;
   bool hold_disk = false;
   bool hold_solver = false;
   int solves = 0;

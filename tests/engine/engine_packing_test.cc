@@ -237,6 +237,17 @@ TEST_F(PairTrials, APairThatNobodyKnowsIsTriedAndThenOffered) {
             1);
 }
 
+// Its device has room for one process.
+TEST_F(PairTrials, NobodyIsTriedInAPairOnAnExclusiveAccelerator) {
+  driver_.declare = [](AcceleratorInfo& info) { info.exclusive = true; };
+  driver_.JoinServer("here", 2);
+  for (int round = 0; round < 5; ++round) {
+    driver_.EndRound();
+    EXPECT_FALSE(driver_.PackedPair().packed());
+    EXPECT_TRUE(driver_.problem.pairs.empty());
+  }
+}
+
 // The table has both, and was not measured in pairs.
 TEST(PairOfATable, ThatTheTableLacksIsTried) {
   EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {

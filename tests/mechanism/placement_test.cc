@@ -134,6 +134,16 @@ TEST(Placement, AJobReturnsToItsHomeServerWhenThereIsRoom) {
   EXPECT_EQ(PlaceOnType0(cluster, units).at(Alone(1)), Ids({1}));
 }
 
+TEST(Placement, AJobThatSeesOneAcceleratorReturnsToItWhenItIsFree) {
+  const Cluster cluster = MakeCluster({{"a", Gpus(2)}, {"b", Gpus(3)}});
+  std::vector<RoundUnit> units = {MakeUnit(1, 1, {1}), MakeUnit(2, 1, {1})};
+  units[1].home_server = "b";
+  units[1].home = AcceleratorId(4);
+  EXPECT_EQ(PlaceOnType0(cluster, units).at(Alone(2)), Ids({4}));
+  units[0].holds = Ids({4});
+  EXPECT_EQ(PlaceOnType0(cluster, units).at(Alone(2)), Ids({3}));
+}
+
 TEST(Placement, WhoHasAHomeIsPlacedBeforeWhoHasNone) {
   const Cluster cluster = MakeCluster({{"a", Gpus(1)}, {"b", Gpus(1)}});
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {1}), MakeUnit(2, 1, {1})};

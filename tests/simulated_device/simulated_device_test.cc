@@ -289,9 +289,24 @@ TEST(SharedMemoryTest, ProcessesFillADeviceTogetherUntilTheyAreGone) {
   EXPECT_THAT(memory.Holders(0), SizeIs(1));
 }
 
+TEST(SettingsTest, OneOfTheDevicesOrPartitionsMayBeAllThatIsVisible) {
+  const simulated::Settings second =
+      simulated::ParseSettings("devices=4,memory_mib=8", "2");
+  EXPECT_EQ(second.devices, 1);
+  EXPECT_EQ(second.first, 2);
+  EXPECT_EQ(simulated::ParseSettings("devices=4", "4").devices, 0);
+  const simulated::Settings part = simulated::ParseSettings(
+      "devices=2,partitions=4,memory_mib=8", /*visible=*/nullptr);
+  EXPECT_EQ(part.devices, 1);
+  EXPECT_EQ(part.first, 0);
+  EXPECT_EQ(part.memory_bytes, uint64_t{2} << 20);
+  EXPECT_EQ(simulated::ParseSettings("devices=2,partitions=4", "7").first, 7);
+}
+
 TEST(SettingsTest, NamesWhatIsWrong) {
   EXPECT_EQ(simulated::ParseSettings("devices=3,memory_mib=7").memory_bytes,
             7 * kMib);
+  EXPECT_ANY_THROW(simulated::ParseSettings("partitions=0"));
   EXPECT_ANY_THROW(simulated::ParseSettings("devices"));
   EXPECT_ANY_THROW(simulated::ParseSettings("devices=x"));
   EXPECT_ANY_THROW(simulated::ParseSettings("colour=1"));

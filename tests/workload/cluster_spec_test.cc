@@ -85,6 +85,25 @@ TEST(ClusterSpec, SizesOfMemoryAreTextWithAUnit) {
               IsInvalid("part of memory_bytes"));
 }
 
+TEST(ClusterSpec, VisibilityIsOfAServerAndItsGpus) {
+  const auto parse = [](std::string_view visibility) {
+    return Parse(
+        StrCat("[[server]]\nname = \"here\"\nvisibility = ", visibility,
+               "\n[[server.accelerator]]\ntype = \"a\"\ndevice = "
+               "\"cuda:0\"\nexclusive = true\n"
+               "[[server.accelerator]]\ntype = \"cpu\"\n"));
+  };
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec leased, parse("\"leased\""));
+  const auto& accelerators = leased.servers.at(0).accelerators;
+  EXPECT_TRUE(accelerators.at(0).alone_visible);
+  EXPECT_TRUE(accelerators.at(0).exclusive);
+  EXPECT_FALSE(accelerators.at(1).alone_visible) << "a CPU slot hides nothing";
+  EXPECT_FALSE(accelerators.at(1).exclusive);
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec all, parse("\"all\""));
+  EXPECT_FALSE(all.servers.at(0).accelerators.at(0).alone_visible);
+  EXPECT_THAT(parse("\"none\""), IsInvalid("visibility is \"none\""));
+}
+
 TEST(ClusterSpec, AnEmptyFileIsAllDefaults) {
   ASSERT_OK_AND_ASSIGN(const ClusterSpec spec, Parse(""));
   EXPECT_THAT(spec.servers, IsEmpty());

@@ -27,6 +27,7 @@ retries_max = 0
 hang_timeout_s = 900
 start_timeout_s = 300
 pause_grace_s = 90.5
+visibility = "leased"
 
 [environment]
 OMP_NUM_THREADS = "2"
@@ -84,6 +85,15 @@ TEST(JobSpec, ReadsEveryKey) {
   EXPECT_EQ(spec.hang_timeout_s, 900);
   EXPECT_EQ(spec.start_timeout_s, 300);
   EXPECT_EQ(spec.pause_grace_s, 90.5);
+  EXPECT_TRUE(spec.leased_visibility);
+}
+
+TEST(JobSpec, VisibilityIsAllOrLeased) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseWith("visibility = \"all\""));
+  EXPECT_FALSE(spec.leased_visibility);
+  EXPECT_THAT(
+      ParseWith("visibility = \"some\""),
+      IsInvalid("visibility is \"some\"; write \"all\", or \"leased\""));
 }
 
 TEST(JobSpec, NameAndCommandAreEnough) {

@@ -43,6 +43,19 @@ std::string Steps(const Progress& progress) {
   return StrCat("at step ", progress.steps_done);
 }
 
+// Of a lease that ends: what else its process goes for.
+std::string LeavesText(const WorkerKey& key, const Engine& engine) {
+  const auto job = engine.jobs().find(key.job);
+  if (job == engine.jobs().end()) return "";
+  const auto rank = static_cast<size_t>(key.rank);
+  if (rank >= job->second.workers.size()) return "";
+  const Worker& worker = job->second.workers[rank];
+  if (!worker.leaving || !worker.held.valid()) return "";
+  const AcceleratorInfo& info = engine.cluster().accelerator(worker.held).info;
+  if (!info.exclusive) return "";
+  return StrCat(", and leaves: one process at a time may use ", info.uuid);
+}
+
 std::string Body(const event::CoordinatorStarted& e, const Engine&) {
   return StrCat("term ", e.term, ", rounds of ", e.round_duration_s,
                 " s, leases of ", e.lease_duration_s, " s",
@@ -89,9 +102,10 @@ std::string Body(const event::LeaseStarted& e, const Engine& engine) {
   return StrCat(WorkerText(e.worker), " epoch ", e.epoch, " on ",
                 AcceleratorText(e.accelerator, engine));
 }
-std::string Body(const event::LeaseEnded& e, const Engine&) {
+std::string Body(const event::LeaseEnded& e, const Engine& engine) {
   return StrCat(WorkerText(e.worker), " epoch ", e.epoch, ", ",
-                Steps(e.progress), e.finished ? ", finished" : "");
+                Steps(e.progress), e.finished ? ", finished" : "",
+                LeavesText(e.worker, engine));
 }
 std::string Body(const event::StepsReported& e, const Engine&) {
   return StrCat(

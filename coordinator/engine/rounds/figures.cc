@@ -36,6 +36,7 @@ std::optional<std::pair<double, double>> Figures::PairThroughput(
     const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
     bool consolidated) const {
   const std::string& name = cluster_.types()[type];
+  if (cluster_.IsExclusive(type)) return std::nullopt;
   if (throughputs_.IsBarred(a.id, name) || throughputs_.IsBarred(b.id, name)) {
     return std::nullopt;
   }
@@ -65,6 +66,7 @@ std::optional<std::pair<double, double>> Figures::TablePair(
 }
 
 bool Figures::PairFits(const Job& a, const Job& b, size_t type) const {
+  if (cluster_.IsExclusive(type)) return false;
   const uint64_t need = a.workers.front().need_bytes +  //
                         b.workers.front().need_bytes;
   for (const Accelerator& accelerator : cluster_.accelerators()) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/process_places.h"
 #include "core/size_text.h"
 #include "core/text.h"
 
@@ -75,7 +76,7 @@ bool MemoryPlan::MayKeep(const Job& job,
   for (const Worker& worker : job.gang()) {
     if (worker.held_epoch == 0 || worker.need_bytes == 0) return false;
     const Accelerator& where = cluster_.accelerator(worker.held);
-    if (where.info.memory_bytes == 0) return false;
+    if (where.info.memory_bytes == 0 || where.info.exclusive) return false;
     std::set<WorkerKey> processes;
     for (const auto& [id, key] : leases_.Contexts(where.id)) {
       processes.insert(key);
@@ -116,7 +117,7 @@ void MemoryPlan::MakeRoom(Time now) {
   if (!agents_.has_budgets()) return;
   std::set<WorkerKey> evicted;
   for (const Accelerator& accelerator : cluster_.accelerators()) {
-    if (accelerator.info.memory_bytes > 0) MakeRoomOn(accelerator.id, evicted);
+    if (CountsContexts(accelerator.info)) MakeRoomOn(accelerator.id, evicted);
   }
   MakeRoomOnHosts(evicted);
   if (evicted.empty()) return;
@@ -166,7 +167,8 @@ void MemoryPlan::MakeRoomOn(AcceleratorId id,
   }
   std::sort(away.begin(), away.end());
   for (const auto& [since, key] : away) {
-    const bool gives_way = unknown && jobs_.WorkerOf(key).kept_on == id;
+    const bool gives_way =
+        info.exclusive || (unknown && jobs_.WorkerOf(key).kept_on == id);
     if (used <= info.memory_bytes && !gives_way) continue;
     used -= processes[key];
     evicted.insert(key);
@@ -220,12 +222,24 @@ void MemoryPlan::On(Time now, const event::WorkersEvicted& e) {
   }
 }
 
+// What is special about the accelerator that it left.
+std::string MemoryPlan::WhyEvicted(AcceleratorId from) const {
+  if (!from.valid() || !cluster_.accelerator(from).info.exclusive) return "";
+  return StrCat(", since one process at a time may use ",
+                cluster_.accelerator(from).info.uuid,
+                " (exclusive-process mode)");
+}
+
 std::string MemoryPlan::MemoryText(const Job& job) const {
   if (!job.active() || job.workers.empty()) return "";
   const Worker& first = job.workers.front();
   if (first.process == ProcessState::kNone) {
-    return first.progress.last_generation == Generation{} ? ""
-                                                          : "evicted to disk";
+    return first.progress.last_generation == Generation{}
+               ? ""
+               : StrCat("evicted to disk", WhyEvicted(job.stays.last()));
+  }
+  if (first.held_epoch != 0 && first.leaving) {
+    return StrCat("its process ends", WhyEvicted(first.held));
   }
   if (!first.is_parked()) return "";
   uint64_t bytes = 0;

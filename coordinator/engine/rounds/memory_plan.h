@@ -16,8 +16,9 @@
 // Budgets are what agents declare. On an accelerator: a context for each
 // process that has run there and lives, what kept jobs hold, and the most that
 // who runs there was seen to hold. On a server: the host memory of its parked
-// jobs. Beyond a budget, whoever has been away the longest is evicted. Not
-// thread-safe; stateless.
+// jobs. Beyond a budget, whoever has been away the longest is evicted. An
+// exclusive accelerator has room for one process: nobody is kept or parked with
+// a context there that others are in the way of. Not thread-safe; stateless.
 #ifndef GAVEL_COORDINATOR_ENGINE_ROUNDS_MEMORY_PLAN_H_
 #define GAVEL_COORDINATOR_ENGINE_ROUNDS_MEMORY_PLAN_H_
 
@@ -85,6 +86,7 @@ class MemoryPlan {
   double ExpectedAbsence(const Job& job, const WaitingUnits& line) const;
   bool MayKeep(const Job& job, std::map<AcceleratorId, double>& kept) const;
   void MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const;
+  std::string WhyEvicted(AcceleratorId from) const;
   void MakeRoomOnHosts(std::set<WorkerKey>& evicted) const;
 
   const Terms& terms_;

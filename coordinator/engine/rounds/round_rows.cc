@@ -117,9 +117,11 @@ void RoundRows::MakePlace(const ShareUnit& unit, const Job& job,
   row.scale_factor = job.scale_factor;
   row.holds.clear();
   row.home_server.clear();
+  row.home = AcceleratorId();
   row.claimed = job.claimed < 0 ? kNoIndex : static_cast<uint32_t>(job.claimed);
   if (job.workers.front().process == ProcessState::kJoined) {
     row.home_server = job.workers.front().server;
+    row.home = job.workers.front().sees_only;
   }
   if (jobs_.UnitOf(job) == unit) row.holds = job.assigned;
 }

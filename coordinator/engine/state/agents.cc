@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "coordinator/engine/process_places.h"
+
 namespace gavel::engine {
 
 const Agent* Agents::Find(std::string_view server) const {
@@ -47,7 +49,7 @@ void Agents::Join(Time now, const AgentHello& hello, Time swept_at) {
   agent.stream_public_key = hello.stream_public_key;
   has_budgets_ |= hello.host_memory_bytes > 0;
   for (const AcceleratorInfo& info : hello.accelerators) {
-    has_budgets_ |= info.memory_bytes > 0;
+    has_budgets_ |= CountsContexts(info);
   }
 }
 

@@ -14,6 +14,7 @@ bool LeaseBook::CanStart(const Job& job) const {
     const Worker& worker = job.workers[rank];
     const Accelerator& next = cluster_.accelerator(job.assigned[rank]);
     if (worker.leaving || worker.server != next.server) return false;
+    if (!worker.Sees(next.id)) return false;
     if (!next.usable()) return false;
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) return false;
     if (HeldByOther(next.id, job) != nullptr) return false;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "coordinator/engine/process_places.h"
+
 namespace gavel::engine {
 
 // It is assigned with another number of workers. Whoever can't stay ends, with
@@ -63,11 +65,11 @@ void Assignments::Assign(Time now, Job& job,
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
     if (worker.held_epoch == 0 || (resized && worker.leaving)) continue;
+    const bool goes = static_cast<size_t>(rank) < next.size();
     const bool stays =
-        next.empty() ||
-        (static_cast<size_t>(rank) < next.size() &&
-         cluster_.accelerator(next[static_cast<size_t>(rank)]).server ==
-             worker.server);
+        next.empty() ? MayStayParked(worker, cluster_)
+                     : goes && MayMove(worker, next[static_cast<size_t>(rank)],
+                                       cluster_);
     processes_.Pause(now, job, rank, stays ? tier : PauseTier::kEvict);
   }
   if (next.empty()) return;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/engine/process_places.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
 #include "core/text.h"
@@ -267,6 +268,9 @@ void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
 void LeaseDesk::AddPart(const Job& job, int rank, LeaseGrant& grant) const {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
   grant.accelerator = cluster_.accelerator(worker.held).info;
+  if (worker.sees_only.valid()) {
+    grant.accelerator.device = OnlyDevice(grant.accelerator.device);
+  }
   if (!job.partner.valid()) return;
   grant.slots = 1;
   AcceleratorInfo& info = grant.accelerator;

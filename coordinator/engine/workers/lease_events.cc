@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "coordinator/engine/process_places.h"
 #include "coordinator/engine/worker_limits.h"
 
 namespace gavel::engine {
@@ -60,7 +61,7 @@ void LeaseEvents::On(Time now, const event::LeaseStarted& e) {
   worker->parked_at = kNever;
   worker->kept_on = AcceleratorId();
   worker->left_on = AcceleratorId();
-  if (cluster_.accelerator(worker->held).info.memory_bytes > 0 &&
+  if (CountsContexts(cluster_.accelerator(worker->held).info) &&
       worker->contexts.insert(worker->held).second) {
     leases_.AddContext(worker->held, e.worker);
   }

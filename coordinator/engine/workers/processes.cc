@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coordinator/engine/process_places.h"
 #include "coordinator/engine/worker_limits.h"
 
 namespace gavel::engine {
@@ -92,7 +93,8 @@ void Processes::EnsureProcesses(Time now, Job& job,
       // once: its last generation has all its steps.
       Launch(now, job, rank, accelerator);
     } else if (worker.is_live() && !worker.leaving &&
-               worker.server != cluster_.accelerator(accelerator).server) {
+               (worker.server != cluster_.accelerator(accelerator).server ||
+                !worker.Sees(accelerator))) {
       Pause(now, job, rank, PauseTier::kEvict);
     }
   }
@@ -120,6 +122,9 @@ void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.incarnation = std::max(worker.incarnation + 1, jobs_.numbers_from());
   worker.process = ProcessState::kLaunching;
   worker.server = cluster_.accelerator(where).server;
+  worker.sees_only = SeesOneOnly(job.spec, cluster_.accelerator(where).info)
+                         ? where
+                         : AcceleratorId();
   worker.leaving = false;
   worker.restarting = false;
   worker.finished = false;
@@ -183,6 +188,10 @@ Message Processes::LaunchMessage(const Job& job, int rank) const {
     if (place.server != worker.server) continue;
     launch.accelerator = place.info;
     break;
+  }
+  if (worker.sees_only.valid()) {
+    launch.accelerator = cluster_.accelerator(worker.sees_only).info;
+    launch.accelerator.alone_visible = true;
   }
   launch.source = checkpoints_.SourceFor(job, worker.server);
   return message;

@@ -61,7 +61,8 @@ class Processes {
   // start again from the last generation.
   void RestartGang(Time now, Job& job);
   // A process on the server of each accelerator: launched where there is none,
-  // asked to end where it is on another server (its exit comes back here).
+  // asked to end where it is on another server, or sees another accelerator
+  // only (its exit comes back here).
   void EnsureProcesses(Time now, Job& job,
                        const std::vector<AcceleratorId>& where);
   // A rank that stopped before its gang's end needs the others again: those

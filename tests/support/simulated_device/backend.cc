@@ -97,7 +97,8 @@ C10_REGISTER_GUARD_IMPL(HPU, Guard)
 struct HPUHooks final : at::HPUHooksInterface {
   explicit HPUHooks(at::HPUHooksArgs) {}
 
-  void init() const override { NeedContext(CurrentDevice()); }
+  // As with CUDA, a seed takes no context: only choosing a device does.
+  void init() const override {}
   bool hasHPU() const override { return TheSettings().devices > 0; }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return TheSettings().devices > 0; }

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
@@ -22,8 +23,6 @@ uint64_t Number(std::string_view key, std::string_view value) {
 void Set(std::string_view key, std::string_view value, Settings& settings) {
   if (key == "devices") {
     settings.devices = static_cast<int>(Number(key, value));
-    TORCH_CHECK(settings.devices <= kDevicesMax, kVariable, ": at most ",
-                kDevicesMax, " devices");
   } else if (key == "memory_mib") {
     settings.memory_bytes = Number(key, value) * kMib;
   } else if (key == "context_mib") {
@@ -34,6 +33,9 @@ void Set(std::string_view key, std::string_view value, Settings& settings) {
     settings.seed = Number(key, value);
   } else if (key == "exclusive") {
     settings.exclusive = Number(key, value) != 0;
+  } else if (key == "partitions") {
+    settings.partitions = static_cast<int>(Number(key, value));
+    TORCH_CHECK(settings.partitions > 0, kVariable, ": at least 1 partition");
   } else if (key == "shared") {
     settings.shared = value;
   } else {
@@ -41,9 +43,23 @@ void Set(std::string_view key, std::string_view value, Settings& settings) {
   }
 }
 
+// `devices` of the settings become those that the process sees.
+void Divide(const char* visible, Settings& settings) {
+  settings.devices *= settings.partitions;
+  settings.memory_bytes /= static_cast<uint64_t>(settings.partitions);
+  TORCH_CHECK(settings.devices <= kDevicesMax, kVariable, ": at most ",
+              kDevicesMax, " devices");
+  if (visible != nullptr) {
+    settings.first = static_cast<int>(Number(kVisible, visible));
+    settings.devices = settings.first < settings.devices ? 1 : 0;
+  } else if (settings.partitions > 1) {
+    settings.devices = std::min(settings.devices, 1);
+  }
+}
+
 }  // namespace
 
-Settings ParseSettings(std::string_view text) {
+Settings ParseSettings(std::string_view text, const char* visible) {
   Settings settings;
   settings.devices = 2;
   settings.memory_bytes = 256 * kMib;
@@ -57,13 +73,15 @@ Settings ParseSettings(std::string_view text) {
                 "' is not KEY=VALUE");
     Set(item.substr(0, equals), item.substr(equals + 1), settings);
   }
+  Divide(visible, settings);
   return settings;
 }
 
 const Settings& TheSettings() {
   static const Settings& settings = *new Settings([] {
     const char* const text = std::getenv(kVariable);
-    return text == nullptr ? Settings() : ParseSettings(text);
+    return text == nullptr ? Settings()
+                           : ParseSettings(text, std::getenv(kVisible));
   }());
   return settings;
 }

@@ -4,7 +4,11 @@
 //
 //   GAVEL_SIMULATED_DEVICE="devices=2,memory_mib=64,shared=/tmp/x/devices"
 //
-// Without the variable a process has no simulated accelerator.
+// HABANA_VISIBLE_MODULES=N leaves a process the device N, which it calls 0.
+// With partitions=K each device is K of them, as MIG divides a GPU, and a
+// process sees one: N, or the first.
+//
+// Without the first variable a process has no simulated accelerator.
 #ifndef GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_SETTINGS_H_
 #define GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_SETTINGS_H_
 
@@ -15,6 +19,7 @@
 namespace gavel::simulated {
 
 inline constexpr char kVariable[] = "GAVEL_SIMULATED_DEVICE";
+inline constexpr char kVisible[] = "HABANA_VISIBLE_MODULES";
 inline constexpr int kDevicesMax = 16;
 
 struct Settings {
@@ -24,11 +29,13 @@ struct Settings {
   int64_t delay_us = 200;      // at most, before some of the work of a stream
   uint64_t seed = 1;           // of these delays
   bool exclusive = false;      // one process at a time on a device
+  int partitions = 1;          // of each device; memory_bytes is of one
+  int first = 0;               // what the process calls device 0
   std::string shared;          // file of what all processes take; empty: none
 };
 
-// Throws c10::Error with what is wrong in `text`.
-Settings ParseSettings(std::string_view text);
+// Throws c10::Error with what is wrong in `text` or `visible` (null: not set).
+Settings ParseSettings(std::string_view text, const char* visible = nullptr);
 // Of the environment. The same for the whole life of the process.
 const Settings& TheSettings();
 

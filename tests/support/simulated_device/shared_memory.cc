@@ -85,8 +85,9 @@ class SharedMemory::Lock {
   File* file_;
 };
 
-SharedMemory::SharedMemory(const std::string& path, uint64_t memory_bytes)
-    : memory_bytes_(memory_bytes) {
+SharedMemory::SharedMemory(const std::string& path, uint64_t memory_bytes,
+                           int first)
+    : memory_bytes_(memory_bytes), first_(first) {
   const int file =
       path.empty() ? ::memfd_create("simulated_devices", MFD_CLOEXEC)
                    : ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -117,6 +118,7 @@ void SharedMemory::Sweep() const {
 }
 
 bool SharedMemory::Take(int device, uint64_t bytes) {
+  device += first_;
   const Lock lock(file_);
   Sweep();
   uint64_t used = 0;
@@ -136,6 +138,7 @@ bool SharedMemory::Take(int device, uint64_t bytes) {
 }
 
 void SharedMemory::GiveBack(int device, uint64_t bytes) {
+  device += first_;
   const Lock lock(file_);
   File::Entry* const entry = file_->Find(::getpid(), device);
   TORCH_INTERNAL_ASSERT(entry != nullptr && entry->bytes >= bytes);
@@ -149,6 +152,7 @@ uint64_t SharedMemory::Used(int device) const {
 }
 
 std::vector<Holder> SharedMemory::Holders(int device) const {
+  device += first_;
   const Lock lock(file_);
   Sweep();
   std::vector<Holder> holders;
@@ -167,22 +171,24 @@ bool SharedMemory::IsUsedByAnother(int device) const {
 }
 
 void SharedMemory::SetFault(int device, Fault fault) {
-  file_->faults[device] = fault;
+  file_->faults[first_ + device] = fault;
 }
 
-Fault SharedMemory::fault(int device) const { return file_->faults[device]; }
+Fault SharedMemory::fault(int device) const {
+  return file_->faults[first_ + device];
+}
 
 void SharedMemory::SetSlowness_us(int device, int64_t slowness_us) {
-  file_->slowness_us[device] = slowness_us;
+  file_->slowness_us[first_ + device] = slowness_us;
 }
 
 int64_t SharedMemory::slowness_us(int device) const {
-  return file_->slowness_us[device];
+  return file_->slowness_us[first_ + device];
 }
 
 SharedMemory& TheSharedMemory() {
-  static SharedMemory& memory =
-      *new SharedMemory(TheSettings().shared, TheSettings().memory_bytes);
+  static SharedMemory& memory = *new SharedMemory(
+      TheSettings().shared, TheSettings().memory_bytes, TheSettings().first);
   return memory;
 }
 

@@ -26,8 +26,9 @@ struct Holder {
 // Thread-safe, and for several processes.
 class SharedMemory {
  public:
-  // `file` empty: of this process alone. Throws c10::Error.
-  SharedMemory(const std::string& file, uint64_t memory_bytes);
+  // `file` empty: of this process alone. `first`: of the devices, which the
+  // functions below call 0. Throws c10::Error.
+  SharedMemory(const std::string& file, uint64_t memory_bytes, int first = 0);
 
   // False: the device is full.
   bool Take(int device, uint64_t bytes);
@@ -51,6 +52,7 @@ class SharedMemory {
   void Sweep() const;  // under the lock
 
   const uint64_t memory_bytes_;
+  const int first_;
   File* file_;
 };
 
