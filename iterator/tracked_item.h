@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "gavel/optimizer_kind.h"
 #include "runtime/checkpoint/snapshot.h"
 
 namespace torch::nn {
@@ -66,8 +67,10 @@ std::unique_ptr<TrackedItem> TrackModule(
     std::string name, std::shared_ptr<torch::nn::Module> module);
 std::unique_ptr<TrackedItem> TrackScriptModule(
     std::string name, const torch::jit::Module& module);
+// `kind` has passed CheckOptimizerKind.
 std::unique_ptr<TrackedItem> TrackOptimizer(std::string name,
-                                            torch::optim::Optimizer& optimizer);
+                                            torch::optim::Optimizer& optimizer,
+                                            OptimizerKind kind);
 std::unique_ptr<TrackedItem> TrackTensor(std::string name, at::Tensor& tensor);
 std::unique_ptr<TrackedItem> TrackTensors(std::string name,
                                           std::vector<at::Tensor>& tensors);

@@ -5,11 +5,10 @@
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "iterator/optimizer_state.h"
 #include "iterator/tensor_entry.h"
 #include "iterator/tracked_item.h"
-#include "runtime/checkpoint/optimizer_state.h"
 #include "runtime/device/device_move.h"
-#include "runtime/device/optimizer_tensors.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
@@ -88,20 +87,23 @@ class ModuleItem final : public TrackedItem {
 
 class OptimizerItem final : public TrackedItem {
  public:
-  OptimizerItem(std::string name, torch::optim::Optimizer& optimizer)
-      : TrackedItem(std::move(name)), optimizer_(optimizer) {}
+  OptimizerItem(std::string name, torch::optim::Optimizer& optimizer,
+                OptimizerKind kind)
+      : TrackedItem(std::move(name)),
+        optimizer_(optimizer),
+        kind_(std::move(kind)) {}
 
   std::string kind() const override { return "optimizer"; }
   const void* object() const override { return &optimizer_; }
   absl::Status Collect(Snapshot* snapshot) override {
-    return CollectOptimizerState(optimizer_, name(), snapshot);
+    return CollectOptimizerState(optimizer_, kind_, name(), snapshot);
   }
   absl::Status Restore(const Snapshot& snapshot) override {
-    return RestoreOptimizerState(snapshot, name(), optimizer_);
+    return RestoreOptimizerState(snapshot, name(), kind_, optimizer_);
   }
   absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
     GAVEL_ASSIGN_OR_RETURN(std::vector<at::Tensor> tensors,
-                           OptimizerTensors(optimizer_));
+                           OptimizerTensors(optimizer_, kind_));
     for (const auto& group : optimizer_.param_groups()) {
       tensors.insert(tensors.end(), group.params().begin(),
                      group.params().end());
@@ -113,6 +115,7 @@ class OptimizerItem final : public TrackedItem {
 
  private:
   torch::optim::Optimizer& optimizer_;
+  OptimizerKind kind_;
 };
 
 class TensorItem final : public TrackedItem {
@@ -213,9 +216,11 @@ std::unique_ptr<TrackedItem> TrackModule(
   return std::make_unique<ModuleItem>(std::move(name), std::move(module));
 }
 
-std::unique_ptr<TrackedItem> TrackOptimizer(
-    std::string name, torch::optim::Optimizer& optimizer) {
-  return std::make_unique<OptimizerItem>(std::move(name), optimizer);
+std::unique_ptr<TrackedItem> TrackOptimizer(std::string name,
+                                            torch::optim::Optimizer& optimizer,
+                                            OptimizerKind kind) {
+  return std::make_unique<OptimizerItem>(std::move(name), optimizer,
+                                         std::move(kind));
 }
 
 std::unique_ptr<TrackedItem> TrackTensor(std::string name, at::Tensor& tensor) {

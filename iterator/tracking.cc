@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/text.h"
+#include "iterator/optimizer_kinds.h"
+#include "iterator/optimizer_state.h"
 #include "iterator/session/session_state.h"
 #include "iterator/status_conversion.h"
 #include "iterator/tracked_item.h"
@@ -34,7 +36,23 @@ Status Tracking::Track(const std::string& name, torch::jit::Module& module) {
 
 Status Tracking::Track(const std::string& name,
                        torch::optim::Optimizer& optimizer) {
-  return ToPublic(state_->Track(internal::TrackOptimizer(name, optimizer)));
+  const absl::StatusOr<OptimizerKind> kind = internal::KindOf(optimizer, name);
+  if (kind.ok()) return Track(name, optimizer, *kind);
+  state_->Fail(kind.status());
+  return ToPublic(kind.status());
+}
+
+Status Tracking::Track(const std::string& name,
+                       torch::optim::Optimizer& optimizer,
+                       const OptimizerKind& kind) {
+  const absl::Status status =
+      internal::CheckOptimizerKind(optimizer, kind, name);
+  if (status.ok()) {
+    return ToPublic(
+        state_->Track(internal::TrackOptimizer(name, optimizer, kind)));
+  }
+  state_->Fail(status);
+  return ToPublic(status);
 }
 
 Status Tracking::Track(const std::string& name,

@@ -5,7 +5,6 @@
 #include <torch/optim/adam.h>
 
 #include "runtime/device/device_move.h"
-#include "runtime/device/optimizer_tensors.h"
 #include "tests/support/accelerator_test.h"
 
 namespace gavel::testing {
@@ -30,7 +29,11 @@ TEST_F(OnAccelerator, TrainingGoesOnAfterMovingThereAndBack) {
   ASSERT_OK(MoveModule(*model, device_));
   EXPECT_TRUE(model->weight.cpu().equal(before));
   EXPECT_EQ(model->weight.grad().device(), device_);
-  ASSERT_OK_AND_ASSIGN(std::vector<at::Tensor> state, OptimizerTensors(adam));
+  std::vector<at::Tensor> state;
+  for (const auto& [of, kept] : adam.state()) {
+    auto& moments = dynamic_cast<torch::optim::AdamParamState&>(*kept);
+    state.insert(state.end(), {moments.exp_avg(), moments.exp_avg_sq()});
+  }
   ASSERT_OK(MoveTensors(state, device_));
   for (const at::Tensor& tensor : state) EXPECT_EQ(tensor.device(), device_);
   EXPECT_LT(train(device_), first);

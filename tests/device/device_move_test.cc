@@ -5,16 +5,13 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim.h>
 
-#include "runtime/device/optimizer_tensors.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
 namespace nn = torch::nn;
-namespace optim = torch::optim;
 const c10::Device kCpu(c10::kCPU);
 const c10::Device kMeta(c10::kMeta);
 
@@ -71,68 +68,12 @@ TEST(MoveTensors, HandlesOfParametersBuffersAndGradientsFollow) {
   EXPECT_TRUE(model->parameters()[0].is_leaf());
 }
 
-TEST(MoveTensors, TrainingGoesOnBitIdentically) {
-  auto weights_after = [](bool move) {
-    torch::manual_seed(1);
-    nn::Linear model(4, 3);
-    optim::Adam adam(model->parameters());
-    for (int step = 0; step < 10; ++step) {
-      adam.zero_grad();
-      model->forward(at::ones({2, 4}) * step).pow(2).sum().backward();
-      adam.step();
-      if (!move) continue;
-      EXPECT_OK(MoveTensors(ModuleTensors(*model), kCpu, MoveCopy::kAlways));
-      EXPECT_OK(MoveTensors(*OptimizerTensors(adam), kCpu, MoveCopy::kAlways));
-    }
-    return model->weight.detach();
-  };
-  EXPECT_TRUE(weights_after(true).equal(weights_after(false)));
-}
-
 TEST(MoveModule, StayingOnTheDeviceKeepsMemoryAndValues) {
   nn::Sequential model = TrainedModel();
   at::Tensor weight = model->parameters()[0];
   const void* memory = weight.const_data_ptr();
   ASSERT_OK(MoveModule(*model, kCpu));
   EXPECT_EQ(weight.const_data_ptr(), memory);
-}
-
-TEST(MoveTensors, OptimizerStateOfEveryKnownKindFollows) {
-  nn::Sequential model = TrainedModel();
-  std::vector<at::Tensor> parameters = model->parameters();
-  std::vector<std::unique_ptr<optim::Optimizer>> optimizers;
-  optimizers.push_back(std::make_unique<optim::SGD>(
-      parameters, optim::SGDOptions(0.1).momentum(0.9)));
-  optimizers.push_back(std::make_unique<optim::Adam>(
-      parameters, optim::AdamOptions().amsgrad(true)));
-  optimizers.push_back(std::make_unique<optim::AdamW>(parameters));
-  optimizers.push_back(std::make_unique<optim::RMSprop>(
-      parameters, optim::RMSpropOptions().momentum(0.5).centered(true)));
-  optimizers.push_back(std::make_unique<optim::Adagrad>(parameters));
-  size_t tensors_per_parameter[] = {1, 3, 2, 3, 1};
-  for (size_t i = 0; i < optimizers.size(); ++i) {
-    SCOPED_TRACE(i);
-    optimizers[i]->step();
-    ASSERT_OK_AND_ASSIGN(std::vector<at::Tensor> state,
-                         OptimizerTensors(*optimizers[i]));
-    EXPECT_EQ(state.size(), 4 * tensors_per_parameter[i]);
-    std::vector<Seen> seen = Look(state);
-    ASSERT_OK(MoveTensors(state, kCpu, MoveCopy::kAlways));
-    ExpectMoved(seen);
-    optimizers[i]->step();
-  }
-}
-
-TEST(OptimizerTensors, UnknownStateIsRefused) {
-  nn::Sequential model = TrainedModel();
-  optim::LBFGS lbfgs(model->parameters(), optim::LBFGSOptions(0.1).max_iter(2));
-  lbfgs.step([&] {
-    lbfgs.zero_grad();
-    at::Tensor loss = model->forward(at::ones({5, 4})).sum();
-    loss.backward();
-    return loss;
-  });
-  EXPECT_THAT(OptimizerTensors(lbfgs), StatusIs(kUnimplemented, "Adagrad"));
 }
 
 TEST(MoveTensors, SharedMemoryStaysShared) {

@@ -29,6 +29,8 @@ class ReduceLROnPlateauScheduler;
 
 namespace gavel {
 
+struct OptimizerKind;
+
 namespace internal {
 class SessionState;
 }  // namespace internal
@@ -44,6 +46,9 @@ class GAVEL_EXPORT Tracking {
   // TorchScript: tensors, numbers and flags of it and of its submodules.
   Status Track(const std::string& name, torch::jit::Module& module);
   Status Track(const std::string& name, torch::optim::Optimizer& optimizer);
+  // Of a class of your own, which gavel/optimizer_kind.h describes.
+  Status Track(const std::string& name, torch::optim::Optimizer& optimizer,
+               const OptimizerKind& kind);
   // Beside the optimizer, whose learning rate it changes; what it was made with
   // is the program's. Members that a class of your own adds are tracked by
   // themselves.

@@ -1,0 +1,25 @@
+// The optimizer classes of LibTorch, described as a user describes one of his
+// own (gavel/optimizer_kind.h). Called by tracking.cc.
+#ifndef GAVEL_ITERATOR_OPTIMIZER_KINDS_H_
+#define GAVEL_ITERATOR_OPTIMIZER_KINDS_H_
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "gavel/optimizer_kind.h"
+
+namespace torch::optim {
+class Optimizer;
+}  // namespace torch::optim
+
+namespace gavel::internal {
+
+// Of SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS, and of classes derived from
+// them. UNIMPLEMENTED: another class, which the message names; `name`: what it
+// is tracked as.
+absl::StatusOr<OptimizerKind> KindOf(const torch::optim::Optimizer& optimizer,
+                                     std::string_view name);
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_OPTIMIZER_KINDS_H_

@@ -1,0 +1,68 @@
+// Collects the state of a LibTorch optimizer into a Snapshot and restores it,
+// with parameters named by their number over all groups: neither pointers nor
+// devices are stored, so it restores into another process, device and world
+// size. Called for every tracked optimizer.
+//
+//   PREFIX/kind                 bytes   "Adam"
+//   PREFIX/fields               bytes   "option lr double\nstate step int64\n"
+//   PREFIX/parameters           bytes   "4"
+//   PREFIX/group/0/parameters   bytes   "4"
+//   PREFIX/group/0/options      bytes   "lr 0.001\nbeta1 0.9\n..."
+//   PREFIX/state/3/present      bytes   "true"
+//   PREFIX/state/3/exp_avg      tensor  none: it is undefined
+//   PREFIX/state/3/step         bytes   "1200"
+//   PREFIX/state/0/ro/count     bytes   "2": of a list, PREFIX/state/0/ro/0,
+//   ...
+//
+// `fields`, sorted, and the groups' sizes are not in the checkpoints of earlier
+// versions. Training thread only, no step may run meanwhile. What functions of
+// the user throw is INTERNAL.
+#ifndef GAVEL_ITERATOR_OPTIMIZER_STATE_H_
+#define GAVEL_ITERATOR_OPTIMIZER_STATE_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "gavel/optimizer_kind.h"
+#include "runtime/checkpoint/snapshot.h"
+
+namespace torch::optim {
+class Optimizer;
+}  // namespace torch::optim
+
+namespace gavel::internal {
+
+// Whether `kind` can be of `optimizer`. INVALID_ARGUMENT: its options are of
+// another class, or a name is not one or is there twice.
+absl::Status CheckOptimizerKind(torch::optim::Optimizer& optimizer,
+                                const OptimizerKind& kind,
+                                std::string_view prefix);
+
+// Adds the entries; the tensors are the optimizer's own, not copies.
+// FAILED_PRECONDITION: state of another class than `kind` describes, or of
+// something that is not a parameter.
+absl::Status CollectOptimizerState(torch::optim::Optimizer& optimizer,
+                                   const OptimizerKind& kind,
+                                   std::string_view prefix, Snapshot* snapshot);
+
+// Replaces options and state; all or nothing. State tensors are copies on the
+// device of their parameter. NOT_FOUND: the snapshot has no optimizer of this
+// name. FAILED_PRECONDITION: it is of another kind, or has other groups,
+// parameters, fields or shapes. DATA_LOSS: not readable.
+absl::Status RestoreOptimizerState(const Snapshot& snapshot,
+                                   std::string_view prefix,
+                                   const OptimizerKind& kind,
+                                   torch::optim::Optimizer& optimizer);
+
+// Handles to the defined tensors of options and state, in the order of the
+// parameters: what moves with the lease.
+absl::StatusOr<std::vector<at::Tensor>> OptimizerTensors(
+    torch::optim::Optimizer& optimizer, const OptimizerKind& kind);
+
+}  // namespace gavel::internal
+
+#endif  // GAVEL_ITERATOR_OPTIMIZER_STATE_H_
