@@ -212,7 +212,7 @@ absl::Status Gang::MakeBuckets() {
     std::vector<at::Tensor> parameters;
     std::set<c10::TensorImpl*> seen;  // one may be in a module twice
     for (const at::Tensor& parameter : module->parameters()) {
-      if (!parameter.requires_grad()) continue;
+      if (!parameter.requires_grad() || IsPart(parameter)) continue;
       if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
       parameters.push_back(parameter);
     }
@@ -234,11 +234,11 @@ std::vector<at::Tensor> Gang::Tensors(bool with_parameters) const {
   std::vector<at::Tensor> tensors;
   for (const auto& module : modules_) {
     for (const at::Tensor& buffer : module->buffers()) {
-      tensors.push_back(buffer);
+      if (!IsPart(buffer)) tensors.push_back(buffer);
     }
     if (!with_parameters) continue;
     for (const at::Tensor& parameter : module->parameters()) {
-      tensors.push_back(parameter);
+      if (!IsPart(parameter)) tensors.push_back(parameter);
     }
   }
   return tensors;

@@ -58,11 +58,15 @@ struct GangPlan {
 class Gang {
  public:
   // `averages`: whether the backward pass that begins is the step's last.
-  explicit Gang(std::function<bool()> averages)
-      : averages_(std::move(averages)) {}
+  // `is_part`: whether each rank has its own part of a tensor, of a module or
+  // not; empty: of none.
+  explicit Gang(std::function<bool()> averages,
+                std::function<bool(const at::Tensor&)> is_part = nullptr)
+      : averages_(std::move(averages)), is_part_(std::move(is_part)) {}
   ~Gang() { Leave(Leaving::kBroken); }
 
-  // Parameters and buffers of `module` are kept the same on all ranks.
+  // Parameters and buffers of `module` are kept the same on all ranks, but for
+  // parts.
   void Add(std::shared_ptr<torch::nn::Module> module);
   void Remove(const torch::nn::Module* module);
 
@@ -143,7 +147,12 @@ class Gang {
     absl::Status status;
   };
 
+  bool IsPart(const at::Tensor& tensor) const {
+    return is_part_ && is_part_(tensor);
+  }
+
   const std::function<bool()> averages_;
+  const std::function<bool(const at::Tensor&)> is_part_;
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;
   std::shared_ptr<GangStore> store_;
   // The group of the present gang, for its thread to abort.

@@ -96,7 +96,16 @@ void SaveFields::Number(const std::string& name, NumberRef value) {
 
 void SaveFields::Tensor(const std::string& name, at::Tensor& value) {
   if (!value.defined()) return;
-  snapshot_->tensors.emplace_back(StrCat(prefix_, name), value);
+  const std::string full_name = StrCat(prefix_, name);
+  if (parted_ != nullptr && value.numel() != 1) {
+    if (value.sizes() != parted_->parameter.sizes()) {
+      return Fail(absl::FailedPreconditionError(StrCat(
+          "'", full_name, "' has another shape than its parameter, which is ",
+          "sharded over workers; state of such a parameter is of its shape")));
+    }
+    snapshot_->partitions[full_name] = parted_->part.partition;
+  }
+  snapshot_->tensors.emplace_back(full_name, value);
 }
 
 FieldLines ParseLines(const std::string& text) {
@@ -127,17 +136,27 @@ void RestoreFields::Number(const std::string& name, NumberRef value) {
 
 void RestoreFields::Tensor(const std::string& name, at::Tensor& value) {
   const std::string full_name = StrCat(prefix_, name);
-  const auto entry = from_.tensors.find(full_name);
-  if (entry == from_.tensors.end()) {
+  const auto whole = from_.tensors.find(full_name);
+  const auto parts = from_.snapshot.parts.find(full_name);
+  const bool is_number =
+      whole != from_.tensors.end() && whole->second->numel() == 1;
+  const absl::StatusOr<at::Tensor> found = TakePart(
+      full_name, whole == from_.tensors.end() ? nullptr : whole->second,
+      parts == from_.snapshot.parts.end() ? nullptr : &parts->second,
+      is_number ? nullptr : from_.part);
+  if (!found.ok()) return Fail(found.status());
+  const at::Tensor& saved = *found;
+  if (!saved.defined()) {
     value = at::Tensor();
     return;
   }
-  const at::Tensor& saved = *entry->second;
   if (from_.like != nullptr && saved.sizes() != from_.like->sizes()) {
     return Fail(absl::FailedPreconditionError(StrCat(
         "'", full_name, "' has ", saved.numel(),
         " elements or another shape than its parameter, which has ",
-        from_.like->numel(), "; restore into the model that was saved")));
+        from_.like->numel(),
+        "; restore into the model that was saved, and track what is sharded "
+        "over workers before its optimizer")));
   }
   value = saved.to(from_.device, saved.scalar_type(), /*non_blocking=*/false,
                    /*copy=*/true);

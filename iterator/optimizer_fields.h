@@ -110,13 +110,24 @@ class ListFieldTensors final : public EachField {
   std::vector<at::Tensor>* tensors_;
 };
 
+// A parameter of which this rank has a part. Its state is of its shape, or it
+// is a number, the same on all ranks.
+struct PartedParameter {
+  OwnPart part;
+  at::Tensor parameter;
+};
+
 // Names in the snapshot are `prefix` and the field's. With `lines`, numbers are
-// appended to that as "NAME NUMBER\n".
+// appended to that as "NAME NUMBER\n". With `parted`, tensors are parts, too.
 class SaveFields final : public EachField {
  public:
   SaveFields(std::string prefix, Snapshot* snapshot,
-             std::string* lines = nullptr)
-      : prefix_(std::move(prefix)), snapshot_(snapshot), lines_(lines) {}
+             std::string* lines = nullptr,
+             const PartedParameter* parted = nullptr)
+      : prefix_(std::move(prefix)),
+        snapshot_(snapshot),
+        lines_(lines),
+        parted_(parted) {}
 
  private:
   void Number(const std::string& name, NumberRef value) override;
@@ -125,6 +136,7 @@ class SaveFields final : public EachField {
   std::string prefix_;
   Snapshot* snapshot_;
   std::string* lines_;
+  const PartedParameter* parted_;
 };
 
 using TensorIndex = std::map<std::string_view, const at::Tensor*>;
@@ -137,6 +149,8 @@ struct RestoredFrom {
   at::Device device;           // where tensors go
   // Null: the tensors have any shape.
   const at::Tensor* like = nullptr;
+  // Not null: what is stored in parts gives this one.
+  const OwnPart* part = nullptr;
   // Null: every number is an entry of its own. Else they are in these lines of
   // the entry `lines_name`.
   const FieldLines* lines = nullptr;

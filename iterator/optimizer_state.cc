@@ -43,6 +43,11 @@ std::vector<at::Tensor> ParametersOf(const optim::Optimizer& optimizer) {
   return parameters;
 }
 
+std::optional<OwnPart> PartOf(const PartOfParameter& part_of,
+                              const at::Tensor& parameter) {
+  return part_of ? part_of(parameter) : std::nullopt;
+}
+
 absl::Status Differs(std::string_view prefix, std::string_view what) {
   return absl::FailedPreconditionError(
       StrCat("optimizer '", prefix, "': the checkpoint has ", what,
@@ -98,7 +103,7 @@ absl::StatusOr<std::vector<std::string>> FieldsOf(const OptimizerKind& kind,
   return fields;
 }
 
-// Calls `visit` with the state of each parameter that has some.
+// Calls `visit` with each parameter that has some state, its number and that.
 template <class Visit>
 absl::Status ForEachState(optim::Optimizer& optimizer, Visit visit) {
   const std::vector<at::Tensor> parameters = ParametersOf(optimizer);
@@ -106,7 +111,7 @@ absl::Status ForEachState(optim::Optimizer& optimizer, Visit visit) {
     const auto state =
         optimizer.state().find(parameters[i].unsafeGetTensorImpl());
     if (state == optimizer.state().end()) continue;
-    GAVEL_RETURN_IF_ERROR(visit(i, *state->second));
+    GAVEL_RETURN_IF_ERROR(visit(i, parameters[i], *state->second));
   }
   return absl::OkStatus();
 }
@@ -129,7 +134,8 @@ absl::Status CollectOptions(const OptimizerKind& kind, std::string_view prefix,
 }
 
 absl::Status Collect(optim::Optimizer& optimizer, const OptimizerKind& kind,
-                     std::string_view prefix, Snapshot* snapshot) {
+                     std::string_view prefix, const PartOfParameter& part_of,
+                     Snapshot* snapshot) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> fields,
                          FieldsOf(kind, optimizer));
   std::string& field_lines = snapshot->bytes[StrCat(prefix, "/fields")];
@@ -139,11 +145,17 @@ absl::Status Collect(optim::Optimizer& optimizer, const OptimizerKind& kind,
       StrCat(ParametersOf(optimizer).size());
   GAVEL_RETURN_IF_ERROR(CollectOptions(kind, prefix, optimizer, snapshot));
   size_t found = 0;
-  const auto save_state = [&](size_t i, optim::OptimizerParamState& state) {
+  const auto save_state = [&](size_t i, const at::Tensor& parameter,
+                              optim::OptimizerParamState& state) {
     ++found;
     const std::string name = StatePrefix(prefix, i);
     snapshot->bytes[StrCat(name, "present")] = "true";
-    SaveFields save(name, snapshot);
+    std::optional<PartedParameter> parted;
+    if (const auto part = PartOf(part_of, parameter)) {
+      parted = {*part, parameter};
+    }
+    SaveFields save(name, snapshot, /*lines=*/nullptr,
+                    parted ? &*parted : nullptr);
     GAVEL_RETURN_IF_ERROR(VisitState(kind, state, save));
     return save.status();
   };
@@ -168,10 +180,12 @@ const std::string* FindBytes(const Snapshot& snapshot,
 class Restorer {
  public:
   Restorer(const Snapshot& snapshot, std::string_view prefix,
-           const OptimizerKind& kind, optim::Optimizer& optimizer)
+           const OptimizerKind& kind, const PartOfParameter& part_of,
+           optim::Optimizer& optimizer)
       : snapshot_(snapshot),
         prefix_(prefix),
         kind_(kind),
+        part_of_(part_of),
         optimizer_(optimizer) {
     for (const auto& [name, tensor] : snapshot.tensors) {
       tensors_.emplace(name, &tensor);
@@ -288,12 +302,14 @@ class Restorer {
       const std::string name = StatePrefix(prefix_, i);
       if (!snapshot_.bytes.contains(StrCat(name, "present"))) continue;
       std::unique_ptr<optim::OptimizerParamState> made = kind_.make_state();
+      const std::optional<OwnPart> part = PartOf(part_of_, parameters[i]);
       RestoreFields restore(
           name,
           {.snapshot = snapshot_,
            .tensors = tensors_,
            .device = parameters[i].device(),
-           .like = kind_.state_has_parameter_shape ? &parameters[i] : nullptr});
+           .like = kind_.state_has_parameter_shape ? &parameters[i] : nullptr,
+           .part = part ? &*part : nullptr});
       GAVEL_RETURN_IF_ERROR(VisitState(kind_, *made, restore));
       GAVEL_RETURN_IF_ERROR(restore.status());
       (*state)[parameters[i].unsafeGetTensorImpl()] = std::move(made);
@@ -306,13 +322,16 @@ class Restorer {
     GAVEL_RETURN_IF_ERROR(CollectOptions(kind_, prefix_, optimizer_, &before));
     absl::Status status = RestoreOptions();
     if (status.ok()) return status;
-    Restorer(before, prefix_, kind_, optimizer_).RestoreOptions().IgnoreError();
+    Restorer(before, prefix_, kind_, part_of_, optimizer_)
+        .RestoreOptions()
+        .IgnoreError();
     return status;
   }
 
   const Snapshot& snapshot_;
   std::string prefix_;
   const OptimizerKind& kind_;
+  const PartOfParameter& part_of_;
   optim::Optimizer& optimizer_;
   TensorIndex tensors_;
 };
@@ -330,20 +349,22 @@ absl::Status CheckOptimizerKind(optim::Optimizer& optimizer,
 
 absl::Status CollectOptimizerState(optim::Optimizer& optimizer,
                                    const OptimizerKind& kind,
-                                   std::string_view prefix,
-                                   Snapshot* snapshot) {
+                                   std::string_view prefix, Snapshot* snapshot,
+                                   const PartOfParameter& part_of) {
   return Annotate(
-      CatchAsStatus("saving",
-                    [&] { return Collect(optimizer, kind, prefix, snapshot); }),
+      CatchAsStatus(
+          "saving",
+          [&] { return Collect(optimizer, kind, prefix, part_of, snapshot); }),
       StrCat("optimizer '", prefix, "'"));
 }
 
 absl::Status RestoreOptimizerState(const Snapshot& snapshot,
                                    std::string_view prefix,
                                    const OptimizerKind& kind,
-                                   optim::Optimizer& optimizer) {
+                                   optim::Optimizer& optimizer,
+                                   const PartOfParameter& part_of) {
   return CatchAsStatus(StrCat("optimizer '", prefix, "'"), [&] {
-    return Restorer(snapshot, prefix, kind, optimizer).Run();
+    return Restorer(snapshot, prefix, kind, part_of, optimizer).Run();
   });
 }
 
@@ -355,10 +376,10 @@ absl::StatusOr<std::vector<at::Tensor>> OptimizerTensors(
     for (optim::OptimizerParamGroup& group : optimizer.param_groups()) {
       GAVEL_RETURN_IF_ERROR(VisitOptions(kind, group.options(), list));
     }
-    return ForEachState(optimizer,
-                        [&](size_t, optim::OptimizerParamState& state) {
-                          return VisitState(kind, state, list);
-                        });
+    return ForEachState(optimizer, [&](size_t, const at::Tensor&,
+                                       optim::OptimizerParamState& state) {
+      return VisitState(kind, state, list);
+    });
   };
   GAVEL_RETURN_IF_ERROR(CatchAsStatus("tensors of an optimizer", visit_all));
   return tensors;

@@ -14,6 +14,9 @@
 //   PREFIX/state/0/ro/count     bytes   "2": of a list, PREFIX/state/0/ro/0,
 //   ...
 //
+// The state of a parameter that is this rank's part of a larger one is such a
+// part, too, and is cut alike.
+//
 // `fields`, sorted, and the groups' sizes are not in the checkpoints of earlier
 // versions. Training thread only, no step may run meanwhile. What functions of
 // the user throw is INTERNAL.
@@ -22,6 +25,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -42,12 +47,18 @@ absl::Status CheckOptimizerKind(torch::optim::Optimizer& optimizer,
                                 const OptimizerKind& kind,
                                 std::string_view prefix);
 
+// nullopt: all ranks have the same parameter. Empty: they have all.
+using PartOfParameter =
+    std::function<std::optional<OwnPart>(const at::Tensor& parameter)>;
+
 // Adds the entries; the tensors are the optimizer's own, not copies.
 // FAILED_PRECONDITION: state of another class than `kind` describes, or of
-// something that is not a parameter.
+// something that is not a parameter, or of another shape than a parameter that
+// is a part.
 absl::Status CollectOptimizerState(torch::optim::Optimizer& optimizer,
                                    const OptimizerKind& kind,
-                                   std::string_view prefix, Snapshot* snapshot);
+                                   std::string_view prefix, Snapshot* snapshot,
+                                   const PartOfParameter& part_of = {});
 
 // Replaces options and state; all or nothing. State tensors are copies on the
 // device of their parameter. NOT_FOUND: the snapshot has no optimizer of this
@@ -56,7 +67,8 @@ absl::Status CollectOptimizerState(torch::optim::Optimizer& optimizer,
 absl::Status RestoreOptimizerState(const Snapshot& snapshot,
                                    std::string_view prefix,
                                    const OptimizerKind& kind,
-                                   torch::optim::Optimizer& optimizer);
+                                   torch::optim::Optimizer& optimizer,
+                                   const PartOfParameter& part_of = {});
 
 // Handles to the defined tensors of options and state, in the order of the
 // parameters: what moves with the lease.

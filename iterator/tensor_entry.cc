@@ -60,16 +60,18 @@ absl::Status CheckSame(const std::string& name, const std::string& here,
 }
 
 absl::Status RestoreDense(const Snapshot& snapshot, const std::string& name,
+                          const std::optional<OwnPart>& part,
                           at::Tensor& tensor) {
-  const at::Tensor* saved = FindTensor(snapshot, name);
+  GAVEL_ASSIGN_OR_RETURN(const at::Tensor saved,
+                         FindPart(snapshot, name, part ? &*part : nullptr));
   if (!tensor.defined()) {
-    if (saved != nullptr) tensor = saved->clone();
+    if (saved.defined()) tensor = saved.clone();
     return absl::OkStatus();
   }
-  if (saved == nullptr) return Missing(name);
-  GAVEL_RETURN_IF_ERROR(CheckSame(name, ShapeOf(tensor), ShapeOf(*saved)));
+  if (!saved.defined()) return Missing(name);
+  GAVEL_RETURN_IF_ERROR(CheckSame(name, ShapeOf(tensor), ShapeOf(saved)));
   at::NoGradGuard no_grad;
-  tensor.detach().copy_(*saved);
+  tensor.detach().copy_(saved);
   return absl::OkStatus();
 }
 
@@ -124,11 +126,12 @@ absl::Status RestoreSparse(const Snapshot& snapshot, const std::string& name,
 }  // namespace
 
 absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
+                           const std::optional<OwnPart>& part,
                            Snapshot* snapshot) {
   if (!tensor.defined()) return absl::OkStatus();
   const at::Tensor source = tensor.detach();
-  const auto add = [&](const char* part, const at::Tensor& of) {
-    snapshot->tensors.emplace_back(StrCat(name, "/", part), of);
+  const auto add = [&](const char* piece, const at::Tensor& of) {
+    snapshot->tensors.emplace_back(StrCat(name, "/", piece), of);
   };
   if (source.layout() == at::kSparse) {
     add("indices", source._indices());
@@ -139,6 +142,7 @@ absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
     add("values", source.values());
   } else if (source.layout() == at::kStrided) {
     snapshot->tensors.emplace_back(name, source);
+    if (part) snapshot->partitions[name] = part->partition;
     return absl::OkStatus();
   } else {
     return absl::UnimplementedError(
@@ -150,6 +154,7 @@ absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
 }
 
 absl::Status RestoreTensor(const Snapshot& snapshot, const std::string& name,
+                           const std::optional<OwnPart>& part,
                            at::Tensor& tensor) {
   const auto layout = snapshot.bytes.find(StrCat(name, "/layout"));
   if (layout != snapshot.bytes.end()) {
@@ -159,7 +164,7 @@ absl::Status RestoreTensor(const Snapshot& snapshot, const std::string& name,
       FindTensor(snapshot, name) != nullptr) {
     return CheckSame(name, c10::str(tensor.layout()), "dense");
   }
-  return RestoreDense(snapshot, name, tensor);
+  return RestoreDense(snapshot, name, part, tensor);
 }
 
 void ReplaceCsr(at::Tensor& tensor, at::Device device) {

@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,15 +20,18 @@
 
 namespace gavel::internal {
 
-// Nothing for an undefined tensor. UNIMPLEMENTED: another layout.
+// Nothing for an undefined tensor. `part`: which the tensor is of a larger one.
+// UNIMPLEMENTED: another layout.
 absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
+                           const std::optional<OwnPart>& part,
                            Snapshot* snapshot);
 
 // Into the tensor that is there, so that all who share it see it; an undefined
 // one is made, if the snapshot has it. FAILED_PRECONDITION: none is saved under
-// this name, or one of another layout, shape or type. May throw what LibTorch
-// throws.
+// this name, or one of another layout, shape or type, or a whole of which this
+// is not the part. May throw what LibTorch throws.
 absl::Status RestoreTensor(const Snapshot& snapshot, const std::string& name,
+                           const std::optional<OwnPart>& part,
                            at::Tensor& tensor);
 
 // LibTorch can't put a CSR tensor elsewhere in place (set_data leaves its parts

@@ -54,6 +54,12 @@ class BytesItem final : public TrackedItem {
 
 }  // namespace
 
+std::optional<OwnPart> TrackedItem::PartOf(const at::Tensor& tensor) const {
+  if (partitions_ == nullptr || !tensor.defined()) return std::nullopt;
+  if (auto marked = partitions_->Find(tensor)) return marked;
+  return sharded_ ? partitions_->Of(tensor, *sharded_) : std::nullopt;
+}
+
 absl::StatusOr<std::vector<at::Tensor>> TrackedItem::Tensors() {
   return std::vector<at::Tensor>();
 }

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gavel/optimizer_kind.h"
+#include "iterator/partitions.h"
 #include "runtime/checkpoint/snapshot.h"
 
 namespace torch::nn {
@@ -40,6 +41,15 @@ class TrackedItem {
   virtual ~TrackedItem() = default;
 
   const std::string& name() const { return name_; }
+  // Before all else. `sharded`: of its tensors, also of those that take the
+  // place of the present ones. Borrows `partitions`.
+  void SetPartitions(const Partitions& partitions,
+                     std::optional<Sharded> sharded) {
+    partitions_ = &partitions;
+    sharded_ = sharded;
+  }
+  // What this rank has of one of its tensors; nullopt: all of it.
+  std::optional<OwnPart> PartOf(const at::Tensor& tensor) const;
   // Written next to the state, so that another kind under the same name is
   // told from damage.
   virtual std::string kind() const = 0;
@@ -61,6 +71,8 @@ class TrackedItem {
 
  private:
   std::string name_;
+  const Partitions* partitions_ = nullptr;
+  std::optional<Sharded> sharded_;
 };
 
 std::unique_ptr<TrackedItem> TrackModule(

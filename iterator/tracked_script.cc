@@ -55,7 +55,7 @@ class ScriptItem final : public TrackedItem {
   absl::Status Collect(Snapshot* snapshot) override {
     return Visit([&](const std::string& entry, c10::IValue value, auto&) {
       if (value.isTensor()) {
-        return CollectTensor(entry, value.toTensor(), snapshot);
+        return CollectTensor(entry, value.toTensor(), std::nullopt, snapshot);
       }
       snapshot->bytes[entry] = TextOf(value);
       return absl::OkStatus();
@@ -67,7 +67,7 @@ class ScriptItem final : public TrackedItem {
       if (value.isTensor()) {
         at::Tensor tensor = value.toTensor();
         if (!tensor.defined()) return absl::OkStatus();
-        return RestoreTensor(snapshot, entry, tensor);
+        return RestoreTensor(snapshot, entry, std::nullopt, tensor);
       }
       const auto saved = snapshot.bytes.find(entry);
       if (saved == snapshot.bytes.end() || !FromText(saved->second, &value)) {

@@ -42,14 +42,26 @@ absl::Status CheckKind(const TrackedItem& item, const Snapshot& restored) {
   return absl::OkStatus();
 }
 
+// For messages.
+std::string NameIn(TrackedItem& item, const at::Tensor& tensor) {
+  for (const auto& [name, parameter] : item.Parameters()) {
+    if (parameter.is_same(tensor)) return name;
+  }
+  return item.name();
+}
+
 absl::Status RestoreGradients(TrackedItem& item, const Snapshot& restored) {
   return CatchAsStatus(
-      StrCat("restoring gradients of '", item.name(), "'"), [&] {
+      StrCat("restoring gradients of '", item.name(), "'"),
+      [&]() -> absl::Status {
         for (auto& [name, parameter] : item.Parameters()) {
-          const at::Tensor* const gradient =
-              FindTensor(restored, StrCat(kGradientPrefix, name));
-          if (gradient == nullptr) continue;
-          parameter.mutable_grad() = gradient->to(
+          const std::optional<OwnPart> part = item.PartOf(parameter);
+          GAVEL_ASSIGN_OR_RETURN(
+              const at::Tensor gradient,
+              FindPart(restored, StrCat(kGradientPrefix, name),
+                       part ? &*part : nullptr));
+          if (!gradient.defined()) continue;
+          parameter.mutable_grad() = gradient.to(
               parameter.options(), /*non_blocking=*/false, /*copy=*/true);
         }
         return absl::OkStatus();
@@ -58,8 +70,38 @@ absl::Status RestoreGradients(TrackedItem& item, const Snapshot& restored) {
 
 }  // namespace
 
+absl::Status TrackedState::Shard(TrackedItem& item, const Sharded& sharded) {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, item.Tensors());
+  std::set<const c10::TensorImpl*> tracked;
+  for (const auto& other : items_) {
+    GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> others,
+                           other->Tensors());
+    for (const at::Tensor& one : others) {
+      tracked.insert(one.unsafeGetTensorImpl());
+    }
+  }
+  bool marked = false;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined() && tracked.contains(tensor.unsafeGetTensorImpl())) {
+      return absl::FailedPreconditionError(
+          StrCat("'", item.name(),
+                 "' has a tensor that is tracked already, also by an "
+                 "optimizer; say what is sharded before that"));
+    }
+    GAVEL_RETURN_IF_ERROR(
+        partitions_.Mark(NameIn(item, tensor), tensor, sharded));
+    marked = marked || partitions_.Of(tensor, sharded).has_value();
+  }
+  if (marked && sharded.size >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("'", item.name(), "' has no tensor with a dimension ", sharded.dim,
+             " to be sharded along; give one that it has, and a "
+             "size of 0 or more"));
+}
+
 absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
-                               const Snapshot* restored) {
+                               const Snapshot* restored,
+                               std::optional<Sharded> sharded) {
   if (!IsName(item->name())) {
     return absl::InvalidArgumentError(
         StrCat("'", item->name(),
@@ -77,6 +119,10 @@ absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
           other->name(), "' already; track it once"));
     }
   }
+  if (sharded) {
+    GAVEL_RETURN_IF_ERROR(Shard(*item, *sharded));
+  }
+  item->SetPartitions(partitions_, sharded);
   if (restored != nullptr) {
     GAVEL_RETURN_IF_ERROR(CheckKind(*item, *restored));
     GAVEL_RETURN_IF_ERROR(item->Restore(*restored));
@@ -98,17 +144,21 @@ void TrackedState::CollectGradients(Snapshot* snapshot) const {
   for (const auto& item : items_) {
     for (const auto& [name, parameter] : item->Parameters()) {
       if (!parameter.is_leaf() || !parameter.grad().defined()) continue;
-      snapshot->tensors.emplace_back(StrCat(kGradientPrefix, name),
-                                     parameter.grad());
+      const std::string entry = StrCat(kGradientPrefix, name);
+      snapshot->tensors.emplace_back(entry, parameter.grad());
+      if (const auto part = item->PartOf(parameter)) {
+        snapshot->partitions[entry] = part->partition;
+      }
     }
   }
 }
 
 bool TrackedState::HasGradients(const Snapshot& snapshot) {
-  return std::any_of(
-      snapshot.tensors.begin(), snapshot.tensors.end(), [](const auto& entry) {
-        return std::string_view(entry.first).starts_with(kGradientPrefix);
-      });
+  const auto is_gradient = [](const auto& entry) {
+    return std::string_view(entry.first).starts_with(kGradientPrefix);
+  };
+  return std::ranges::any_of(snapshot.tensors, is_gradient) ||
+         std::ranges::any_of(snapshot.parts, is_gradient);
 }
 
 absl::StatusOr<std::vector<at::Tensor>> TrackedState::Movable() const {

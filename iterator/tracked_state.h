@@ -5,12 +5,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "iterator/parked_tensors.h"
+#include "iterator/partitions.h"
 #include "iterator/tracked_item.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/device/device_move.h"
@@ -19,12 +21,27 @@ namespace gavel::internal {
 
 class TrackedState {
  public:
+  // First of all: parts are cut for this gang.
+  void SetGang(int rank, int world_size) {
+    partitions_.SetGang(rank, world_size);
+  }
+  // The tensors of `item` that have the dimension are this rank's parts.
+  // INVALID_ARGUMENT: none has it, or as of Partitions::Mark;
+  // FAILED_PRECONDITION: one is tracked already.
+  absl::Status Shard(TrackedItem& item, const Sharded& sharded);
+  bool has_parts() const { return !partitions_.empty(); }
+  bool IsPart(const at::Tensor& tensor) const {
+    return partitions_.Find(tensor).has_value();
+  }
+
   // Adds, and restores from `restored` unless that is null. INVALID_ARGUMENT:
   // not a name ([A-Za-z0-9_.-]{1,64}, not "gavel"); ALREADY_EXISTS: twice,
   // by name or by object;
   // NOT_FOUND: `restored` has no such entry; FAILED_PRECONDITION: it has one
   // of another kind or shape. Then it is not tracked.
-  absl::Status Add(std::unique_ptr<TrackedItem> item, const Snapshot* restored);
+  // `sharded`: Shard() before. Errors as of that, too.
+  absl::Status Add(std::unique_ptr<TrackedItem> item, const Snapshot* restored,
+                   std::optional<Sharded> sharded = std::nullopt);
 
   absl::Status Collect(Snapshot* snapshot);
   // The gradients of parameters, which Add() restores where there are any.
@@ -53,6 +70,7 @@ class TrackedState {
   absl::StatusOr<std::vector<at::Tensor>> Movable() const;
   absl::Status MoveUnparked(at::Device device, MoveCopy copy);
 
+  Partitions partitions_;
   std::vector<std::unique_ptr<TrackedItem>> items_;
   ParkedTensors parked_;
 };

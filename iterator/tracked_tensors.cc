@@ -28,7 +28,7 @@ class ModuleItem final : public TrackedItem {
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving module '", name(), "'"), [&] {
       return ForEach([&](const std::string& tensor_name, at::Tensor& tensor) {
-        return CollectTensor(tensor_name, tensor, snapshot);
+        return CollectTensor(tensor_name, tensor, PartOf(tensor), snapshot);
       });
     });
   }
@@ -37,7 +37,7 @@ class ModuleItem final : public TrackedItem {
     return CatchAsStatus(StrCat("restoring module '", name(), "'"), [&] {
       return ForEach([&](const std::string& tensor_name, at::Tensor& tensor) {
         if (!tensor.defined()) return absl::OkStatus();
-        return RestoreTensor(snapshot, tensor_name, tensor);
+        return RestoreTensor(snapshot, tensor_name, PartOf(tensor), tensor);
       });
     });
   }
@@ -96,10 +96,12 @@ class OptimizerItem final : public TrackedItem {
   std::string kind() const override { return "optimizer"; }
   const void* object() const override { return &optimizer_; }
   absl::Status Collect(Snapshot* snapshot) override {
-    return CollectOptimizerState(optimizer_, kind_, name(), snapshot);
+    return CollectOptimizerState(optimizer_, kind_, name(), snapshot,
+                                 PartOfAny());
   }
   absl::Status Restore(const Snapshot& snapshot) override {
-    return RestoreOptimizerState(snapshot, name(), kind_, optimizer_);
+    return RestoreOptimizerState(snapshot, name(), kind_, optimizer_,
+                                 PartOfAny());
   }
   absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
     GAVEL_ASSIGN_OR_RETURN(std::vector<at::Tensor> tensors,
@@ -114,6 +116,10 @@ class OptimizerItem final : public TrackedItem {
   torch::optim::Optimizer& optimizer() { return optimizer_; }
 
  private:
+  PartOfParameter PartOfAny() const {
+    return [this](const at::Tensor& parameter) { return PartOf(parameter); };
+  }
+
   torch::optim::Optimizer& optimizer_;
   OptimizerKind kind_;
 };
@@ -127,12 +133,12 @@ class TensorItem final : public TrackedItem {
   const void* object() const override { return &tensor_; }
   absl::Status Collect(Snapshot* snapshot) override {
     return CatchAsStatus(StrCat("saving tensor '", name(), "'"), [&] {
-      return CollectTensor(name(), tensor_, snapshot);
+      return CollectTensor(name(), tensor_, PartOf(tensor_), snapshot);
     });
   }
   absl::Status Restore(const Snapshot& snapshot) override {
     return CatchAsStatus(StrCat("restoring tensor '", name(), "'"), [&] {
-      return RestoreTensor(snapshot, name(), tensor_);
+      return RestoreTensor(snapshot, name(), PartOf(tensor_), tensor_);
     });
   }
   absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
@@ -156,7 +162,8 @@ class TensorListItem final : public TrackedItem {
     return CatchAsStatus(StrCat("saving tensors '", name(), "'"), [&] {
       snapshot->bytes[StrCat(name(), "/count")] = StrCat(tensors_.size());
       for (size_t i = 0; i < tensors_.size(); ++i) {
-        GAVEL_RETURN_IF_ERROR(CollectTensor(NameOf(i), tensors_[i], snapshot));
+        GAVEL_RETURN_IF_ERROR(CollectTensor(NameOf(i), tensors_[i],
+                                            PartOf(tensors_[i]), snapshot));
       }
       return absl::OkStatus();
     });
@@ -165,7 +172,8 @@ class TensorListItem final : public TrackedItem {
     return CatchAsStatus(StrCat("restoring tensors '", name(), "'"), [&] {
       GAVEL_RETURN_IF_ERROR(RestoreCount(snapshot));
       for (size_t i = 0; i < tensors_.size(); ++i) {
-        GAVEL_RETURN_IF_ERROR(RestoreTensor(snapshot, NameOf(i), tensors_[i]));
+        GAVEL_RETURN_IF_ERROR(RestoreTensor(snapshot, NameOf(i),
+                                            PartOf(tensors_[i]), tensors_[i]));
       }
       return absl::OkStatus();
     });

@@ -14,18 +14,19 @@ namespace gavel {
 
 using internal::ToPublic;
 
+namespace {
+
+constexpr char kSharded[] = "sharded";  // in messages
+
+}  // namespace
+
 Tracking::Tracking(std::unique_ptr<internal::SessionState> state)
     : state_(std::move(state)) {}
 Tracking::~Tracking() = default;
 
 Status Tracking::Track(const std::string& name,
                        std::shared_ptr<torch::nn::Module> module) {
-  if (module == nullptr) {
-    absl::Status status = absl::InvalidArgumentError(
-        StrCat("module '", name, "' is null; make it before it is tracked"));
-    state_->Fail(status);
-    return ToPublic(status);
-  }
+  if (module == nullptr) return FailForNull(name);
   return ToPublic(
       state_->Track(internal::TrackModule(name, std::move(module))));
 }
@@ -74,6 +75,26 @@ Status Tracking::Track(const std::string& name,
   return ToPublic(state_->Track(internal::TrackTensors(name, tensors)));
 }
 
+Status Tracking::Track(const std::string& name, at::Tensor& tensor,
+                       Sharded sharded) {
+  return ToPublic(state_->Track(internal::TrackTensor(name, tensor), sharded));
+}
+
+Status Tracking::Track(const std::string& name,
+                       std::shared_ptr<torch::nn::Module> module,
+                       Sharded sharded) {
+  if (module == nullptr) return FailForNull(name);
+  return ToPublic(
+      state_->Track(internal::TrackModule(name, std::move(module)), sharded));
+}
+
+Status Tracking::Shard(std::shared_ptr<torch::nn::Module> module,
+                       Sharded sharded) {
+  if (module == nullptr) return FailForNull(kSharded);
+  return ToPublic(state_->Shard(
+      *internal::TrackModule(kSharded, std::move(module)), sharded));
+}
+
 Status Tracking::Track(const std::string& name, at::Generator& generator) {
   return ToPublic(state_->Track(internal::TrackGenerator(name, generator)));
 }
@@ -82,11 +103,18 @@ Status Tracking::Track(const std::string& name, std::string& text) {
   return ToPublic(state_->Track(internal::TrackText(name, text)));
 }
 
-Status Tracking::Track(const std::string& name,
-                       std::function<std::string()> save,
-                       std::function<void(const std::string&)> load) {
+Status Tracking::TrackBytes(const std::string& name,
+                            std::function<std::string()> save,
+                            std::function<void(const std::string&)> load) {
   return ToPublic(state_->Track(
       internal::TrackBytes(name, std::move(save), std::move(load))));
+}
+
+Status Tracking::FailForNull(const std::string& name) {
+  absl::Status status = absl::InvalidArgumentError(
+      StrCat("module '", name, "' is null; make it before it is tracked"));
+  state_->Fail(status);
+  return ToPublic(status);
 }
 
 Status Tracking::TrackNumber(const std::string& name, const char* kind,

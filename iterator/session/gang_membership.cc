@@ -19,10 +19,11 @@ constexpr char kLoopback[] = "127.0.0.1";
 }  // namespace
 
 GangMembership::GangMembership(SessionContext& context, CoordinatorLink& link,
-                               std::function<bool()> averages)
+                               std::function<bool()> averages,
+                               std::function<bool(const at::Tensor&)> is_part)
     : context_(context),
       link_(link),
-      gang_(std::move(averages)),
+      gang_(std::move(averages), std::move(is_part)),
       world_size_(context.options.world_size) {}
 
 void GangMembership::Add(std::shared_ptr<torch::nn::Module> module) {

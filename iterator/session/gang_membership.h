@@ -26,10 +26,11 @@ namespace gavel::internal {
 
 class GangMembership {
  public:
-  // Borrows `context` and `link`, which must live longer. `averages`: whether
-  // the backward pass that begins is the step's last.
+  // Borrows `context` and `link`, which must live longer. The functions as of
+  // Gang.
   GangMembership(SessionContext& context, CoordinatorLink& link,
-                 std::function<bool()> averages);
+                 std::function<bool()> averages,
+                 std::function<bool(const at::Tensor&)> is_part);
 
   // ---- Joining.
   // As of Gang.

@@ -221,6 +221,10 @@ bool LeaseHolder::TakeAlone() {
 }
 
 absl::Status LeaseHolder::JoinLeased(const lease_action::Resume& lease) {
+  if (state_.has_parts() && lease.world_size != context_.options.world_size) {
+    exit_.Evict(StrCat("the state is cut for ", context_.options.world_size,
+                       " workers, and the job has ", lease.world_size));
+  }
   if (lease.world_size < 2) return absl::OkStatus();
   absl::Status status = JoinGang(gang_.PlanLeased(lease));
   // The gang is at another step: the state in memory is of no use.

@@ -42,6 +42,7 @@ std::string FinishedBeforeText(const SessionOptions& options,
 
 SessionState::SessionState(SessionOptions options, absl::Status problem)
     : context_(std::move(options)) {
+  tracked_.SetGang(context_.options.rank, context_.options.world_size);
   if (problem.ok()) problem = Open();
   if (!problem.ok()) Fail(std::move(problem));
 }
@@ -64,18 +65,29 @@ absl::Status SessionState::Open() {
   return saver_.Open();
 }
 
-absl::Status SessionState::Track(std::unique_ptr<TrackedItem> item) {
-  const std::string name = item->name();
-  if (context_.board.has_fatal()) return status();
-  absl::Status status = absl::OkStatus();
-  if (started_) {
-    status = absl::FailedPreconditionError(
-        StrCat("'", name,
-               "' is tracked after the loop was begun; call Track "
-               "before the first gavel::Iterator"));
-  } else {
-    status = tracked_.Add(std::move(item), saver_.restored());
+absl::Status SessionState::CheckBeforeLoop(const std::string& name) const {
+  if (!started_) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      StrCat("'", name,
+             "' is tracked after the loop was begun; call Track "
+             "before the first gavel::Iterator"));
+}
+
+absl::Status SessionState::Track(std::unique_ptr<TrackedItem> item,
+                                 std::optional<Sharded> sharded) {
+  if (context_.board.has_fatal()) return this->status();
+  absl::Status status = CheckBeforeLoop(item->name());
+  if (status.ok()) {
+    status = tracked_.Add(std::move(item), saver_.restored(), sharded);
   }
+  if (!status.ok()) Fail(status);
+  return status;
+}
+
+absl::Status SessionState::Shard(TrackedItem& item, const Sharded& sharded) {
+  if (context_.board.has_fatal()) return this->status();
+  absl::Status status = CheckBeforeLoop(item.name());
+  if (status.ok()) status = tracked_.Shard(item, sharded);
   if (!status.ok()) Fail(status);
   return status;
 }

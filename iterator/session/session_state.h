@@ -21,6 +21,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -52,7 +54,9 @@ class SessionState {
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
-  absl::Status Track(std::unique_ptr<TrackedItem> item);
+  absl::Status Track(std::unique_ptr<TrackedItem> item,
+                     std::optional<Sharded> sharded = std::nullopt);
+  absl::Status Shard(TrackedItem& item, const Sharded& sharded);
   void Report(std::string_view name, double value) {
     reports_.Report(name, value);
   }
@@ -144,6 +148,7 @@ class SessionState {
 
   // ---- session_state.cc
   absl::Status Open();
+  absl::Status CheckBeforeLoop(const std::string& name) const;
   absl::Status StartLoop(RangePosition* range, LoopPlan* plan);
   absl::Status Start();
   void AskForLease();
@@ -163,7 +168,9 @@ class SessionState {
   TrackedState tracked_;
   LoopPosition position_{context_.log};
   TrainingState state_{context_, tracked_, position_};
-  GangMembership gang_{context_, link_, [this] { return last_micro_batch(); }};
+  GangMembership gang_{
+      context_, link_, [this] { return last_micro_batch(); },
+      [this](const at::Tensor& tensor) { return tracked_.IsPart(tensor); }};
   CheckpointSaver saver_{context_, link_, state_, gang_};
   ProcessExit exit_{context_, link_, state_, gang_, saver_};
   LeaseHolder lease_{context_, link_, state_, gang_, saver_, exit_};

@@ -80,6 +80,9 @@ class TrainingState {
     on_acquire_.push_back(std::move(call));
   }
 
+  // Something is this rank's part for the gang that the process began in: with
+  // another number of workers it must begin again.
+  bool has_parts() const { return tracked_.has_parts(); }
   const Accelerator& accelerator() const { return accelerator_; }
   at::Device device() const { return accelerator_.device(); }
   // A GPU is held.

@@ -472,11 +472,11 @@ absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
   GAVEL_ASSIGN_OR_RETURN(
       std::vector<NamedTensor> tensors,
       ReadShards(file_system(), FolderOf(attempt), manifest, readers, *arena_));
-  GAVEL_ASSIGN_OR_RETURN(Snapshot snapshot, FromTensors(std::move(tensors)));
   std::map<std::string, uint64_t> sizes_bytes;
-  for (const auto& [name, tensor] : snapshot.tensors) {
-    sizes_bytes[name] = tensor.nbytes();
+  for (const auto& [name, tensor] : tensors) {
+    if (!name.starts_with(kBytesPrefix)) sizes_bytes[name] = tensor.nbytes();
   }
+  GAVEL_ASSIGN_OR_RETURN(Snapshot snapshot, FromTensors(std::move(tensors)));
   Restored restored{
       manifest.generation, manifest.world_size, std::move(snapshot), {}};
   history_ = {};

@@ -55,8 +55,9 @@ struct GenerationStoreOptions {
 
 struct CommitOptions {
   // The gang that trained up to this generation: each rank calls with the same
-  // generation and state (but for its RankEntryPrefix entries), stores its part
-  // of it, and returns when all is committed.
+  // generation and state (but for its RankEntryPrefix entries and its parts of
+  // what is in Snapshot::partitions), stores its share of it, and returns when
+  // all is committed.
   int rank = 0;
   int world_size = 1;
   // How long ranks wait for one another once all have begun, in seconds, > 0.

@@ -1,8 +1,10 @@
 #include "runtime/checkpoint/snapshot.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/numbers.h"
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -21,6 +23,17 @@ absl::StatusOr<std::string> BytesOf(const std::string& name,
                      host.nbytes());
 }
 
+absl::Status AddPart(NamedTensor entry, Snapshot* snapshot) {
+  std::optional<PartEntry> part = ParsePartEntryName(entry.first);
+  if (!part) {
+    return absl::DataLossError(
+        StrCat("entry '", entry.first, "' is not the name of a part"));
+  }
+  snapshot->parts[part->name].push_back(
+      {part->partition, part->begin, std::move(entry.second)});
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const at::Tensor* FindTensor(const Snapshot& snapshot, std::string_view name) {
@@ -28,6 +41,15 @@ const at::Tensor* FindTensor(const Snapshot& snapshot, std::string_view name) {
     if (candidate == name) return &tensor;
   }
   return nullptr;
+}
+
+absl::StatusOr<at::Tensor> FindPart(const Snapshot& snapshot,
+                                    const std::string& name,
+                                    const OwnPart* wanted) {
+  const auto parts = snapshot.parts.find(name);
+  return TakePart(name, FindTensor(snapshot, name),
+                  parts == snapshot.parts.end() ? nullptr : &parts->second,
+                  wanted);
 }
 
 std::string RankEntryPrefix(int rank) { return StrCat(kRankPrefix, rank, "/"); }
@@ -45,6 +67,10 @@ absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors) {
   Snapshot snapshot;
   for (NamedTensor& entry : tensors) {
     std::string_view name = entry.first;
+    if (name.starts_with(kPartPrefix)) {
+      GAVEL_RETURN_IF_ERROR(AddPart(std::move(entry), &snapshot));
+      continue;
+    }
     if (!name.starts_with(kBytesPrefix)) {
       snapshot.tensors.push_back(std::move(entry));
       continue;
@@ -58,6 +84,12 @@ absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors) {
             [](const NamedTensor& a, const NamedTensor& b) {
               return a.first < b.first;
             });
+  for (auto& [name, parts] : snapshot.parts) {
+    std::sort(parts.begin(), parts.end(),
+              [](const StoredPart& a, const StoredPart& b) {
+                return a.begin < b.begin;
+              });
+  }
   return snapshot;
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/checkpoint/partition.h"
 
 namespace gavel {
 
@@ -35,6 +36,11 @@ struct Snapshot {
   std::vector<NamedTensor> tensors;
   // RNG states, the position in the data, hyper-parameters, user state.
   std::map<std::string, std::string> bytes;
+  // Of a snapshot that is to be committed: those of `tensors` that are this
+  // rank's part of a larger one. The other ranks have the same names here.
+  std::map<std::string, Partition> partitions = {};
+  // Of a restored one: what is there in parts, by place, and not in `tensors`.
+  std::map<std::string, std::vector<StoredPart>> parts = {};
 };
 
 // Bytes entries are stored as one-dimensional U8 tensors under this prefix, so
@@ -44,14 +50,21 @@ inline constexpr std::string_view kBytesPrefix = "gavel.bytes/";
 // Null when there is none of that name. The result is borrowed from `snapshot`.
 const at::Tensor* FindTensor(const Snapshot& snapshot, std::string_view name);
 
-// Of a gang each rank has the same tensors and entries, but for those under
-// this prefix, which are that rank's own: "gavel/rank/3/".
+// As TakePart, of a restored one.
+absl::StatusOr<at::Tensor> FindPart(const Snapshot& snapshot,
+                                    const std::string& name,
+                                    const OwnPart* wanted);
+
+// Of a gang each rank has the same tensors (but for `partitions`) and entries
+// of bytes, except those under this prefix, which are that rank's own:
+// "gavel/rank/3/".
 std::string RankEntryPrefix(int rank);
 // The rank that a bytes entry belongs to by its name; nullopt: to all.
 std::optional<int> RankOfEntry(std::string_view name);
 
 // What the tensors of all shards of a generation make: bytes entries are the
-// rows of U8 under kBytesPrefix. Sorts by name. DATA_LOSS: one is no such row.
+// rows of U8 under kBytesPrefix, parts have names as of PartEntryName. Sorts by
+// name and place. DATA_LOSS: one is no such row, or no part.
 absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors);
 
 }  // namespace gavel

@@ -17,10 +17,13 @@
 namespace gavel {
 absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
                                  int world_size) {
-  if (!plan_ || planned_unchanged_ != unchanged_ || !plan_->Fits(snapshot)) {
+  if (!plan_ || planned_unchanged_ != unchanged_ ||
+      planned_gang_ != std::pair(rank, world_size) || !plan_->Fits(snapshot)) {
     GAVEL_ASSIGN_OR_RETURN(
-        plan_, ShardPlan::Make(snapshot, shard_size_bytes_max_, unchanged_));
+        plan_, ShardPlan::Make(snapshot, shard_size_bytes_max_, unchanged_,
+                               rank, world_size));
     planned_unchanged_ = unchanged_;
+    planned_gang_ = {rank, world_size};
     there_.clear();
   }
   bytes_.clear();
@@ -30,13 +33,12 @@ absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
   GAVEL_ASSIGN_OR_RETURN(bytes_layout_, LayOutBytes(bytes_));
   shards_.clear();
   arena_size_bytes_ = 0;
-  if (planned_gang_ != std::pair(rank, world_size)) there_.clear();
-  planned_gang_ = {rank, world_size};
   const size_t count = plan_->shards().size();
   for (size_t i = 0; i < count; ++i) {
-    if (static_cast<int>(i % static_cast<size_t>(world_size)) == rank) {
-      AddShard(i, plan_->shards()[i].layout);
-    }
+    const PlannedShard& shard = plan_->shards()[i];
+    const int writer = shard.owner.value_or(
+        static_cast<int>(i % static_cast<size_t>(world_size)));
+    if (writer == rank) AddShard(i, shard.layout);
   }
   AddShard(count + static_cast<size_t>(rank), bytes_layout_);
   return absl::OkStatus();

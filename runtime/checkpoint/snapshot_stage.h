@@ -52,7 +52,8 @@ class SnapshotStage {
         device_hash_(std::move(device_hash)) {}
 
   // Copies what this rank stores of `snapshot`, which may change afterwards:
-  // every world_size-th shard of tensors, and a shard of bytes entries. Tensors
+  // every world_size-th shard of tensors that all have, its own parts of
+  // others, and a shard of bytes entries. Tensors
   // of any device and strides; one whose bytes lie there from the last Copy, as
   // its hash tells, is not copied again. INVALID_ARGUMENT as ShardPlan::Make,
   // RESOURCE_EXHAUSTED without memory.

@@ -26,12 +26,13 @@ std::string Read(const std::string& path) {
 WorkerProcess::WorkerProcess(const std::string& folder,
                              const Variables& variables)
     : folder_(folder) {
+  // Those that are given come first, and count.
   std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.emplace_back(*entry);
-  }
   for (const auto& [name, value] : variables) {
     environment.push_back(name + "=" + value);
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.emplace_back(*entry);
   }
   std::vector<char*> pointers;
   for (std::string& entry : environment) pointers.push_back(entry.data());

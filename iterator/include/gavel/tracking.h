@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,6 +36,14 @@ namespace internal {
 class SessionState;
 }  // namespace internal
 
+// Each worker has its own part of a tensor: the rank-th of those that
+// torch.chunk cuts along `dim`. For tensor parallelism, or an optimizer's state
+// that is divided among the workers.
+struct Sharded {
+  int64_t dim = 0;
+  int64_t size = 0;  // of the whole along dim; 0: all parts are equal
+};
+
 class GAVEL_EXPORT Tracking {
  public:
   // Makes something part of the job's state, once, under a unique name, and
@@ -59,17 +68,39 @@ class GAVEL_EXPORT Tracking {
   // handle). Undefined, an empty list: as in the checkpoint.
   Status Track(const std::string& name, at::Tensor& tensor);
   Status Track(const std::string& name, std::vector<at::Tensor>& tensors);
+  // What is this worker's own part, made with the size that this has, also when
+  // it starts again on another number of workers. Of a module: all tensors that
+  // have the dimension; others are the same on all workers, as the bias of a
+  // layer that is cut by its inputs. DataParallel leaves parts alone. Their
+  // gradients and optimizer states are parts, too.
+  Status Track(const std::string& name, at::Tensor& tensor, Sharded sharded);
+  Status Track(const std::string& name,
+               std::shared_ptr<torch::nn::Module> module, Sharded sharded);
+  // The same of a piece of what is then tracked as a whole.
+  Status Shard(std::shared_ptr<torch::nn::Module> module, Sharded sharded);
   // One of your own, on the CPU; LibTorch's default generators are always part
   // of the state.
   Status Track(const std::string& name, at::Generator& generator);
   Status Track(const std::string& name, std::string& text);
   // State of any other kind, as bytes; `load` is called when there are some.
-  Status Track(const std::string& name, std::function<std::string()> save,
-               std::function<void(const std::string&)> load);
+  template <class Save, class Load,
+            std::enable_if_t<!std::is_same_v<Load, Sharded>, int> = 0>
+  Status Track(const std::string& name, Save save, Load load) {
+    return TrackBytes(name, std::move(save), std::move(load));
+  }
   // Any ModuleHolder (what TORCH_MODULE makes).
   template <class Holder, class = decltype(std::declval<Holder&>().ptr())>
   Status Track(const std::string& name, Holder& holder) {
     return Track(name, std::shared_ptr<torch::nn::Module>(holder.ptr()));
+  }
+  template <class Holder, class = decltype(std::declval<Holder&>().ptr())>
+  Status Track(const std::string& name, Holder& holder, Sharded sharded) {
+    return Track(name, std::shared_ptr<torch::nn::Module>(holder.ptr()),
+                 sharded);
+  }
+  template <class Holder, class = decltype(std::declval<Holder&>().ptr())>
+  Status Shard(Holder& holder, Sharded sharded) {
+    return Shard(std::shared_ptr<torch::nn::Module>(holder.ptr()), sharded);
   }
   // int, int64_t, size_t, float, double, bool, ...
   template <class Number,
@@ -98,6 +129,9 @@ class GAVEL_EXPORT Tracking {
   std::unique_ptr<internal::SessionState> state_;
 
  private:
+  Status TrackBytes(const std::string& name, std::function<std::string()> save,
+                    std::function<void(const std::string&)> load);
+  Status FailForNull(const std::string& name);
   Status TrackNumber(const std::string& name, const char* kind, void* number,
                      size_t size);
   Status TrackEngine(const std::string& name, std::function<std::string()> save,
