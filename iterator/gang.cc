@@ -182,6 +182,11 @@ absl::Status Gang::NeedGroup(const at::Tensor& tensor) {
 }
 
 absl::Status Gang::AllReduce(at::Tensor tensor, ReduceOp op) {
+  if (op == ReduceOp::kMean && !at::isFloatingType(tensor.scalar_type())) {
+    return absl::InvalidArgumentError(StrCat(
+        "the mean of tensors of type ", at::toString(tensor.scalar_type()),
+        " is not one of them; add them up, or make them floating"));
+  }
   GAVEL_RETURN_IF_ERROR(NeedGroup(tensor));
   const at::NoGradGuard no_grad;
   const Reduction reduction = op == ReduceOp::kMin   ? Reduction::kMin
@@ -275,14 +280,25 @@ absl::Status Gang::Explain(const absl::Status& failure) const {
 }
 
 absl::Status Gang::Synchronize() {
-  return group_ ? Explain(group_->Synchronize()) : absl::OkStatus();
+  if (group_ == nullptr) return absl::OkStatus();
+  return Wait([this] { return group_->Synchronize(); });
+}
+
+absl::Status Gang::Wait(const std::function<absl::Status()>& wait) {
+  thread_->SetWaiting(true);
+  absl::Status status = wait();
+  thread_->SetWaiting(false);
+  return Explain(status);
 }
 
 void Gang::Leave(Leaving how) {
   if (!joined()) return;
   thread_->Leave(how);
   if (group_ && how == Leaving::kBroken) group_->Abort();
-  if (group_ && how != Leaving::kBroken) group_->Finish().IgnoreError();
+  // Nobody tells any more whether the others live.
+  if (group_ && how != Leaving::kBroken) {
+    group_->Finish(plan_.leave_timeout_s).IgnoreError();
+  }
   Retire();
 }
 
@@ -290,7 +306,7 @@ absl::Status Gang::Stop(uint64_t steps_done) {
   if (!joined()) return absl::OkStatus();
   // While the thread still ends what waits for a lost rank.
   if (group_) {
-    GAVEL_RETURN_IF_ERROR(Explain(group_->Finish()));
+    GAVEL_RETURN_IF_ERROR(Wait([this] { return group_->Finish(); }));
   }
   thread_->Rest();
   Retire();

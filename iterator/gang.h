@@ -50,9 +50,11 @@ struct GangPlan {
   double meeting_timeout_s = 30;
   std::function<void(const std::string& endpoint)> opened;  // by the host
   std::function<bool()> gives_up;  // asked while others are waited for
-  // Asked from another thread while a step is under way: ends its collectives.
-  // May be empty.
+  // Asked from another thread while a step is under way, or its collectives are
+  // waited for: ends them. May be empty.
   std::function<bool()> lease_is_over;
+  // When this rank is done: how long others may be late to leave.
+  double leave_timeout_s = 10;
 };
 
 class Gang {
@@ -138,6 +140,8 @@ class Gang {
   // A gang that trains no model makes its group when it is first needed.
   absl::Status NeedGroup(const at::Tensor& tensor);
   absl::Status MakeBuckets();
+  // Calls `wait`, which the thread of the gang ends when that is over.
+  absl::Status Wait(const std::function<absl::Status()>& wait);
   absl::Status Explain(const absl::Status& failure) const;
   std::vector<at::Tensor> Tensors(bool with_parameters) const;
 

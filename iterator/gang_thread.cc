@@ -45,7 +45,7 @@ struct GangThread::Shared {
   absl::StatusOr<LeaderWord> Lead(GangStore& store, StopLeader& leader);
   absl::StatusOr<LeaderWord> Follow(GangStore& store) const;
   void Break(const std::string& why);
-  void EndStuckStep();
+  void EndStuckWait();
 
   const Options options;
   mutable std::mutex mutex;
@@ -53,6 +53,7 @@ struct GangThread::Shared {
   StopMember member;
   Leaving leaving = Leaving::kNo;
   bool in_step = false;
+  bool waiting = false;  // for the device
   bool broken = false;
   std::string why;
   uint64_t talks = 0;  // rounds of words so far
@@ -119,6 +120,11 @@ StopMember::Passage GangThread::Pass(uint64_t steps_done, bool begins,
 void GangThread::Want(StopKind kind) {
   std::lock_guard<std::mutex> lock(shared_->mutex);
   shared_->member.Want(kind);
+}
+
+void GangThread::SetWaiting(bool waiting) {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->waiting = waiting;
 }
 
 void GangThread::Rest() {
@@ -236,7 +242,7 @@ absl::Status GangThread::Shared::Talk(GangStore& store, StopLeader* leader) {
     Break(StrCat("rank ", lost, " of ", options.world_size,
                  " is gone or does not answer"));
   }
-  EndStuckStep();
+  EndStuckWait();
   return absl::OkStatus();
 }
 
@@ -273,11 +279,12 @@ void GangThread::Shared::Break(const std::string& reason) {
   if (options.abort) options.abort();
 }
 
-// A step that waits for what can't come, or must not any more.
-void GangThread::Shared::EndStuckStep() {
+// What waits for that which can't come, or must not any more.
+void GangThread::Shared::EndStuckWait() {
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (!in_step) return;  // or who answers below may be gone
+    // Or who answers below may be gone.
+    if (leaving != Leaving::kNo || (!in_step && !waiting)) return;
     const bool is_over = options.lease_is_over && options.lease_is_over();
     if (!is_over && !member.is_left_behind(Now())) return;
   }

@@ -30,11 +30,12 @@ class GangThread {
     int world_size = 1;
     std::string prefix;  // of the gang's keys
     uint64_t steps_done = 0;
-    // Called by the thread to end the collectives of a step, more than once:
-    // when the gang is broken, the lease is over, or another rank's loop has
-    // ended.
+    // Called by the thread to end collectives, more than once: when the gang is
+    // broken, or, during a step or a wait, the lease is over or another rank's
+    // loop has ended.
     std::function<void()> abort;
-    // Asked by the thread during a step, never after Leave(); may be empty.
+    // Asked by the thread during a step or a wait, never after Leave(); may be
+    // empty.
     std::function<bool()> lease_is_over;
   };
 
@@ -58,6 +59,9 @@ class GangThread {
   StopMember::Passage Pass(uint64_t steps_done, bool begins,
                            const std::function<bool()>& gives_up);
   void Want(StopKind kind);
+  // Whether this rank waits for its device, at a boundary, too: a collective of
+  // a step that is done may run there still.
+  void SetWaiting(bool waiting);
   // No step is under way; until Pass() lets one begin.
   void Rest();
   // The loop has come to its end.

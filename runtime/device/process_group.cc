@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
@@ -175,6 +176,19 @@ absl::StatusOr<BackendPointer> MakeBackend(
           : "collectives for this kind of device; use jobs of one worker"));
 }
 
+// Gloo and NCCL know these.
+absl::Status CheckReducible(at::ScalarType type) {
+  for (const at::ScalarType known :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kLong, at::kInt,
+        at::kChar, at::kByte, at::kBool}) {
+    if (type == known) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      StrCat("tensors of type ", at::toString(type),
+             " can't be reduced over a gang; convert them to a floating type "
+             "of 16 bits or more, or to int, long or 8 bits"));
+}
+
 // Who waits for a collective wakes up when it is done or the group is aborted:
 // LibTorch's Gloo can't be, and would wait for a frozen rank to the time-out.
 struct Waiting {
@@ -263,7 +277,29 @@ absl::Status ProcessGroup::Synchronize() {
   return impl_->aborted() ? Aborted() : absl::OkStatus();
 }
 
-absl::Status ProcessGroup::Finish() {
+absl::Status ProcessGroup::Finish(double timeout_s) {
+  if (timeout_s <= 0) return Shutdown();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::thread watch([&] {
+    std::unique_lock<std::mutex> lock(mutex);
+    if (!changed.wait_for(lock, ToMilliseconds(timeout_s),
+                          [&] { return done; })) {
+      Abort();
+    }
+  });
+  absl::Status status = Shutdown();
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    done = true;
+    changed.notify_all();
+  }
+  watch.join();
+  return status;
+}
+
+absl::Status ProcessGroup::Shutdown() {
   GAVEL_RETURN_IF_ERROR(Synchronize());
   if (impl_->on_host) return absl::OkStatus();
   return CatchAsUnavailable("leaving the process group", [this] {
@@ -293,6 +329,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
 
 absl::StatusOr<std::unique_ptr<ProcessGroup::Pending>> ProcessGroup::AllReduce(
     at::Tensor tensor, Reduction reduction) {
+  GAVEL_RETURN_IF_ERROR(CheckReducible(tensor.scalar_type()));
   if (impl_->aborted()) return Aborted();
   std::unique_ptr<Pending> pending;
   GAVEL_RETURN_IF_ERROR(CatchAsUnavailable("reducing over the gang", [&] {

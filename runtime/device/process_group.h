@@ -5,7 +5,8 @@
 // c10d is visible here, as its headers are heavy.
 //
 // Nothing throws. UNAVAILABLE: the other side is gone, did not come in time, or
-// the group was aborted; INVALID_ARGUMENT: no such address.
+// the group was aborted; INVALID_ARGUMENT: no such address, or a tensor of a
+// type that can't be reduced.
 #ifndef GAVEL_RUNTIME_DEVICE_PROCESS_GROUP_H_
 #define GAVEL_RUNTIME_DEVICE_PROCESS_GROUP_H_
 
@@ -88,7 +89,9 @@ class ProcessGroup {
     virtual absl::Status Wait() = 0;
   };
   // Adds `tensor` (contiguous) up over all ranks, or takes the least or the
-  // most of each element, in place: the same bits on each.
+  // most of each element, in place: the same bits on each. INVALID_ARGUMENT, at
+  // once and of no consequence for the group: the type of its elements is not
+  // among those that all libraries of collectives know.
   absl::StatusOr<std::unique_ptr<Pending>> AllReduce(
       at::Tensor tensor, Reduction reduction = Reduction::kSum);
   // Rank 0's values into those of all others, in place.
@@ -99,8 +102,9 @@ class ProcessGroup {
   // and its tensors may have anything in them.
   absl::Status Synchronize();
   // The same, and the group takes no more: before it is destroyed, or what is
-  // under way on a device is aborted. To be called by all ranks.
-  absl::Status Finish();
+  // under way on a device is aborted. To be called by all ranks; after
+  // `timeout_s` (0: never) without them the group is aborted.
+  absl::Status Finish(double timeout_s = 0);
 
   // Of each collective that is begun from now on.
   void SetTimeout(double timeout_s);
@@ -113,6 +117,7 @@ class ProcessGroup {
 
  private:
   struct Impl;
+  absl::Status Shutdown();
   ProcessGroup(std::unique_ptr<Impl> impl, int world_size);
 
   std::unique_ptr<Impl> impl_;
