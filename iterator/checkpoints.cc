@@ -44,11 +44,10 @@ void TakeOwnEntries(int rank, std::map<std::string, std::string>* bytes) {
 
 }  // namespace
 
-absl::Status Checkpoints::Open(const std::string& directory, int kept, int rank,
+absl::Status Checkpoints::Open(const std::string& directory,
+                               GenerationStoreOptions options, int rank,
                                CheckpointWriter::Done done) {
   rank_ = rank;
-  GenerationStoreOptions options;
-  options.keep_last = kept;
   options.device_hash = [this](const std::vector<at::Tensor>& tensors) {
     return hasher_.Hash(tensors);
   };

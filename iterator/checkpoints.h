@@ -22,8 +22,9 @@ class Checkpoints {
  public:
   // Reads the latest generation that verifies. Errors as of GenerationStore,
   // but that there is none yet is no error. `done` is told what came of each
-  // save, by the writer's thread.
-  absl::Status Open(const std::string& directory, int kept, int rank,
+  // save, by the writer's thread. Of `options`: what is kept.
+  absl::Status Open(const std::string& directory,
+                    GenerationStoreOptions options, int rank,
                     CheckpointWriter::Done done);
 
   bool enabled() const { return writer_ != nullptr; }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "core/retention.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/status_conversion.h"
@@ -92,6 +93,12 @@ absl::Status ReadAll(SessionOptions* options) {
       Read("GAVEL_FAILURE_INTERVAL_S", &options->failure_interval_s));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_CHECKPOINT_INTERVAL_STEPS",
                              &options->checkpoint_interval_steps));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_CHECKPOINTS_KEPT", &options->checkpoints_kept));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_CHECKPOINTS_KEPT_EVERY_STEPS",
+                             &options->checkpoints_kept_every_steps));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_CHECKPOINTS_KEPT_BEST", &options->checkpoints_kept_best));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_STEPS", &options->steps_total));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_DEVICE", &options->device));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_TRACE_FILE", &options->trace_file));
@@ -123,14 +130,31 @@ absl::Status CheckIdentity(const SessionOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status CheckKept(const SessionOptions& options) {
+  if (options.checkpoints_kept < 2) {
+    return absl::InvalidArgumentError(
+        StrCat("SessionOptions::checkpoints_kept (GAVEL_CHECKPOINTS_KEPT) is ",
+               options.checkpoints_kept, "; keep at least 2"));
+  }
+  if (options.checkpoints_kept_every_steps < 0) {
+    return absl::InvalidArgumentError(
+        StrCat("SessionOptions::checkpoints_kept_every_steps "
+               "(GAVEL_CHECKPOINTS_KEPT_EVERY_STEPS) is ",
+               options.checkpoints_kept_every_steps, "; give 0 or more"));
+  }
+  if (ParseBestBy(options.checkpoints_kept_best)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat("SessionOptions::checkpoints_kept_best "
+             "(GAVEL_CHECKPOINTS_KEPT_BEST) is \"",
+             options.checkpoints_kept_best,
+             "\"; give min:NAME or max:NAME of a scalar that is reported, such "
+             "as min:loss"));
+}
+
 }  // namespace
 
 absl::Status CheckOptions(const SessionOptions& options) {
-  if (options.checkpoints_kept < 2) {
-    return absl::InvalidArgumentError(
-        StrCat("SessionOptions::checkpoints_kept is ", options.checkpoints_kept,
-               "; keep at least 2"));
-  }
+  GAVEL_RETURN_IF_ERROR(CheckKept(options));
   if (std::isnan(options.checkpoint_interval_s) ||
       !(options.failure_interval_s > 0) ||
       options.checkpoint_interval_steps < 0 || options.steps_total < 0) {

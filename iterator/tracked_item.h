@@ -17,7 +17,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "gavel/optimizer_kind.h"
 #include "iterator/partitions.h"
 #include "runtime/checkpoint/snapshot.h"
 
@@ -32,6 +31,10 @@ class LRScheduler;
 class Optimizer;
 class ReduceLROnPlateauScheduler;
 }  // namespace torch::optim
+
+namespace gavel {
+struct OptimizerKind;
+}  // namespace gavel
 
 namespace gavel::internal {
 

@@ -14,6 +14,17 @@ namespace {
 // While a save is under way, its outcome is looked for this often.
 constexpr int64_t kSaveLookInterval_ns = 50'000'000;
 
+GenerationStoreOptions WhatIsKept(const SessionOptions& options) {
+  GenerationStoreOptions kept;
+  kept.keep_last = options.checkpoints_kept;
+  kept.keep_every_steps =
+      static_cast<uint64_t>(options.checkpoints_kept_every_steps);
+  // CheckOptions has seen that it can be read.
+  kept.keep_best =
+      ParseBestBy(options.checkpoints_kept_best).value_or(BestBy());
+  return kept;
+}
+
 }  // namespace
 
 absl::Status CheckpointSaver::Open() {
@@ -24,7 +35,7 @@ absl::Status CheckpointSaver::Open() {
     return absl::OkStatus();
   }
   GAVEL_RETURN_IF_ERROR(checkpoints_.Open(
-      options.checkpoint_directory, options.checkpoints_kept, options.rank,
+      options.checkpoint_directory, WhatIsKept(options), options.rank,
       [this](Generation generation, const absl::Status& status) {
         SaveDone(generation, status);
       }));
@@ -129,6 +140,8 @@ absl::Status CheckpointSaver::WaitAndTell() {
 // The writer's thread calls these functions.
 CommitOptions CheckpointSaver::OptionsOfSave() {
   CommitOptions options;
+  const auto scalars = context_.stats.scalars().Read();
+  options.scalars = {scalars.begin(), scalars.end()};
   options.world_size = gang_.world_size();
   options.gang_wait_s = context_.options.gang_wait_s;
   options.before_commit = [this] {

@@ -96,8 +96,8 @@ GenerationStore::GenerationStore(std::string directory, const Options& options)
       pool_(std::make_unique<WorkerPool>(options.threads)),
       arena_(std::make_unique<Arena>()),
       stage_(std::make_unique<SnapshotStage>(
-          options.shard_size_bytes_max, *pool_, *arena_, options.device_hash)) {
-}
+          options.shard_size_bytes_max, *pool_, *arena_, options.device_hash)),
+      retention_(options.keep_every_steps, options.keep_best) {}
 
 std::string GenerationStore::FolderOf(const Attempt& attempt) const {
   return StrCat(directory_, "/", AttemptName(attempt));
@@ -217,6 +217,7 @@ Manifest GenerationStore::MakeManifest(
   }
   manifest.unchanged = CountUnchanged(history_.manifest, manifest.shards);
   manifest.unchanged_shards = stage_->plan().unchanged_shards();
+  manifest.scalars = options.scalars;
   return manifest;
 }
 
@@ -346,9 +347,12 @@ void GenerationStore::Forget() {
 absl::Status GenerationStore::DeleteSuperseded(const Attempt& committed) {
   GAVEL_ASSIGN_OR_RETURN(Attempts attempts,
                          ListAttempts(file_system(), directory_));
+  std::vector<Attempt> sound;
   std::vector<Generation> existing;
   for (const Attempt& attempt : attempts.committed) {
-    if (IsSound(attempt)) existing.push_back(attempt.generation);
+    if (!IsSound(attempt)) continue;
+    sound.push_back(attempt);
+    existing.push_back(attempt.generation);
   }
   std::vector<Generation> old =
       GenerationsToDelete(existing, committed.generation, options_.keep_last);
@@ -361,6 +365,11 @@ absl::Status GenerationStore::DeleteSuperseded(const Attempt& committed) {
       old.push_back(attempt.generation);
     }
   }
+  const std::vector<Generation> preserved = retention_.Preserved(
+      sound, [this](const Attempt& one) { return ReadAttemptManifest(one); });
+  std::erase_if(old, [&preserved](Generation generation) {
+    return std::ranges::find(preserved, generation) != preserved.end();
+  });
   std::vector<Attempt> doomed;
   for (const Attempt& attempt : attempts.committed) {
     bool replaced = attempt.generation == committed.generation &&
@@ -382,6 +391,7 @@ absl::Status GenerationStore::RemoveAll(const std::vector<Attempt>& attempts) {
     if (status.ok()) {
       damaged_.erase(attempt);
       unreadable_.erase(attempt);
+      retention_.Forget(attempt);
     }
     first_error.Update(status);
   }

@@ -29,6 +29,7 @@
 #include "core/generation.h"
 #include "runtime/checkpoint/arena.h"
 #include "runtime/checkpoint/attempt_writer.h"
+#include "runtime/checkpoint/retention.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/checkpoint/snapshot_stage.h"
 #include "runtime/checkpoint/worker_pool.h"
@@ -41,6 +42,9 @@ namespace gavel {
 struct GenerationStoreOptions {
   // Committed generations that stay, at least 2.
   int keep_last = 2;
+  // Beside them, see GenerationsToPreserve.
+  uint64_t keep_every_steps = 0;
+  BestBy keep_best = {};
   // A new shard is begun when the tensors of one reach this many bytes; a
   // larger tensor has a shard of its own. Small enough for several threads, and
   // for what does not change to lie in shards of its own.
@@ -73,6 +77,8 @@ struct CommitOptions {
   // Asked while ranks wait for one another: anything but OK (one is lost, or
   // can't write its part) ends that and is returned. May be empty.
   std::function<absl::Status()> gives_up = nullptr;
+  // For Manifest::scalars; rank 0's.
+  std::map<std::string, double> scalars = {};
 };
 
 struct Restored {
@@ -203,6 +209,7 @@ class GenerationStore {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<SnapshotStage> stage_;
+  Retention retention_;
   bool is_staged_ = false;
   ShardHistory history_;
   size_t linked_shards_ = 0;

@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <map>
@@ -106,6 +107,16 @@ void DecodeUnchanged(const Json& body, Manifest* manifest) {
   manifest->unchanged_shards = DecodeUnsigned(body.at("unchanged_shards"));
 }
 
+// What earlier versions wrote, or a job that reports nothing, has none.
+void DecodeScalars(const Json& body, Manifest* manifest) {
+  if (!body.contains("scalars")) return;
+  for (const auto& [name, value] :
+       body["scalars"].get_ref<const Json::object_t&>()) {
+    if (!value.is_number()) throw std::invalid_argument("no scalar");
+    manifest->scalars[name] = value.get<double>();
+  }
+}
+
 const Json& ShardsOf(const Json& body) {
   const Json& shards = body.at("shards");
   if (!shards.is_array()) throw std::invalid_argument("shards is no list");
@@ -121,6 +132,7 @@ void DecodeBody(const Json& body, Manifest* manifest) {
     DecodeShard(shard, manifest);
   }
   DecodeUnchanged(body, manifest);
+  DecodeScalars(body, manifest);
 }
 
 void DecodeBody(const Json& body, ManifestPart* part) {
@@ -248,13 +260,17 @@ std::string EncodeManifest(const Manifest& manifest, int format_version) {
         EncodeShard(i, manifest.shards[i],
                     linked == manifest.linked.end() ? 0 : linked->second));
   }
-  return Sealed({{"format_version", format_version},
-                 {"epoch", manifest.generation.epoch},
-                 {"step", manifest.generation.step},
-                 {"world_size", manifest.world_size},
-                 {"unchanged", manifest.unchanged},
-                 {"unchanged_shards", manifest.unchanged_shards},
-                 {"shards", std::move(shards)}});
+  Json body = {{"format_version", format_version},
+               {"epoch", manifest.generation.epoch},
+               {"step", manifest.generation.step},
+               {"world_size", manifest.world_size},
+               {"unchanged", manifest.unchanged},
+               {"unchanged_shards", manifest.unchanged_shards},
+               {"shards", std::move(shards)}};
+  for (const auto& [name, value] : manifest.scalars) {
+    if (std::isfinite(value)) body["scalars"][name] = value;
+  }
+  return Sealed(std::move(body));
 }
 
 absl::StatusOr<Manifest> DecodeManifest(std::string_view text) {

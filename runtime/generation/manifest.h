@@ -43,6 +43,8 @@ struct Manifest {
   // has; and how many shards, the first ones, are of such tensors alone.
   std::map<std::string, int> unchanged = {};
   size_t unchanged_shards = 0;
+  // What the job reported last, by name; finite ones.
+  std::map<std::string, double> scalars = {};
   ShardChecksum shard_checksum() const {
     return format_version == 1 ? ShardChecksum::kAllBytes
                                : ShardChecksum::kHeaderAndTensors;

@@ -172,6 +172,46 @@ TEST_F(GenerationStoreTest, KeepLastIsAnOption) {
   EXPECT_EQ(Committed().size(), 3u);
 }
 
+TEST_F(GenerationStoreTest, OfEachSoManyStepsOneStays) {
+  for (uint64_t step : {10, 20, 30, 40, 50, 60}) {
+    // Opened anew: what stays does not depend on what a process remembers.
+    GenerationStore store = Open({.keep_every_steps = 25});
+    ASSERT_OK(store.Commit({1, step}, SnapshotOfStep(step)));
+  }
+  EXPECT_THAT(Committed(), ElementsAre(Generation{1, 30}, Generation{1, 50},
+                                       Generation{1, 60}));
+  ASSERT_OK_AND_ASSIGN(Restored restored, Open().Restore());
+  EXPECT_EQ(restored.generation.step, 60u);
+}
+
+TEST_F(GenerationStoreTest, TheBestByAScalarStays) {
+  const auto commit = [&](GenerationStore& store, uint64_t step, double loss) {
+    CommitOptions options;
+    options.scalars = {{"loss", loss}};
+    ASSERT_OK(store.Commit({1, step}, SnapshotOfStep(step), options));
+    ASSERT_OK(store.cleanup_status());
+  };
+  const GenerationStore::Options options = {.keep_best = {"loss", false}};
+  GenerationStore store = Open(options);
+  commit(store, 10, 3);
+  commit(store, 20, 1);
+  commit(store, 30, 2);
+  commit(store, 40, 2);
+  EXPECT_THAT(Committed(), ElementsAre(Generation{1, 20}, Generation{1, 30},
+                                       Generation{1, 40}));
+  EXPECT_EQ(store.ReadManifest({1, 20})->scalars.at("loss"), 1);
+  // Another process finds it by the manifest, and a better one replaces it.
+  GenerationStore other = Open(options);
+  commit(other, 50, 2);
+  EXPECT_THAT(Committed(), ElementsAre(Generation{1, 20}, Generation{1, 40},
+                                       Generation{1, 50}));
+  commit(other, 60, 0.5);
+  commit(other, 70, 0.75);
+  commit(other, 80, 0.75);
+  EXPECT_THAT(Committed(), ElementsAre(Generation{1, 60}, Generation{1, 70},
+                                       Generation{1, 80}));
+}
+
 TEST_F(GenerationStoreTest, LatestIsByEpochAndStepNeverByTime) {
   GenerationStore store = Open();
   ASSERT_OK(store.Commit({2, 5}, SnapshotOfStep(5)));

@@ -2,6 +2,7 @@
 
 #include <xxhash.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/test.h"
@@ -63,6 +64,22 @@ TEST(Manifest, WhatDoesNotChangeMayBeUnknown) {
         DecodeManifest(Altered([&](Json& body) { body["unchanged"] = bad; })),
         StatusIs(kDataLoss, "manifest"));
   }
+}
+
+TEST(Manifest, KeepsFiniteScalars) {
+  Manifest manifest = Sample();
+  manifest.scalars = {{"loss", 0.1}, {"steps", 3}, {"bad", std::nan("")}};
+  ASSERT_OK_AND_ASSIGN(const Manifest decoded,
+                       DecodeManifest(EncodeManifest(manifest)));
+  EXPECT_THAT(decoded.scalars,
+              ElementsAre(Pair("loss", 0.1), Pair("steps", 3)));
+  EXPECT_THAT(DecodeManifest(Altered([](Json& body) {
+                body["scalars"] = {{"a", "b"}};
+              })),
+              StatusIs(kDataLoss, "scalar"));
+  // As earlier versions wrote it.
+  EXPECT_FALSE(
+      Json::parse(EncodeManifest(Sample()))["body"].contains("scalars"));
 }
 
 TEST(Manifest, IndentationDoesNotMatter) {

@@ -41,6 +41,9 @@ TEST(Environment, ReadsWhatTheAgentSets) {
                         {"GAVEL_CHECKPOINT_INTERVAL_S", "2.5"},
                         {"GAVEL_FAILURE_INTERVAL_S", "100"},
                         {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "10"},
+                        {"GAVEL_CHECKPOINTS_KEPT", "4"},
+                        {"GAVEL_CHECKPOINTS_KEPT_EVERY_STEPS", "1000"},
+                        {"GAVEL_CHECKPOINTS_KEPT_BEST", "max:accuracy"},
                         {"GAVEL_STEPS", "500"},
                         {"GAVEL_DEVICE", "cpu"},
                         {"GAVEL_TRACE_FILE", "/tmp/trace.json"},
@@ -60,6 +63,9 @@ TEST(Environment, ReadsWhatTheAgentSets) {
   EXPECT_EQ(options.checkpoint_interval_s, 2.5);
   EXPECT_EQ(options.failure_interval_s, 100);
   EXPECT_EQ(options.checkpoint_interval_steps, 10);
+  EXPECT_EQ(options.checkpoints_kept, 4);
+  EXPECT_EQ(options.checkpoints_kept_every_steps, 1000);
+  EXPECT_EQ(options.checkpoints_kept_best, "max:accuracy");
   EXPECT_EQ(options.steps_total, 500);
   EXPECT_EQ(options.device, "cpu");
   EXPECT_EQ(options.report_file, "/tmp/report");
@@ -118,6 +124,25 @@ TEST(Environment, NamesTheVariableThatCantBeRead) {
     EXPECT_NE(status.message().find(bad[0].first), std::string::npos);
     EXPECT_NE(status.message().find(bad[0].second), std::string::npos);
   }
+}
+
+TEST(Environment, WhatIsKeptMustMakeSense) {
+  const auto with = [](auto change) {
+    SessionOptions options;
+    change(options);
+    return CheckOptions(options);
+  };
+  const auto says = [](const absl::Status& status, const char* name) {
+    return absl::IsInvalidArgument(status) &&
+           std::string(status.message()).find(name) != std::string::npos;
+  };
+  EXPECT_TRUE(says(with([](auto& o) { o.checkpoints_kept = 1; }),
+                   "GAVEL_CHECKPOINTS_KEPT)"));
+  EXPECT_TRUE(says(with([](auto& o) { o.checkpoints_kept_every_steps = -1; }),
+                   "GAVEL_CHECKPOINTS_KEPT_EVERY_STEPS"));
+  EXPECT_TRUE(says(with([](auto& o) { o.checkpoints_kept_best = "loss"; }),
+                   "min:loss"));
+  EXPECT_TRUE(with([](auto& o) { o.checkpoints_kept_best = "min:loss"; }).ok());
 }
 
 TEST(Environment, AWorkerNeedsItsIdentity) {

@@ -3,8 +3,10 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <stdexcept>
 
 #include "gavel/session.h"
@@ -150,6 +152,28 @@ TEST_F(SessionAlone, AFinishedJobThatIsStartedAgainSaysSo) {
   longer.epochs = 5;
   EXPECT_EQ(Train(Alone(), longer).steps_done, 30);
   EXPECT_EQ(log_.Count("this job was finished before"), 1);
+}
+
+TEST_F(SessionAlone, KeepsMilestonesAndTheBestByWhatItReports) {
+  SessionOptions options = Alone();
+  options.checkpoint_interval_steps = 1;
+  options.checkpoints_kept_every_steps = 10;
+  options.checkpoints_kept_best = "min:error";
+  TrainingOptions training;
+  training.after_step = [](Session& session) {
+    session.Report("error",
+                   std::abs(static_cast<double>(session.steps_done() - 5)));
+  };
+  ASSERT_EQ(Train(options, training).exit_code, 0) << log_.Text();
+  std::set<std::string> steps;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(options.checkpoint_directory)) {
+    const std::string name = entry.path().filename().string();
+    steps.insert(name.substr(name.rfind('-') + 1));
+  }
+  // Step 6 was the one when five were done; 23 and 24 are the newest.
+  EXPECT_THAT(steps, ElementsAre("000000000006", "000000000010", "000000000020",
+                                 "000000000023", "000000000024"));
 }
 
 TEST_F(SessionAlone, ASignalEndsTheLoopWithItsStateSaved) {

@@ -40,7 +40,12 @@ struct SessionOptions {
   double checkpoint_interval_s = -1;
   double failure_interval_s = 6 * 3600;
   int64_t checkpoint_interval_steps = 0;  // 0: not by steps
-  int checkpoints_kept = 2;               // >= 2
+  int checkpoints_kept = 2;               // the newest; >= 2
+  // Beside them: of each so many steps the first (0: none), and the best by
+  // what Report() last told before it: "min:loss", "max:accuracy" (empty:
+  // none).
+  int64_t checkpoints_kept_every_steps = 0;
+  std::string checkpoints_kept_best;
   int64_t steps_total = 0;  // of the job's whole life; 0: until the loop ends
   std::string device;       // alone: "cpu", "cuda:0"; empty: a GPU if there is
   std::string report_file;  // every Report() is appended to it as a line

@@ -1,0 +1,27 @@
+#include "runtime/checkpoint/retention.h"
+
+namespace gavel {
+
+std::optional<double> Retention::ScoreOf(const Attempt& attempt,
+                                         const ReadManifest& read) {
+  if (best_.scalar.empty()) return std::nullopt;
+  const auto known = scores_.find(attempt);
+  if (known != scores_.end()) return known->second;
+  const absl::StatusOr<Manifest> manifest = read(attempt);
+  if (!manifest.ok()) return std::nullopt;
+  std::optional<double>& score = scores_[attempt];
+  const auto found = manifest->scalars.find(best_.scalar);
+  if (found != manifest->scalars.end()) score = found->second;
+  return score;
+}
+
+std::vector<Generation> Retention::Preserved(
+    const std::vector<Attempt>& committed, const ReadManifest& read) {
+  std::vector<ScoredGeneration> all;
+  for (const Attempt& attempt : committed) {
+    all.push_back({attempt.generation, ScoreOf(attempt, read)});
+  }
+  return GenerationsToPreserve(all, every_steps_, best_.highest);
+}
+
+}  // namespace gavel
