@@ -45,6 +45,9 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
 
 // submit, cancel, release, hold, requeue, checkpoint, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
+// list, export, import, below checkpoint: files of a job's checkpoint
+// directory.
+void AddCheckpointFilesCommands(CLI::App& app, int* exit_code);
 
 // drain, resume, update.
 void AddOperatorCommands(CLI::App& app, int* exit_code);

@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/partition.h"
+#include "runtime/generation/safetensors_header.h"
 
 namespace gavel {
 
@@ -42,10 +43,6 @@ struct Snapshot {
   // Of a restored one: what is there in parts, by place, and not in `tensors`.
   std::map<std::string, std::vector<StoredPart>> parts = {};
 };
-
-// Bytes entries are stored as one-dimensional U8 tensors under this prefix, so
-// that any reader of safetensors can see them.
-inline constexpr std::string_view kBytesPrefix = "gavel.bytes/";
 
 // Null when there is none of that name. The result is borrowed from `snapshot`.
 const at::Tensor* FindTensor(const Snapshot& snapshot, std::string_view name);

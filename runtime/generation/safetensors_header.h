@@ -73,6 +73,10 @@ struct SafetensorsHeader {
 // The key of SafetensorsHeader::metadata, which no tensor may have as its name.
 inline constexpr std::string_view kSafetensorsMetadataKey = "__metadata__";
 
+// In generations, entries of bytes are one-dimensional U8 tensors under this
+// prefix, so that any reader of safetensors can see them.
+inline constexpr std::string_view kBytesPrefix = "gavel.bytes/";
+
 // Length and JSON, padded so that the data starts at a multiple of 64, as
 // LibTorch aligns memory.
 // INVALID_ARGUMENT: over kSafetensorsHeaderBytesMax.

@@ -49,6 +49,29 @@ TEST_F(BadInputTest, AnUnknownKeyIsPointedAt) {
   EXPECT_THAT(local.output, IsEmpty());
 }
 
+TEST_F(BadInputTest, CheckpointTakesJobsOrACommandForFiles) {
+  const Ended nothing = Run({"checkpoint"});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.errors, HasSubstr("jobs is required"));
+  // A job's name is no command, and one that is asks no coordinator.
+  EXPECT_THAT(Run({"checkpoint", "job", "--coordinator", "127.0.0.1:1"}).errors,
+              HasSubstr("127.0.0.1:1"));
+  const Ended no_files = Run({"checkpoint", "export", folder()});
+  EXPECT_EQ(no_files.exit_code, 2);
+  EXPECT_THAT(no_files.errors, HasSubstr("--pytorch"));
+  const Ended exported =
+      Run({"checkpoint", "export", folder(), "--pytorch", Path("to")});
+  EXPECT_EQ(exported.exit_code, 1);
+  EXPECT_THAT(exported.errors, HasSubstr("has no committed checkpoint"));
+  const Ended imported =
+      Run({"checkpoint", "import", folder(), "--pytorch", Path("from")});
+  EXPECT_EQ(imported.exit_code, 1);
+  EXPECT_THAT(imported.errors, HasSubstr(Path("from") + "/checkpoint.json"));
+  const Ended list = Run({"checkpoint", "list", folder()});
+  EXPECT_EQ(list.exit_code, 0) << list.errors;
+  EXPECT_THAT(list.output, HasSubstr("GENERATION"));
+}
+
 TEST_F(BadInputTest, AMissingFileIsNamed) {
   const Ended local = RunLocal({Path("nothing.toml")});
   EXPECT_EQ(local.exit_code, 1);

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -96,6 +97,24 @@ void AddJobCommand(CLI::App& app, const char* name, const char* help,
   AddJobNames(command, &options.jobs);
 }
 
+// Of running jobs; below it, what is done with the files that are there. A job
+// named as one of these is given by its id.
+void AddCheckpointCommand(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<CommandOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "checkpoint", "Has running jobs write a checkpoint now, and go on");
+  AddClientOptions(command, options.get());
+  AddJobNames(command, &options->jobs);
+  command.get_option("jobs")->required(false);
+  command.callback([options, exit_code, &command] {
+    if (!command.get_subcommands().empty()) return;
+    if (options->jobs.empty()) throw CLI::RequiredError("jobs");
+    *exit_code = ExitCodeOf(Command(*options, CommandKind::kCheckpoint,
+                                    "Asked for a checkpoint of"));
+  });
+  AddCheckpointFilesCommands(command, exit_code);
+}
+
 }  // namespace
 
 void AddConnectionOptions(CLI::App& command, Connection* connection) {
@@ -132,9 +151,7 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
                 "Ends the processes of jobs with a checkpoint; they start anew "
                 "in their turn",
                 CommandKind::kRequeue, "Requeued", exit_code);
-  AddJobCommand(
-      app, "checkpoint", "Has running jobs write a checkpoint now, and go on",
-      CommandKind::kCheckpoint, "Asked for a checkpoint of", exit_code);
+  AddCheckpointCommand(app, exit_code);
 
   auto [shutdown, of_shutdown] = AddCommand<ClientOptions>(
       app, exit_code, "shutdown",

@@ -1,0 +1,64 @@
+// The state of one optimizer: as a generation has it (iterator/
+// optimizer_state.h), and as Python's optimizer.state_dict() has it, in JSON
+// with {"tensor": NAME} in the place of tensors. Called by pytorch_export.cc
+// and pytorch_import.cc. Functions without I/O but for scalars in tensor files.
+#ifndef GAVEL_COORDINATOR_CLI_CHECKPOINT_OPTIMIZER_DICT_H_
+#define GAVEL_COORDINATOR_CLI_CHECKPOINT_OPTIMIZER_DICT_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/cli/checkpoint/stored_tensors.h"
+#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
+
+namespace gavel {
+
+struct OptimizerField {
+  bool is_option = false;  // of a group, else of a parameter's state
+  std::string name;
+  // tensor, tensors, int64, double, bool or text; number: an int64 or a double,
+  // of a generation that does not say.
+  std::string type;
+};
+
+// What is known of the optimizer that is tracked as `name`.
+struct StoredOptimizer {
+  std::string name;
+  std::string kind;  // "Adam"
+  std::vector<OptimizerField> fields;
+  std::vector<size_t> group_sizes;  // in parameters
+};
+
+// FAILED_PRECONDITION: an earlier version wrote it, without what is needed.
+// DATA_LOSS: entries are missing.
+absl::StatusOr<StoredOptimizer> FindOptimizer(
+    const StoredGeneration& generation, const std::string& name);
+
+struct OptimizerDict {
+  Json json;  // {"class", "param_groups", "state"}
+  std::vector<TensorSource> tensors;
+};
+
+absl::StatusOr<OptimizerDict> ToDict(const StoredGeneration& generation,
+                                     const StoredOptimizer& optimizer);
+
+// Entries of a generation, below the optimizer's name.
+struct OptimizerEntries {
+  std::map<std::string, std::string> bytes;
+  std::vector<TensorSource> tensors;
+  // What Python's optimizer has and this one has no place for.
+  std::vector<std::string> notes;
+};
+
+// `json` names tensors of `tensors`. INVALID_ARGUMENT names what does not fit.
+absl::StatusOr<OptimizerEntries> FromDict(const ParsedJson& json,
+                                          const StoredTensors& tensors,
+                                          const StoredOptimizer& optimizer);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_CHECKPOINT_OPTIMIZER_DICT_H_
