@@ -26,6 +26,20 @@ struct AcceleratorInfo {
                          const AcceleratorInfo&) = default;
 };
 
+// What a device's driver says of it at present.
+struct AcceleratorHealth {
+  std::string uuid;
+  int utilisation_percent = -1;  // -1: not told, as of the next
+  int temperature_c = -1;
+  uint64_t uncorrectable_errors = 0;  // of its memory, since the driver started
+  uint64_t last_xid = 0;  // NVIDIA's number of its last fault; 0: none was seen
+  // Why nobody can use it, with the remedy: "it is not there any more, ...".
+  // Empty: it is there.
+  std::string failure;
+  friend bool operator==(const AcceleratorHealth&,
+                         const AcceleratorHealth&) = default;
+};
+
 }  // namespace gavel
 
 #endif  // GAVEL_CORE_ACCELERATOR_INFO_H_

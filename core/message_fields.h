@@ -113,8 +113,13 @@ auto Fields(As<AgentHello> auto& m) {
                   m.own_checkpoints, m.stream_endpoint, m.stream_public_key);
 }
 
+auto Fields(As<AcceleratorHealth> auto& m) {
+  return std::tie(m.uuid, m.utilisation_percent, m.temperature_c,
+                  m.uncorrectable_errors, m.last_xid, m.failure);
+}
+
 auto Fields(As<AgentHeartbeat> auto& m) {
-  return std::tie(m.server, m.incarnation, m.highest_seen);
+  return std::tie(m.server, m.incarnation, m.highest_seen, m.health);
 }
 
 auto Fields(As<AgentLeaving> auto& m) {

@@ -237,6 +237,7 @@ struct AgentHeartbeat {
   std::string server;
   uint64_t incarnation = 0;
   JournalPosition highest_seen;
+  std::vector<AcceleratorHealth> health = {};  // once after each reading
 };
 
 // It was told to end (SIGTERM); repeated until its workers have left. `gone`:

@@ -49,7 +49,8 @@ void AgentMachine::TellWhatIsDue() {
   if (welcomed_ && leaving_ && now_ >= next_leaving_) SayLeaving(false);
   if (welcomed_ && now_ >= next_heartbeat_) {
     next_heartbeat_ = now_ + heartbeat_interval_s_;
-    Send(AgentHeartbeat{options_.server, options_.incarnation, highest_seen_});
+    Send(AgentHeartbeat{options_.server, options_.incarnation, highest_seen_,
+                        std::exchange(health_, {})});
   }
 }
 
@@ -180,6 +181,8 @@ void AgentMachine::SayLeaving(bool gone) {
   Send(
       AgentLeaving{options_.server, options_.incarnation, highest_seen_, gone});
 }
+
+void AgentMachine::On(const agent_event::HealthRead& e) { health_ = e.health; }
 
 void AgentMachine::On(const agent_event::Tick&) {}
 

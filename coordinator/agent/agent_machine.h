@@ -61,6 +61,10 @@ struct CheckpointComing {
 struct Leaving {
   bool gone = false;
 };
+// What the drivers say of the accelerators; goes out with the next heartbeat.
+struct HealthRead {
+  std::vector<AcceleratorHealth> health;
+};
 struct Tick {};
 }  // namespace agent_event
 
@@ -69,7 +73,7 @@ using AgentEvent =
                  agent_event::ProcessStarted, agent_event::ProcessNotStarted,
                  agent_event::ProcessExited, agent_event::CheckpointFetched,
                  agent_event::CheckpointComing, agent_event::Leaving,
-                 agent_event::Tick>;
+                 agent_event::HealthRead, agent_event::Tick>;
 
 namespace agent_action {
 struct Send {
@@ -172,6 +176,7 @@ class AgentMachine {
   void On(const agent_event::CheckpointFetched& e);
   void On(const agent_event::CheckpointComing& e);
   void On(const agent_event::Leaving& e);
+  void On(const agent_event::HealthRead& e);
   void On(const agent_event::Tick& e);
 
   // `message` is for this server and not of a lower term.
@@ -220,6 +225,7 @@ class AgentMachine {
   Time next_heartbeat_ = 0;
   Time next_exit_report_ = 0;
   Time next_leaving_ = 0;
+  std::vector<AcceleratorHealth> health_;  // yet to be told
   std::map<WorkerKey, Process> processes_;
   // Of processes_: launches that wait for their checkpoint.
   std::map<WorkerKey, LaunchWorker> fetching_;

@@ -1,14 +1,9 @@
 #include "coordinator/agent_host/agent_accelerators.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <iterator>
-#include <memory>
 #include <sstream>
 #include <thread>
 
@@ -19,110 +14,7 @@
 namespace gavel {
 namespace {
 
-constexpr char kLibrary[] = "libnvidia-ml.so.1";
 constexpr std::string_view kCuda = "cuda:";
-
-// The few functions of NVML that are needed, as its documentation has them.
-struct Nvml {
-  using Device = struct NvmlDevice*;
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*device)(unsigned, Device*) = nullptr;
-  int (*name)(Device, char*, unsigned) = nullptr;
-  int (*uuid)(Device, char*, unsigned) = nullptr;
-  const char* (*error)(int) = nullptr;
-  struct Memory {
-    unsigned long long total = 0;
-    unsigned long long free = 0;
-    unsigned long long used = 0;
-  };
-  // These may be missing.
-  int (*memory)(Device, Memory*) = nullptr;
-  int (*compute_mode)(Device, int*) = nullptr;
-};
-
-struct CloseLibrary {
-  void operator()(void* library) const { dlclose(library); }
-};
-using Library = std::unique_ptr<void, CloseLibrary>;
-
-template <class Function>
-bool Load(const Library& library, const char* symbol, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library.get(), symbol));
-  return *function != nullptr;
-}
-
-absl::StatusOr<Nvml> LoadNvml(const Library& library) {
-  if (library == nullptr) {
-    return absl::UnavailableError(
-        StrCat("no NVIDIA driver: ", kLibrary, " is not there"));
-  }
-  Nvml nvml;
-  if (!Load(library, "nvmlInit_v2", &nvml.init) ||
-      !Load(library, "nvmlShutdown", &nvml.shutdown) ||
-      !Load(library, "nvmlDeviceGetCount_v2", &nvml.count) ||
-      !Load(library, "nvmlDeviceGetHandleByIndex_v2", &nvml.device) ||
-      !Load(library, "nvmlDeviceGetName", &nvml.name) ||
-      !Load(library, "nvmlDeviceGetUUID", &nvml.uuid) ||
-      !Load(library, "nvmlErrorString", &nvml.error)) {
-    return absl::UnavailableError(
-        StrCat(kLibrary, " is too old; update the NVIDIA driver"));
-  }
-  Load(library, "nvmlDeviceGetMemoryInfo", &nvml.memory);
-  Load(library, "nvmlDeviceGetComputeMode", &nvml.compute_mode);
-  return nvml;
-}
-
-absl::Status Check(const Nvml& nvml, int result, std::string_view what) {
-  if (result == 0) return absl::OkStatus();
-  return absl::UnavailableError(
-      StrCat("NVML, ", what, ": ", nvml.error(result)));
-}
-
-// Where the daemon of MPS takes its clients' calls.
-bool HasMps() {
-  const char* directory = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
-  const std::string pipe =
-      StrCat(directory == nullptr ? "/tmp/nvidia-mps" : directory, "/control");
-  return access(pipe.c_str(), F_OK) == 0;
-}
-
-bool IsExclusive(const Nvml& nvml, Nvml::Device device) {
-  constexpr int kExclusiveProcess = 3;  // NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
-  int mode = 0;
-  return nvml.compute_mode != nullptr &&
-         nvml.compute_mode(device, &mode) == 0 && mode == kExclusiveProcess &&
-         !HasMps();
-}
-
-absl::StatusOr<Gpu> ReadGpu(const Nvml& nvml, unsigned index) {
-  constexpr unsigned kTextBytesMax = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
-  Nvml::Device device = nullptr;
-  std::array<char, kTextBytesMax> name{};
-  std::array<char, kTextBytesMax> uuid{};
-  const std::string what = StrCat("GPU ", index);
-  GAVEL_RETURN_IF_ERROR(Check(nvml, nvml.device(index, &device), what));
-  GAVEL_RETURN_IF_ERROR(
-      Check(nvml, nvml.name(device, name.data(), kTextBytesMax), what));
-  GAVEL_RETURN_IF_ERROR(
-      Check(nvml, nvml.uuid(device, uuid.data(), kTextBytesMax), what));
-  // GPUs that share the host's memory don't tell: no budget then.
-  Nvml::Memory memory;
-  if (nvml.memory != nullptr && nvml.memory(device, &memory) != 0) memory = {};
-  return Gpu{name.data(), uuid.data(), memory.total, IsExclusive(nvml, device)};
-}
-
-absl::StatusOr<std::vector<Gpu>> ReadGpus(const Nvml& nvml) {
-  unsigned count = 0;
-  GAVEL_RETURN_IF_ERROR(Check(nvml, nvml.count(&count), "count of GPUs"));
-  std::vector<Gpu> gpus;
-  for (unsigned index = 0; index < count; ++index) {
-    GAVEL_ASSIGN_OR_RETURN(Gpu gpu, ReadGpu(nvml, index));
-    gpus.push_back(std::move(gpu));
-  }
-  return gpus;
-}
 
 std::optional<std::string> VisibleDevices() {
   const char* value = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -143,16 +35,51 @@ void FillDetails(const Gpu& gpu, AcceleratorInfo* info) {
   }
 }
 
-// By index, or by the beginning of the uuid; null when it is neither.
+// Then a process sees one device only, and never a GPU beside a part.
+bool HasParts(const std::vector<Gpu>& gpus) {
+  return std::ranges::any_of(
+      gpus, [](const Gpu& gpu) { return !gpu.part_of.empty(); });
+}
+
+// By index, or by the beginning of the uuid; null when it is neither. A GPU
+// with parts is the first of them.
 const Gpu* FindGpu(const std::vector<Gpu>& gpus, const std::string& entry) {
-  size_t index = 0;
+  int index = 0;
   if (absl::SimpleAtoi(entry, &index)) {
-    return index < gpus.size() ? &gpus[index] : nullptr;
+    int before = -1;
+    const std::string* last = nullptr;
+    for (const Gpu& gpu : gpus) {
+      const bool same =
+          last != nullptr && !gpu.part_of.empty() && *last == gpu.part_of;
+      if (!same && ++before == index) return &gpu;
+      last = &gpu.part_of;
+    }
+    return nullptr;
   }
   const auto it = std::ranges::find_if(gpus, [&](const Gpu& gpu) {
-    return !entry.empty() && gpu.uuid.starts_with(entry);
+    return !entry.empty() &&
+           (gpu.uuid.starts_with(entry) || gpu.part_of.starts_with(entry));
   });
   return it == gpus.end() ? nullptr : &*it;
+}
+
+// As somebody wrote it, and not as a CPU slot has it.
+bool IsUuidOfGpu(std::string_view uuid) {
+  constexpr size_t kLeast = 9;
+  return uuid.size() >= kLeast &&
+         (uuid.starts_with("GPU-") || uuid.starts_with("MIG-"));
+}
+
+absl::Status NoSuchGpu(const AcceleratorInfo& info, std::string_view what,
+                       const std::vector<Gpu>& gpus) {
+  std::string uuids;
+  for (const Gpu& gpu : gpus) {
+    StrAppend(&uuids, uuids.empty() ? ": " : ", ", gpu.uuid);
+  }
+  return absl::NotFoundError(
+      StrCat("accelerator ", info.type, " is declared as ", what,
+             ", but this machine shows ", gpus.size(), " GPUs", uuids,
+             "; correct its device or uuid (or CUDA_VISIBLE_DEVICES)"));
 }
 
 std::vector<std::string> WordsOf(std::string_view text) {
@@ -185,12 +112,8 @@ bool SaysNothing(std::string_view word) {
 }  // namespace
 
 absl::StatusOr<std::vector<Gpu>> ListGpus() {
-  const Library library(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL));
-  GAVEL_ASSIGN_OR_RETURN(const Nvml nvml, LoadNvml(library));
-  GAVEL_RETURN_IF_ERROR(Check(nvml, nvml.init(), "start"));
-  absl::StatusOr<std::vector<Gpu>> gpus = ReadGpus(nvml);
-  nvml.shutdown();
-  return gpus;
+  GAVEL_ASSIGN_OR_RETURN(const Nvml nvml, Nvml::Open());
+  return nvml.ListGpus();
 }
 
 std::string GpuTypeName(std::string_view product) {
@@ -245,6 +168,7 @@ std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus) {
     info.uuid = gpu.uuid;
     info.device = StrCat(kCuda, accelerators.size());
     FillDetails(gpu, &info);
+    info.alone_visible = HasParts(gpus);
     accelerators.push_back(std::move(info));
   }
   return accelerators;
@@ -254,16 +178,20 @@ absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
                           std::vector<AcceleratorInfo>* accelerators) {
   for (AcceleratorInfo& info : *accelerators) {
     if (!info.device.starts_with(kCuda)) continue;
+    const bool by_uuid = IsUuidOfGpu(info.uuid);
     size_t index = 0;
-    if (!absl::SimpleAtoi(info.device.substr(kCuda.size()), &index) ||
-        index >= gpus.size()) {
-      return absl::NotFoundError(
-          StrCat("accelerator ", info.type, " is declared as ", info.device,
-                 ", but this machine shows ", gpus.size(),
-                 " GPUs; correct its device (or CUDA_VISIBLE_DEVICES)"));
+    if (by_uuid) {
+      const Gpu* found = FindGpu(gpus, info.uuid);
+      if (found == nullptr) return NoSuchGpu(info, info.uuid, gpus);
+      index = static_cast<size_t>(found - gpus.data());
+      info.device = StrCat(kCuda, index);
+    } else if (!absl::SimpleAtoi(info.device.substr(kCuda.size()), &index) ||
+               index >= gpus.size()) {
+      return NoSuchGpu(info, info.device, gpus);
     }
     info.uuid = gpus[index].uuid;
     FillDetails(gpus[index], &info);
+    info.alone_visible |= HasParts(gpus);
   }
   return absl::OkStatus();
 }

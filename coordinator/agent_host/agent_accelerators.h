@@ -1,6 +1,6 @@
-// The accelerators of this machine: NVIDIA GPUs as NVML tells them (its library
-// is loaded only when asked), and the check of declared ones against them. An
-// agent calls it at its start. Stateless, thread-safe.
+// The accelerators of this machine: NVIDIA GPUs as NVML tells them, and the
+// check of declared ones against them. An agent calls it at its start.
+// Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_ACCELERATORS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_ACCELERATORS_H_
 
@@ -12,17 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/agent_host/nvml.h"
 #include "core/messages.h"
 
 namespace gavel {
-
-struct Gpu {
-  std::string name;           // of the product, e.g. "NVIDIA H200"
-  std::string uuid;           // e.g. "GPU-8a1b2c3d-..."
-  uint64_t memory_bytes = 0;  // 0: the driver does not tell
-  // Of one process at a time, and that is not the one of MPS.
-  bool exclusive = false;
-};
 
 // What each process takes of a GPU before it allocates anything: its CUDA
 // context and the kernels of LibTorch's libraries. Assumed, not measured:
@@ -45,12 +38,13 @@ std::string GpuTypeName(std::string_view product);
 std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
                              const std::optional<std::string>& visible_devices);
 
-// One accelerator "cuda:N" for each.
+// One accelerator "cuda:N" for each. Where one is a part of a GPU all of them
+// are alone_visible: CUDA shows a process one part, or GPUs.
 std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus);
 
-// Puts the uuids of the GPUs into those that are declared as "cuda:N", and
-// their memory where it is not declared. NOT_FOUND, with the remedy, when there
-// is no such GPU.
+// Puts the uuids of the GPUs into those that are declared as "cuda:N", N into
+// those that are declared by uuid, and what is not declared of them. NOT_FOUND,
+// with the remedy, when there is no such GPU.
 absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
                           std::vector<AcceleratorInfo>* accelerators);
 

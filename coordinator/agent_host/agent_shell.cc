@@ -17,6 +17,7 @@
 #include "coordinator/agent_host/agent_keys.h"
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/agent_host/agent_workers.h"
+#include "coordinator/agent_host/health_watch.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/codec.h"
 #include "core/error_line.h"
@@ -142,7 +143,8 @@ struct AgentShell::Impl {
         dealer(std::move(connected)),
         checkpoints(std::move(opened_checkpoints)),
         machine(MachineOptions(options, record, checkpoints.get())),
-        workers(WorkersOptions()) {}
+        workers(WorkersOptions()),
+        health(options.accelerators, [this] { dealer->waker().Wake(); }) {}
 
   AgentWorkersOptions WorkersOptions() {
     AgentWorkersOptions made;
@@ -188,6 +190,9 @@ struct AgentShell::Impl {
     Receive(WaitTime());
     TakeWorkerEvents();
     TakeFetches();
+    if (auto read = health.Take(); !read.empty()) {
+      Step(agent_event::HealthRead{std::move(read)});
+    }
     if (Now() >= machine.NextDeadline()) Step(agent_event::Tick{});
     LookForEnd();
   }
@@ -406,6 +411,7 @@ struct AgentShell::Impl {
   std::unique_ptr<AgentCheckpoints> checkpoints;  // own_checkpoints
   AgentMachine machine;
   AgentWorkers workers;
+  HealthWatch health;
   std::atomic<int> stops_requested{0};
   Time linked_at = 0;
   std::optional<LinkState> told_link;  // why there is no connection

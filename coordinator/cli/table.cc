@@ -189,6 +189,27 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
   return RenderTable(columns, cells, width);
 }
 
+namespace {
+
+// A line for each accelerator with something wrong.
+std::string RenderFaults(const std::vector<NodeRow>& rows) {
+  std::string lines;
+  for (const NodeRow& node : rows) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      const std::string name = StrCat(node.server, "/", one.uuid, ": ");
+      if (!one.drained_for.empty()) {
+        StrAppend(&lines, name, "drained: ", one.drained_for, "\n");
+      }
+      if (one.last_xid.has_value()) {
+        StrAppend(&lines, name, "last fault: XID ", *one.last_xid, "\n");
+      }
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
   struct Group {
     size_t count = 0;
@@ -226,10 +247,11 @@ std::string RenderNodes(const std::vector<NodeRow>& rows, size_t width) {
     }
   }
   return RenderTable(
-      {Left("SERVER", 24), Left("STATE"), Left("ACCELERATOR", 24),
-       Right("COUNT"), Left("USE"), Right("SLOWED"), Left("JOBS"), Left("KEPT"),
-       Right("PARKED")},
-      cells, width);
+             {Left("SERVER", 24), Left("STATE"), Left("ACCELERATOR", 24),
+              Right("COUNT"), Left("USE"), Right("SLOWED"), Left("JOBS"),
+              Left("KEPT"), Right("PARKED")},
+             cells, width) +
+         RenderFaults(rows);
 }
 
 std::string RenderStatusLine(const StatusRow& status) {

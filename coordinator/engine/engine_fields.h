@@ -241,7 +241,7 @@ auto Fields(As<DecidingPolicy> auto& p) {
 
 auto Fields(As<Accelerator> auto& a) {
   return std::tie(a.id, a.server, a.index, a.info, a.state, a.drained,
-                  a.leaving, a.forgotten);
+                  a.leaving, a.forgotten, a.drained_for, a.errors_known);
 }
 
 auto Fields(As<Cluster> auto& c) { return Cluster::State(c); }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -32,6 +33,8 @@ struct Agent {
   std::string stream_endpoint = "";
   std::string stream_public_key = "";
   bool left = false;  // not reachable, for it ended in order
+  // Of its accelerators, by uuid, as told last. Forgotten by a restart.
+  std::map<std::string, AcceleratorHealth> health = {};
 };
 
 // Fractions of the time since a job's first allocation: what the policy meant

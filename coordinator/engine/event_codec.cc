@@ -77,7 +77,8 @@ auto Fields(As<RoundStarted> auto& e) { return std::tie(e.tiers); }
 auto Fields(As<WorkersEvicted> auto& e) { return std::tie(e.workers); }
 auto Fields(As<JobsResized> auto& e) { return std::tie(e.resizes); }
 auto Fields(As<AcceleratorsDrained> auto& e) {
-  return std::tie(e.server, e.uuid, e.drained, e.by_agent, e.until);
+  return std::tie(e.server, e.uuid, e.drained, e.by_agent, e.until, e.why,
+                  e.errors);
 }
 auto Fields(As<JobUpdated> auto& e) { return std::tie(e.job, e.update); }
 auto Fields(As<PolicyChanged> auto& e) {

@@ -43,6 +43,10 @@ struct AcceleratorsDrained {
   bool by_agent = false;  // it ends: until it comes back
   Time until = 0;
   uint64_t reply_to = 0;  // not journaled
+  // Of one accelerator that the coordinator finds unfit: why, with the remedy,
+  // and AcceleratorHealth::uncorrectable_errors, which then are known.
+  std::string why = "";
+  uint64_t errors = 0;
 };
 
 struct JobUpdated {

@@ -42,8 +42,13 @@ absl::Status Cluster::Join(std::string_view server,
                                        : AcceleratorState::kUsable;
     const bool stays_drained = entry.id.valid() ? entry.drained : drained;
     Uncount(entry);
-    entry = {id, std::string(server), static_cast<int>(i), info, state};
+    entry.id = id;
+    entry.server = server;
+    entry.index = static_cast<int>(i);
+    entry.info = info;
+    entry.state = state;
     entry.drained = stays_drained;
+    entry.leaving = entry.forgotten = false;
     type_of_[id.value() - 1] = AddType(info.type);
     Count(entry);
   }
@@ -138,8 +143,16 @@ void Cluster::SetState(Accelerator& accelerator, AcceleratorState state) {
   Alter(accelerator.id, [&](Accelerator& a) { a.state = state; });
 }
 
-void Cluster::SetDrained(AcceleratorId accelerator, bool drained) {
-  Alter(accelerator, [&](Accelerator& a) { a.drained = drained; });
+void Cluster::SetDrained(AcceleratorId accelerator, bool drained,
+                         std::string_view why) {
+  Alter(accelerator, [&](Accelerator& a) {
+    a.drained = drained;
+    if (!drained || !why.empty()) a.drained_for = why;
+  });
+}
+
+void Cluster::NoteErrors(AcceleratorId accelerator, uint64_t errors) {
+  accelerators_.at(accelerator.value() - 1).errors_known = errors;
 }
 
 void Cluster::SetLeaving(std::string_view server) {

@@ -32,6 +32,10 @@ struct Accelerator {
   bool drained = false;    // by an operator: for nobody to start on
   bool leaving = false;    // its agent ends: the same, until the next Join
   bool forgotten = false;  // its server was; only its id is still taken
+  // Drained by the coordinator: why. And the uncorrectable errors of its memory
+  // that it was drained for last.
+  std::string drained_for = "";
+  uint64_t errors_known = 0;
   bool usable() const {
     return state == AcceleratorState::kUsable && !drained && !leaving;
   }
@@ -54,7 +58,10 @@ class Cluster {
   void MarkLost(AcceleratorId accelerator);
   // It was not lost after all.
   void MarkFound(AcceleratorId accelerator, bool reachable);
-  void SetDrained(AcceleratorId accelerator, bool drained);
+  // `why` empty: as before, if it is drained.
+  void SetDrained(AcceleratorId accelerator, bool drained,
+                  std::string_view why = "");
+  void NoteErrors(AcceleratorId accelerator, uint64_t errors);
   void SetLeaving(std::string_view server);
   // The server and its accelerators are no more; ids are not given again.
   void Forget(std::string_view server);

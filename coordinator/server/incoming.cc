@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "coordinator/engine/worker_limits.h"
+#include "coordinator/workload/cluster_spec.h"
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -146,6 +147,11 @@ std::optional<Event> Convert(AgentHello message) {
 }
 
 std::optional<Event> Convert(AgentHeartbeat message) {
+  if (message.health.size() > kAcceleratorsPerServerMax) message.health.clear();
+  for (AcceleratorHealth& health : message.health) {
+    MakeLine(&health.uuid, kNameBytesMax);
+    MakeLine(&health.failure, kErrorBytesMax);
+  }
   return event::AgentHeard{std::move(message)};
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -135,12 +136,28 @@ struct AcceleratorEntry {
   int count = 1;
 };
 
+void ReadUuid(TomlReader& reader, AcceleratorInfo& info) {
+  if (!reader.Read("uuid", info.uuid)) return;
+  constexpr size_t kLeast = 9;  // not a slot of a server named "GPU"
+  const bool is_gpu =
+      info.uuid.starts_with("GPU-") || info.uuid.starts_with("MIG-");
+  if (!is_gpu || info.uuid.size() < kLeast || !IsValidName(info.uuid)) {
+    reader.Fail("uuid", StrCat("uuid is ", QuoteToml(info.uuid),
+                               "; write it as `nvidia-smi -L` does, "
+                               "\"GPU-8a1b2c3d-...\" or \"MIG-...\""));
+  } else if (reader.Has("device")) {
+    reader.Fail("uuid",
+                "uuid and device both say which GPU it is; leave one out");
+  }
+}
+
 void CheckGpu(TomlReader& reader, const AcceleratorInfo& info) {
-  if (info.device == "cpu") return;
+  if (info.uuid.empty() && info.device == "cpu") return;
   for (const char* key : {"count", "threads"}) {
     if (!reader.Has(key)) continue;
     reader.Fail(key, StrCat(key, " is for CPU slots; leave it out for \"",
-                            info.device, "\" and write one entry per GPU"));
+                            info.uuid.empty() ? info.device : info.uuid,
+                            "\" and write one entry per GPU"));
   }
 }
 
@@ -156,6 +173,7 @@ AcceleratorEntry ReadAccelerator(TomlReader reader) {
                                  "; write \"cpu\" or KIND:N, as \"cuda:0\" "
                                  "(kinds: cuda, xpu, hpu)"));
   }
+  ReadUuid(reader, entry.info);
   ReadBytes(reader, "memory_bytes", entry.info.memory_bytes);
   ReadBytes(reader, "context_bytes", entry.info.context_bytes);
   reader.Read("exclusive", entry.info.exclusive);
@@ -188,9 +206,13 @@ void Append(TomlReader reader, const AcceleratorEntry& entry,
                kAcceleratorsPerServerMax, " accelerators; declare fewer"));
   }
   for (int i = 0; i < entry.count; ++i) {
-    server.accelerators.push_back(entry.info);
-    server.accelerators.back().uuid =
-        StrCat(server.name, "-", server.accelerators.size() - 1);
+    AcceleratorInfo& info = server.accelerators.emplace_back(entry.info);
+    const size_t index = server.accelerators.size() - 1;
+    if (info.uuid.empty()) {
+      info.uuid = StrCat(server.name, "-", index);
+    } else {
+      info.device = StrCat("cuda:", index);  // until its agent knows
+    }
   }
 }
 

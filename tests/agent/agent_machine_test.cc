@@ -56,6 +56,18 @@ TEST_F(AgentMachineTest, OnceWelcomeItSendsHeartbeatsAsOftenAsAsked) {
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 6.5);
 }
 
+TEST_F(AgentMachineTest, AReadingOfHealthGoesOutOnceWithTheNextHeartbeat) {
+  Start(0);
+  Hear(0.5, Welcome(3));
+  AcceleratorHealth health;
+  health.uuid = "GPU-aa";
+  health.temperature_c = 70;
+  EXPECT_THAT(machine_.Step(1, agent_event::HealthRead{{health}}), IsEmpty());
+  EXPECT_THAT(OnlyMessage<AgentHeartbeat>(Tick(3.5)).health,
+              ElementsAre(health));
+  EXPECT_THAT(OnlyMessage<AgentHeartbeat>(Tick(6.5)).health, IsEmpty());
+}
+
 TEST_F(AgentMachineTest, TheHeartbeatIntervalIsBounded) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double interval_s : {-1.0, 0.0, 1e9, double{kNever}, nan}) {

@@ -165,6 +165,20 @@ TEST(Table, NodesAreGroupedByTypeAndUse) {
       "here   mixed cpu_slow        1 idle          2x -     9,10       -\n");
 }
 
+TEST(Table, ANodeSaysWhyTheCoordinatorDrainedAnAccelerator) {
+  NodeRow node;
+  node.server = "here";
+  node.state = "mixed";
+  node.accelerators = {InUse("v100", "drained", {}), InUse("v100", "idle", {})};
+  node.accelerators[0].uuid = "GPU-aa";
+  node.accelerators[0].drained_for = "its memory had 3 uncorrectable errors";
+  node.accelerators[1].uuid = "GPU-bb";
+  node.accelerators[1].last_xid = 79;
+  EXPECT_THAT(RenderNodes({node}),
+              EndsWith("\nhere/GPU-aa: drained: its memory had 3 uncorrectable "
+                       "errors\nhere/GPU-bb: last fault: XID 79\n"));
+}
+
 TEST(Table, ANodeSaysHowSlowItsStragglersAre) {
   NodeRow node;
   node.server = "here";

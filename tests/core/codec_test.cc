@@ -99,6 +99,7 @@ TEST(Codec, EveryFieldOfEveryStructIsOnItsList) {
   ExpectEveryFieldListed<JournalPosition>();
   ExpectEveryFieldListed<PositionProof>();
   ExpectEveryFieldListed<AcceleratorInfo>();
+  ExpectEveryFieldListed<AcceleratorHealth>();
   ExpectEveryFieldListed<Progress>();
   ExpectEveryFieldListed<RunningWorker>();
   ExpectEveryFieldListed<JobUpdate>();

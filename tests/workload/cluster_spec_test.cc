@@ -104,6 +104,29 @@ TEST(ClusterSpec, VisibilityIsOfAServerAndItsGpus) {
   EXPECT_THAT(parse("\"none\""), IsInvalid("visibility is \"none\""));
 }
 
+TEST(ClusterSpec, AGpuIsDeclaredByItsUuidOrItsDevice) {
+  const auto parse = [](std::string_view keys) {
+    return Parse(
+        StrCat("[[server]]\nname = \"here\"\n"
+               "[[server.accelerator]]\ntype = \"a\"\n",
+               keys));
+  };
+  ASSERT_OK_AND_ASSIGN(
+      const ClusterSpec spec,
+      parse("uuid = \"MIG-8a1b2c3d\"\n"
+            "[[server.accelerator]]\ntype = \"a\"\nuuid = \"GPU-8a1b2c3d\""));
+  const auto& accelerators = spec.servers.at(0).accelerators;
+  EXPECT_EQ(accelerators.at(0).uuid, "MIG-8a1b2c3d");
+  EXPECT_EQ(accelerators.at(1).uuid, "GPU-8a1b2c3d");
+  EXPECT_EQ(accelerators.at(1).device, "cuda:1");
+  EXPECT_THAT(parse("uuid = \"8a1b2c3d\""), IsInvalid("as `nvidia-smi -L`"));
+  EXPECT_THAT(parse("uuid = \"GPU-1\""), IsInvalid("as `nvidia-smi -L`"));
+  EXPECT_THAT(parse("uuid = \"GPU-8a1b2c3d\"\ndevice = \"cuda:0\""),
+              IsInvalid("uuid and device both say which GPU it is"));
+  EXPECT_THAT(parse("uuid = \"GPU-8a1b2c3d\"\ncount = 2"),
+              IsInvalid("leave it out for \"GPU-8a1b2c3d\""));
+}
+
 TEST(ClusterSpec, AnEmptyFileIsAllDefaults) {
   ASSERT_OK_AND_ASSIGN(const ClusterSpec spec, Parse(""));
   EXPECT_THAT(spec.servers, IsEmpty());

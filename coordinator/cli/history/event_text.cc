@@ -71,7 +71,8 @@ std::string Body(const event::JobCommanded& e, const Engine&) {
 std::string Body(const event::AcceleratorsDrained& e, const Engine&) {
   return StrCat(e.drained ? "drain " : "resume ", e.server,
                 e.uuid.empty() ? "" : "/", e.uuid,
-                e.by_agent ? ", whose agent ends" : "");
+                e.by_agent ? ", whose agent ends" : "",
+                e.why.empty() ? "" : ": ", e.why);
 }
 std::string Body(const event::JobUpdated& e, const Engine&) {
   return StrCat("job ", e.job.value());

@@ -59,6 +59,13 @@ void Agents::NoteHeard(std::string_view server, Time now) {
   agent->second.heard_at = now;
 }
 
+void Agents::NoteHealth(std::string_view server,
+                        const AcceleratorHealth& told) {
+  const auto agent = agents_.find(server);
+  assert(agent != agents_.end());
+  agent->second.health[told.uuid] = told;
+}
+
 void Agents::HearAll(Time now) {
   for (auto& [name, agent] : agents_) {
     if (agent.reachable) agent.heard_at = now;

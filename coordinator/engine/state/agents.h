@@ -41,6 +41,7 @@ class Agents {
   // Joins with `hello`; `swept_at` as in Agent.
   void Join(Time now, const AgentHello& hello, Time swept_at);
   void NoteHeard(std::string_view server, Time now);
+  void NoteHealth(std::string_view server, const AcceleratorHealth& told);
   void HearAll(Time now);  // all that are reachable
   // Silent for too long; `left`: it ended in order.
   void Lose(Time now, const std::string& server, bool left);

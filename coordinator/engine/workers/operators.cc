@@ -116,7 +116,10 @@ void Operators::On(Time now, const event::AcceleratorsDrained& e) {
   if (e.by_agent) {
     cluster_.SetLeaving(e.server);
   } else {
-    for (const AcceleratorId id : which) cluster_.SetDrained(id, e.drained);
+    for (const AcceleratorId id : which) {
+      cluster_.SetDrained(id, e.drained, e.why);
+      if (!e.why.empty()) cluster_.NoteErrors(id, e.errors);
+    }
   }
   assigned_.Recount();
   agenda_.SolveSoon();

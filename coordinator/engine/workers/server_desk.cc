@@ -62,6 +62,38 @@ void ServerDesk::Admit(Time now, const event::AgentHeard& e) {
                                   options_.heartbeat_interval_s}});
   }
   agents_.NoteHeard(beat.server, now);
+  for (const AcceleratorHealth& told : beat.health) {
+    NoteHealth(now, beat.server, told);
+  }
+}
+
+// What is wrong with it for good, and was not when somebody resumed it last.
+// The count of errors begins anew with the driver, so another one is news, be
+// it lower.
+std::string ServerDesk::WhyUnfit(const AcceleratorHealth& told,
+                                 const Accelerator& accelerator) {
+  if (!told.failure.empty()) return told.failure;
+  if (told.uncorrectable_errors == 0 ||
+      told.uncorrectable_errors == accelerator.errors_known) {
+    return "";
+  }
+  return StrCat(
+      "its memory had ", told.uncorrectable_errors,
+      " uncorrectable errors; reset or replace it, then `gavel resume ",
+      accelerator.server, "/", told.uuid, "`");
+}
+
+void ServerDesk::NoteHealth(Time now, const std::string& server,
+                            const AcceleratorHealth& told) {
+  const AcceleratorId id = cluster_.Find(server, told.uuid);
+  if (!id.valid()) return;
+  agents_.NoteHealth(server, told);
+  const Accelerator& accelerator = cluster_.accelerator(id);
+  event::AcceleratorsDrained drained{server, told.uuid};
+  drained.why = WhyUnfit(told, accelerator);
+  drained.errors = told.uncorrectable_errors;
+  if (drained.why.empty() || accelerator.drained) return;
+  recorder_.Record(now, std::move(drained));
 }
 
 void ServerDesk::On(Time now, const event::ServerJoined& e) {

@@ -62,6 +62,10 @@ class ServerDesk {
   void Admit(Time now, const event::AgentLeaves& e);
 
  private:
+  static std::string WhyUnfit(const AcceleratorHealth& told,
+                              const Accelerator& accelerator);
+  void NoteHealth(Time now, const std::string& server,
+                  const AcceleratorHealth& told);
   void Reconcile(Time now, const AgentHello& hello, const Agent& before);
 
   const Terms& terms_;

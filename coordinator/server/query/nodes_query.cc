@@ -83,6 +83,21 @@ struct Nodes {
   std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
 
+void AddHealth(const Accelerator& accelerator, const Engine& engine,
+               AcceleratorRow* row) {
+  const auto agent = engine.agents().find(accelerator.server);
+  if (agent == engine.agents().end() || !agent->second.reachable) return;
+  const auto found = agent->second.health.find(accelerator.info.uuid);
+  if (found == agent->second.health.end()) return;
+  const AcceleratorHealth& told = found->second;
+  if (told.utilisation_percent >= 0) {
+    row->utilisation_percent = told.utilisation_percent;
+  }
+  if (told.temperature_c >= 0) row->temperature_c = told.temperature_c;
+  row->uncorrectable_errors = told.uncorrectable_errors;
+  if (told.last_xid > 0) row->last_xid = told.last_xid;
+}
+
 AcceleratorRow RowOf(const Nodes& nodes, AcceleratorId id) {
   const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
   const auto jobs = [id](const std::multimap<AcceleratorId, JobId>& by_place) {
@@ -109,6 +124,8 @@ AcceleratorRow RowOf(const Nodes& nodes, AcceleratorId id) {
     row.drain_in_s = std::max(0.0, until->second - nodes.now);
   }
   row.memory_bytes = accelerator.info.memory_bytes;
+  row.drained_for = accelerator.drained_for;
+  AddHealth(accelerator, nodes.engine, &row);
   return row;
 }
 

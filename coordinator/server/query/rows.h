@@ -132,9 +132,17 @@ struct AcceleratorRow {
   bool drained = false;                 // by an operator
   std::optional<double> drain_in_s;     // jobs may stay until then, from now
   uint64_t memory_bytes = 0;
+  std::string drained_for = "";  // by the coordinator: why
+  // As its driver told last.
+  std::optional<double> utilisation_percent = {};
+  std::optional<double> temperature_c = {};
+  std::optional<uint64_t> uncorrectable_errors = {};
+  std::optional<uint64_t> last_xid = {};  // of its last fault
 };
 GAVEL_ROW(AcceleratorRow, type, uuid, device, slow_down_factor, state, speed,
-          jobs, kept_jobs, starting_jobs, drained, drain_in_s, memory_bytes)
+          jobs, kept_jobs, starting_jobs, drained, drain_in_s, memory_bytes,
+          drained_for, utilisation_percent, temperature_c, uncorrectable_errors,
+          last_xid)
 
 struct NodeRow {
   std::string server;
