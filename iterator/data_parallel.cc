@@ -7,9 +7,10 @@
 namespace gavel {
 
 DataParallel::DataParallel(Session& session,
-                           std::shared_ptr<torch::nn::Module> module)
+                           std::shared_ptr<torch::nn::Module> module,
+                           DataParallelOptions options)
     : state_(*session.state_), module_(std::move(module)) {
-  state_.AddToGang(module_);
+  state_.AddToGang(module_, options.broadcast_buffers);
 }
 
 DataParallel::~DataParallel() { state_.RemoveFromGang(module_.get()); }

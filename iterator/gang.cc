@@ -44,12 +44,15 @@ absl::Status AnnotateRank(const absl::Status& status, const GangPlan& plan) {
 
 }  // namespace
 
-void Gang::Add(std::shared_ptr<torch::nn::Module> module) {
-  modules_.push_back(std::move(module));
+void Gang::Add(std::shared_ptr<torch::nn::Module> module,
+               bool broadcast_buffers) {
+  modules_.push_back({std::move(module), broadcast_buffers});
 }
 
 void Gang::Remove(const torch::nn::Module* module) {
-  std::erase_if(modules_, [&](const auto& one) { return one.get() == module; });
+  std::erase_if(modules_, [&](const Trained& trained) {
+    return trained.module.get() == module;
+  });
 }
 
 absl::Status Gang::Join(const GangPlan& given) {
@@ -156,7 +159,7 @@ absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
   options.prefix = StrCat(plan.prefix, "/group");
   options.timeout_s = plan.meeting_timeout_s;
   GAVEL_ASSIGN_OR_RETURN(group_, ProcessGroup::Create(store, options));
-  GAVEL_RETURN_IF_ERROR(group_->Broadcast(Tensors(/*with_parameters=*/true)));
+  GAVEL_RETURN_IF_ERROR(group_->Broadcast(AllTensors()));
   group_->SetTimeout(kCollectiveMax_s);
   {
     const std::lock_guard lock(current_group_->mutex);
@@ -213,7 +216,7 @@ absl::Status Gang::Barrier() {
 }
 
 absl::Status Gang::MakeBuckets() {
-  for (const auto& module : modules_) {
+  for (const auto& [module, broadcast_buffers] : modules_) {
     std::vector<at::Tensor> parameters;
     std::set<c10::TensorImpl*> seen;  // one may be in a module twice
     for (const at::Tensor& parameter : module->parameters()) {
@@ -235,15 +238,25 @@ absl::Status Gang::MakeBuckets() {
   return absl::OkStatus();
 }
 
-std::vector<at::Tensor> Gang::Tensors(bool with_parameters) const {
+std::vector<at::Tensor> Gang::AllTensors() const {
   std::vector<at::Tensor> tensors;
-  for (const auto& module : modules_) {
-    for (const at::Tensor& buffer : module->buffers()) {
-      if (!IsPart(buffer)) tensors.push_back(buffer);
+  for (const Trained& trained : modules_) {
+    for (const auto& some :
+         {trained.module->buffers(), trained.module->parameters()}) {
+      for (const at::Tensor& tensor : some) {
+        if (!IsPart(tensor)) tensors.push_back(tensor);
+      }
     }
-    if (!with_parameters) continue;
-    for (const at::Tensor& parameter : module->parameters()) {
-      if (!IsPart(parameter)) tensors.push_back(parameter);
+  }
+  return tensors;
+}
+
+std::vector<at::Tensor> Gang::ChangingBuffers() const {
+  std::vector<at::Tensor> tensors;
+  for (const Trained& trained : modules_) {
+    if (!trained.broadcast_buffers) continue;
+    for (const at::Tensor& buffer : trained.module->buffers()) {
+      if (!IsPart(buffer)) tensors.push_back(buffer);
     }
   }
   return tensors;
@@ -267,7 +280,7 @@ absl::Status Gang::EndStep() {
         "wait for it; let what it throws end the loop");
   }
   if (group_ == nullptr) return absl::OkStatus();
-  const std::vector<at::Tensor> buffers = Tensors(/*with_parameters=*/false);
+  const std::vector<at::Tensor> buffers = ChangingBuffers();
   return buffers.empty() ? absl::OkStatus()
                          : Explain(group_->Broadcast(buffers));
 }

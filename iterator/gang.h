@@ -68,8 +68,9 @@ class Gang {
   ~Gang() { Leave(Leaving::kBroken); }
 
   // Parameters and buffers of `module` are kept the same on all ranks, but for
-  // parts.
-  void Add(std::shared_ptr<torch::nn::Module> module);
+  // parts; buffers again after each step, unless not `broadcast_buffers`.
+  void Add(std::shared_ptr<torch::nn::Module> module,
+           bool broadcast_buffers = true);
   void Remove(const torch::nn::Module* module);
 
   // UNAVAILABLE: not all came in time, or it gave up. ABORTED: this rank is at
@@ -143,7 +144,9 @@ class Gang {
   // Calls `wait`, which the thread of the gang ends when that is over.
   absl::Status Wait(const std::function<absl::Status()>& wait);
   absl::Status Explain(const absl::Status& failure) const;
-  std::vector<at::Tensor> Tensors(bool with_parameters) const;
+  // Of all modules, or only the buffers that steps change.
+  std::vector<at::Tensor> AllTensors() const;
+  std::vector<at::Tensor> ChangingBuffers() const;
 
   // What a failed backward pass leaves for the boundary, from its own thread.
   struct Failure {
@@ -157,7 +160,11 @@ class Gang {
 
   const std::function<bool()> averages_;
   const std::function<bool(const at::Tensor&)> is_part_;
-  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  struct Trained {
+    std::shared_ptr<torch::nn::Module> module;
+    bool broadcast_buffers = true;
+  };
+  std::vector<Trained> modules_;
   std::shared_ptr<GangStore> store_;
   // The group of the present gang, for its thread to abort.
   struct CurrentGroup {

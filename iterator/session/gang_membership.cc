@@ -26,8 +26,9 @@ GangMembership::GangMembership(SessionContext& context, CoordinatorLink& link,
       gang_(std::move(averages), std::move(is_part)),
       world_size_(context.options.world_size) {}
 
-void GangMembership::Add(std::shared_ptr<torch::nn::Module> module) {
-  gang_.Add(std::move(module));
+void GangMembership::Add(std::shared_ptr<torch::nn::Module> module,
+                         bool broadcast_buffers) {
+  gang_.Add(std::move(module), broadcast_buffers);
 }
 
 GangPlan GangMembership::PlanLeased(const lease_action::Resume& lease) {

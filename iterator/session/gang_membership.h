@@ -34,7 +34,7 @@ class GangMembership {
 
   // ---- Joining.
   // As of Gang.
-  void Add(std::shared_ptr<torch::nn::Module> module);
+  void Add(std::shared_ptr<torch::nn::Module> module, bool broadcast_buffers);
   void Remove(const torch::nn::Module* module) { gang_.Remove(module); }
   // How the gang of this lease (of two workers at least) comes together.
   GangPlan PlanLeased(const lease_action::Resume& lease);

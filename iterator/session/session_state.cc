@@ -92,7 +92,8 @@ absl::Status SessionState::Shard(TrackedItem& item, const Sharded& sharded) {
   return status;
 }
 
-void SessionState::AddToGang(std::shared_ptr<torch::nn::Module> module) {
+void SessionState::AddToGang(std::shared_ptr<torch::nn::Module> module,
+                             bool broadcast_buffers) {
   if (module == nullptr) {
     return Fail(absl::InvalidArgumentError(
         "DataParallel: the module is null; make it before"));
@@ -102,7 +103,7 @@ void SessionState::AddToGang(std::shared_ptr<torch::nn::Module> module) {
         "DataParallel was made after the loop was begun; make it before the "
         "first gavel::Iterator"));
   }
-  gang_.Add(std::move(module));
+  gang_.Add(std::move(module), broadcast_buffers);
 }
 
 LoopPlan SessionState::EnterLoop(RangePosition* range, BatchOwner* batch) {

@@ -115,7 +115,8 @@ class SessionState {
   void LeaveLoop(bool at_step_end);
   // For DataParallel. Fails the session when `module` is null or the loop has
   // begun.
-  void AddToGang(std::shared_ptr<torch::nn::Module> module);
+  void AddToGang(std::shared_ptr<torch::nn::Module> module,
+                 bool broadcast_buffers);
   void RemoveFromGang(const torch::nn::Module* module) { gang_.Remove(module); }
   bool last_micro_batch() const { return position_.EndsStep(); }
   double loss_scale() const { return position_.LossScale(); }

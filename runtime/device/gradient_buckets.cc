@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
@@ -57,6 +56,13 @@ class GradientBuckets::Impl
     std::lock_guard<std::mutex> lock(mutex_);
     return in_pass_;
   }
+  int64_t size_bytes() const {
+    int64_t size_bytes = 0;
+    for (const Bucket& bucket : buckets_) {
+      size_bytes += static_cast<int64_t>(bucket.flat.nbytes());
+    }
+    return size_bytes;
+  }
 
  private:
   void GradientIsThere(size_t index);
@@ -68,6 +74,8 @@ class GradientBuckets::Impl
   absl::Status FinishPass();
   absl::Status FinishBucket(Bucket& bucket);
   at::Tensor View(const Parameter& parameter) const;
+  bool IsInBucket(const at::Tensor& gradient, const Parameter& parameter) const;
+  absl::Status Adopt(Parameter& parameter);
   void Fail(absl::Status status);
 
   ProcessGroup& group_;
@@ -150,7 +158,9 @@ void GradientBuckets::Impl::GradientIsThere(size_t index) {
 
 absl::Status GradientBuckets::Impl::AddToPass(size_t index) {
   if (!in_pass_) {
-    if (options_.averages && !options_.averages()) return absl::OkStatus();
+    if (options_.averages && !options_.averages()) {
+      return Adopt(parameters_[index]);
+    }
     BeginPass();
   }
   GAVEL_RETURN_IF_ERROR(Take(index));
@@ -166,13 +176,44 @@ void GradientBuckets::Impl::BeginPass() {
   for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters.size();
 }
 
+// No view for autograd: Optimizer::zero_grad() detaches gradients in place,
+// which these refuse. With the parameter's strides, so that sums and steps go
+// through both alike.
 at::Tensor GradientBuckets::Impl::View(const Parameter& parameter) const {
-  return buckets_[parameter.bucket]
-      .flat.narrow(0, parameter.from, parameter.tensor.numel())
-      .view(parameter.tensor.sizes());
+  const at::Tensor& flat = buckets_[parameter.bucket].flat;
+  const at::Tensor& tensor = parameter.tensor;
+  const at::Tensor view =
+      tensor.is_non_overlapping_and_dense()
+          ? flat.as_strided(tensor.sizes(), tensor.strides(), parameter.from)
+          : flat.narrow(0, parameter.from, tensor.numel()).view(tensor.sizes());
+  return view.variable_data();
 }
 
-// Copies a gradient, or that there is none, into its bucket.
+bool GradientBuckets::Impl::IsInBucket(const at::Tensor& gradient,
+                                       const Parameter& parameter) const {
+  const at::Tensor& flat = buckets_[parameter.bucket].flat;
+  return gradient.is_alias_of(flat) &&
+         gradient.storage_offset() == parameter.from;
+}
+
+// Moves a gradient into its bucket, unless it is there.
+absl::Status GradientBuckets::Impl::Adopt(Parameter& parameter) {
+  at::Tensor& gradient = parameter.tensor.mutable_grad();
+  if (!gradient.defined() || IsInBucket(gradient, parameter)) {
+    return absl::OkStatus();
+  }
+  if (gradient.layout() != at::kStrided) {
+    return absl::InvalidArgumentError(
+        "sparse gradients are not averaged over a gang; make the layer's "
+        "gradients dense (EmbeddingOptions::sparse(false))");
+  }
+  const at::Tensor view = View(parameter);
+  view.copy_(gradient);
+  gradient = view;
+  return absl::OkStatus();
+}
+
+// Puts a gradient, or that there is none, into its bucket.
 absl::Status GradientBuckets::Impl::Take(size_t index) {
   Parameter& parameter = parameters_[index];
   if (parameter.ready) {
@@ -180,19 +221,11 @@ absl::Status GradientBuckets::Impl::Take(size_t index) {
         "a parameter got its gradient twice in one backward pass; "
         "gavel::DataParallel does not go with nested backward passes");
   }
-  const at::Tensor gradient = parameter.tensor.grad();
-  if (gradient.defined() && gradient.layout() != at::kStrided) {
-    return absl::InvalidArgumentError(
-        "sparse gradients are not averaged over a gang; make the layer's "
-        "gradients dense (EmbeddingOptions::sparse(false))");
-  }
+  GAVEL_RETURN_IF_ERROR(Adopt(parameter));
+  const bool has_gradient = parameter.tensor.grad().defined();
   Bucket& bucket = buckets_[parameter.bucket];
-  bucket.flat.select(0, parameter.flag).fill_(gradient.defined() ? 1 : 0);
-  if (gradient.defined()) {
-    View(parameter).copy_(gradient);
-  } else {
-    View(parameter).zero_();
-  }
+  bucket.flat.select(0, parameter.flag).fill_(has_gradient ? 1 : 0);
+  if (!has_gradient) View(parameter).zero_();
   parameter.ready = true;
   --bucket.missing;
   return absl::OkStatus();
@@ -239,21 +272,19 @@ absl::Status GradientBuckets::Impl::FinishBucket(Bucket& bucket) {
   at::Tensor flags;
   for (const size_t i : bucket.parameters) {
     Parameter& parameter = parameters_[i];
-    at::Tensor gradient = parameter.tensor.grad();
-    if (!gradient.defined()) {
-      // Read only where it matters: on a GPU this waits for the collective.
-      if (!flags.defined()) {
-        flags = bucket.flat
-                    .narrow(0, bucket.elements,
-                            bucket.flat.numel() - bucket.elements)
-                    .to(at::kCPU, at::kFloat);
-      }
-      if (flags[parameter.flag - bucket.elements].item<float>() == 0) continue;
-      gradient = at::zeros_like(parameter.tensor);
-      parameter.tensor.mutable_grad() = gradient;
+    at::Tensor& gradient = parameter.tensor.mutable_grad();
+    if (gradient.defined()) continue;
+    // Read only where it matters: on a GPU this waits for the collective.
+    if (!flags.defined()) {
+      flags =
+          bucket.flat
+              .narrow(0, bucket.elements, bucket.flat.numel() - bucket.elements)
+              .to(at::kCPU, at::kFloat);
     }
-    gradient.copy_(View(parameter)).div_(group_.world_size());
+    if (flags[parameter.flag - bucket.elements].item<float>() == 0) continue;
+    gradient = View(parameter);
   }
+  bucket.flat.narrow(0, 0, bucket.elements).div_(group_.world_size());
   return absl::OkStatus();
 }
 
@@ -280,5 +311,7 @@ GradientBuckets::GradientBuckets(std::shared_ptr<Impl> impl)
 GradientBuckets::~GradientBuckets() { impl_->RemoveHooks(); }
 
 bool GradientBuckets::unfinished() const { return impl_->unfinished(); }
+
+int64_t GradientBuckets::size_bytes() const { return impl_->size_bytes(); }
 
 }  // namespace gavel

@@ -4,6 +4,11 @@
 // backward() returns, all gradients are the averages, the same bits on each
 // rank. (The method of Li et al., "PyTorch Distributed", VLDB'20, section 3.)
 //
+// The gradients of parameters live in the buckets: once a pass has made one,
+// parameter.grad() looks into its bucket, until the program resets it. So they
+// take no memory beside it, and what is accumulated into them in place is not
+// copied. A handle to a gradient sees the next step's values there.
+//
 // A parameter without a gradient on this rank counts as zero where another rank
 // has one, and stays without where none has. Backward passes may be several in
 // a step; each averages. Called by the iterator's DataParallel.
@@ -51,6 +56,9 @@ class GradientBuckets {
   // A backward pass began and did not come to its end (it threw): the other
   // ranks wait for the rest.
   bool unfinished() const;
+
+  // Memory of the buckets, gradients among them.
+  int64_t size_bytes() const;
 
  private:
   class Impl;

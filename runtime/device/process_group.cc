@@ -32,6 +32,8 @@ std::chrono::milliseconds ToMilliseconds(double time_s) {
   return std::chrono::milliseconds(static_cast<int64_t>(time_s * 1000));
 }
 
+constexpr int64_t kBroadcastCopyBytesMax = 16 << 20;
+
 // What c10d throws means that somebody is not there, whatever its type.
 template <class Body>
 absl::Status CatchAsUnavailable(std::string_view what, Body&& body) {
@@ -253,6 +255,7 @@ struct ProcessGroup::Impl {
   std::unique_ptr<Pending> Watch(c10::intrusive_ptr<c10d::Work> work) const {
     return std::make_unique<PendingWork>(std::move(work), waiting, on_host);
   }
+  absl::Status BroadcastAll(const std::vector<at::Tensor>& tensors);
   absl::Status BroadcastFlat(const std::vector<at::Tensor>& tensors);
 };
 
@@ -344,6 +347,30 @@ absl::StatusOr<std::unique_ptr<ProcessGroup::Pending>> ProcessGroup::AllReduce(
   return pending;
 }
 
+// A large one goes as it is, small ones together: what is copied for that is
+// at most so many bytes, whatever the model.
+absl::Status ProcessGroup::Impl::BroadcastAll(
+    const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> small;
+  int64_t size_bytes = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const auto bytes = static_cast<int64_t>(tensor.nbytes());
+    if (bytes >= kBroadcastCopyBytesMax && tensor.is_contiguous()) {
+      std::vector<at::Tensor> one = {tensor.detach()};
+      GAVEL_RETURN_IF_ERROR(Watch(backend->broadcast(one))->Wait());
+      continue;
+    }
+    if (!small.empty() && size_bytes + bytes > kBroadcastCopyBytesMax) {
+      GAVEL_RETURN_IF_ERROR(BroadcastFlat(small));
+      small.clear();
+      size_bytes = 0;
+    }
+    small.push_back(tensor);
+    size_bytes += bytes;
+  }
+  return small.empty() ? absl::OkStatus() : BroadcastFlat(small);
+}
+
 absl::Status ProcessGroup::Impl::BroadcastFlat(
     const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> parts;
@@ -367,7 +394,7 @@ absl::Status ProcessGroup::Broadcast(const std::vector<at::Tensor>& tensors) {
       if (tensor.numel() > 0) by_type[tensor.scalar_type()].push_back(tensor);
     }
     for (const auto& [type, same_type] : by_type) {
-      GAVEL_RETURN_IF_ERROR(impl_->BroadcastFlat(same_type));
+      GAVEL_RETURN_IF_ERROR(impl_->BroadcastAll(same_type));
     }
     return absl::OkStatus();
   });

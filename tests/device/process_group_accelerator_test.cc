@@ -1,6 +1,7 @@
 // Collectives of accelerators: a gang of one rank, which goes the whole way but
 // for the network, and a gang of two.
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include <thread>
@@ -38,6 +39,32 @@ TEST_F(ProcessGroupOnAccelerator, AddsUpBroadcastsAndAverages) {
   (weight * 2).sum().backward();
   ASSERT_OK(failure);
   EXPECT_EQ(weight.grad().sum().item<double>(), 6);
+}
+
+// Gradients are in the buckets, and nowhere else; resetting them in either way
+// and adding to them in place gives the same.
+TEST_F(ProcessGroupOnAccelerator, GradientsTakeNoMemoryBesideTheirBuckets) {
+  ASSERT_OK_AND_ASSIGN(const auto store, GangStore::Host("127.0.0.1", 0, 10));
+  ProcessGroupOptions options;
+  options.device = device_;
+  options.prefix = "test";
+  ASSERT_OK_AND_ASSIGN(const auto group, ProcessGroup::Create(*store, options));
+  const at::Tensor weight = torch::ones(
+      {1 << 20}, at::TensorOptions(options.device).requires_grad(true));
+  torch::optim::SGD optimizer({weight}, 0.0);
+  const int64_t before = AllocatedBytes();
+  ASSERT_OK_AND_ASSIGN(const auto buckets,
+                       GradientBuckets::Create({weight}, *group, {}));
+  EXPECT_GE(buckets->size_bytes(), 4 << 20);
+  for (const bool set_to_none : {true, false, true}) {
+    (weight * 2).sum().backward();
+    EXPECT_EQ(weight.grad().sum().item<double>(), 2 << 20);
+    ASSERT_OK(Synchronize(device_));
+    EXPECT_LT(AllocatedBytes() - before, buckets->size_bytes() + (1 << 20));
+    (weight * 2).sum().backward();  // adds to it
+    EXPECT_EQ(weight.grad().sum().item<double>(), 4 << 20);
+    optimizer.zero_grad(set_to_none);
+  }
 }
 
 // What a rank has after an all-reduce, a broadcast of rank 0's, and a backward

@@ -79,6 +79,14 @@ TEST_F(GangSessionTest, BatchStatisticsAreTheSameOnAllRanks) {
   Train(folder.path(), 2, {{"BATCH_NORM", "1"}});
 }
 
+TEST_F(GangSessionTest, BuffersAreEachRanksOwnWhereTheProgramSaysSo) {
+  GangOfProcesses gang(folder.path(), 2,
+                       {{"BATCH_NORM", "1"}, {"OWN_BUFFERS", "1"}});
+  ASSERT_EQ(gang.Wait(), Codes(2, 0)) << gang.Outputs();
+  EXPECT_FALSE(gang.rank(0).Weights().empty());
+  EXPECT_NE(gang.rank(0).Weights(), gang.rank(1).Weights());
+}
+
 TEST_F(GangSessionTest, ASignalToOneRankStopsAllAtOneStepAndAnotherSizeGoesOn) {
   const Variables slow = {{"STEP_MS", "150"}};
   int stopped_at = 0;

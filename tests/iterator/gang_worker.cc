@@ -2,7 +2,8 @@
 // DataParallel and a global batch, told where the others are by the
 // environment, as torchrun does. Writes its weights to the file it is given, in
 // hexadecimal, to the bit.
-//   [STEP_MS=n] [SAMPLE_MS=n] [EPOCHS=n] [SAMPLES=n] [BATCH_NORM=1]
+//   [STEP_MS=n] [SAMPLE_MS=n] [EPOCHS=n] [SAMPLES=n]
+//   [BATCH_NORM=1] [OWN_BUFFERS=1]
 //   [READ_FILE=path] [KILL_FILE=path] gang_worker WEIGHTS
 //   [DISK_FAILS_UNTIL=n] [GANG_WAIT_S=n]
 //   [OUT_OF_MEMORY_WITH_THREADS=n]
@@ -175,7 +176,9 @@ int main(int argc, char** argv) {
         },
         [](const std::string&) {});
   }
-  gavel::DataParallel parallel(*session, model);
+  gavel::DataParallelOptions parallel_options;
+  parallel_options.broadcast_buffers = Number("OWN_BUFFERS", 0) == 0;
+  gavel::DataParallel parallel(*session, model, parallel_options);
 
   while (epoch < epochs && !session->stopped()) {
     for (auto& batch : gavel::Iterator(*session, loader)) {

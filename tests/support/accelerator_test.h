@@ -36,6 +36,12 @@ class AcceleratorTest : public Test {
         .reserved_bytes[0]
         .current;
   }
+  int64_t AllocatedBytes() const {
+    return allocator()
+        .getDeviceStats(device_.index())
+        .allocated_bytes[0]
+        .current;
+  }
   // Of all processes.
   int64_t UsedBytes() const {
     const auto [free, total] = allocator().getMemoryInfo(device_.index());

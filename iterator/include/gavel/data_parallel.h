@@ -9,10 +9,11 @@
 //   }
 //
 // Parameters and buffers are rank 0's from the first step on, buffers (batch
-// statistics) again after each step. Gradients are averaged in buckets while
-// backward() still runs, over Gloo on CPUs and NCCL on GPUs. A parameter that a
-// step does not use counts as zero; sparse gradients are refused. With one
-// worker nothing happens, so the same program runs alone.
+// statistics) again after each step, unless DataParallelOptions says otherwise.
+// Gradients are averaged in buckets while backward() still runs, over Gloo on
+// CPUs and NCCL on GPUs. A parameter that a step does not use counts as zero;
+// sparse gradients are refused. With one worker nothing happens, so the same
+// program runs alone.
 //
 // The same loop on any number of workers, with the same samples in each step
 // (DataLoaderOptions::global_batch_size):
@@ -44,15 +45,24 @@
 
 namespace gavel {
 
+struct DataParallelOptions {
+  // False: for buffers that a step leaves alone, or changes alike on all
+  // workers (tables, masks); it saves sending them after each step. A
+  // checkpoint has each of them from one worker.
+  bool broadcast_buffers = true;
+};
+
 class GAVEL_EXPORT DataParallel {
  public:
   // Before the first loop; what is wrong is in session.status().
-  DataParallel(Session& session, std::shared_ptr<torch::nn::Module> module);
+  DataParallel(Session& session, std::shared_ptr<torch::nn::Module> module,
+               DataParallelOptions options = {});
   // Any ModuleHolder (what TORCH_MODULE makes).
   template <class Holder, class = decltype(std::declval<Holder&>().ptr())>
-  DataParallel(Session& session, Holder& holder)
-      : DataParallel(session,
-                     std::shared_ptr<torch::nn::Module>(holder.ptr())) {}
+  DataParallel(Session& session, Holder& holder,
+               DataParallelOptions options = {})
+      : DataParallel(session, std::shared_ptr<torch::nn::Module>(holder.ptr()),
+                     options) {}
   ~DataParallel();
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
