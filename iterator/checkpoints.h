@@ -22,7 +22,8 @@ class Checkpoints {
  public:
   // Reads the latest generation that verifies. Errors as of GenerationStore,
   // but that there is none yet is no error. `done` is told what came of each
-  // save, by the writer's thread. Of `options`: what is kept.
+  // save, by the writer's thread. Of `options`: what is kept, and
+  // whether what is restored is shared.
   absl::Status Open(const std::string& directory,
                     GenerationStoreOptions options, int rank,
                     CheckpointWriter::Done done);

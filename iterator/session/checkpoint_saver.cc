@@ -14,15 +14,16 @@ namespace {
 // While a save is under way, its outcome is looked for this often.
 constexpr int64_t kSaveLookInterval_ns = 50'000'000;
 
-GenerationStoreOptions WhatIsKept(const SessionOptions& options) {
-  GenerationStoreOptions kept;
-  kept.keep_last = options.checkpoints_kept;
-  kept.keep_every_steps =
+GenerationStoreOptions StoreOptions(const SessionOptions& options) {
+  GenerationStoreOptions store;
+  store.shares_restored = options.world_size > 1;
+  store.keep_last = options.checkpoints_kept;
+  store.keep_every_steps =
       static_cast<uint64_t>(options.checkpoints_kept_every_steps);
   // CheckOptions has seen that it can be read.
-  kept.keep_best =
+  store.keep_best =
       ParseBestBy(options.checkpoints_kept_best).value_or(BestBy());
-  return kept;
+  return store;
 }
 
 }  // namespace
@@ -35,7 +36,7 @@ absl::Status CheckpointSaver::Open() {
     return absl::OkStatus();
   }
   GAVEL_RETURN_IF_ERROR(checkpoints_.Open(
-      options.checkpoint_directory, WhatIsKept(options), options.rank,
+      options.checkpoint_directory, StoreOptions(options), options.rank,
       [this](Generation generation, const absl::Status& status) {
         SaveDone(generation, status);
       }));

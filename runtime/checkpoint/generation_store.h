@@ -53,6 +53,9 @@ struct GenerationStoreOptions {
   int threads = 4;
   // Borrowed; must outlive the store.
   FileSystem* file_system = &FileSystem::Posix();
+  // Restore() shares the memory of what it reads with the other processes of
+  // this machine that do so: for the ranks of a gang.
+  bool shares_restored = false;
   // See SnapshotStage; may be empty. Called by who calls Stage.
   DeviceHash device_hash = nullptr;
 };
@@ -84,8 +87,8 @@ struct CommitOptions {
 struct Restored {
   Generation generation;
   int world_size = 1;
-  // Its tensors look into the arena; while one is there, the next save takes
-  // other memory.
+  // Its tensors look into the arena, or into files; while one is there, the
+  // next save takes other memory.
   Snapshot snapshot;
   // Later generations that were rejected, and why; empty when all is well.
   std::vector<std::string> notes;
@@ -197,6 +200,8 @@ class GenerationStore {
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
   absl::StatusOr<Manifest> ReadAttemptManifest(const Attempt& attempt) const;
   absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt);
+  absl::StatusOr<std::vector<NamedTensor>> ReadTensors(
+      const Attempt& attempt, const Manifest& manifest);
 
   FileSystem& file_system() const { return *options_.file_system; }
   // As far as Restore has seen.

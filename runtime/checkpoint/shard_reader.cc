@@ -16,6 +16,9 @@ namespace {
 // Of one read call; a multiple of kDirectAlignmentBytes.
 constexpr uint64_t kReadBytesMax = uint64_t{8} << 20;
 
+// Small: it is read for the page cache's sake.
+constexpr uint64_t kMapReadBytesMax = uint64_t{1} << 20;
+
 struct OpenShard {
   std::string path;
   std::unique_ptr<ReadableFile> file;
@@ -34,9 +37,9 @@ absl::Status Damaged(const std::string& path, std::string_view why) {
 }
 
 absl::Status Open(FileSystem& file_system, const ShardSummary& expected,
-                  OpenShard* shard) {
-  GAVEL_ASSIGN_OR_RETURN(
-      shard->file, file_system.OpenFile(shard->path, FileAccess::kDirect));
+                  FileAccess access, OpenShard* shard) {
+  GAVEL_ASSIGN_OR_RETURN(shard->file,
+                         file_system.OpenFile(shard->path, access));
   const uint64_t size_bytes = shard->file->size_bytes();
   if (size_bytes == expected.size_bytes) return absl::OkStatus();
   return Damaged(shard->path,
@@ -57,10 +60,11 @@ std::vector<Piece> CutIntoPieces(std::vector<OpenShard>& shards) {
   return pieces;
 }
 
+// `data` keeps its memory.
 absl::Status Verify(const ShardSummary& expected, ShardChecksum kind,
-                    const std::shared_ptr<ArenaBlock>& block, OpenShard* open) {
-  absl::StatusOr<Shard> shard = DecodeShard(block->data() + open->arena_offset,
-                                            expected.size_bytes, block, kind);
+                    const std::shared_ptr<char>& data, OpenShard* open) {
+  absl::StatusOr<Shard> shard =
+      DecodeShard(data.get(), expected.size_bytes, data, kind);
   if (!shard.ok()) return Annotate(shard.status(), open->path);
   if (shard->summary != expected) {
     return Damaged(open->path, "its checksum differs from its manifest's");
@@ -77,8 +81,45 @@ absl::Status ReadPiece(const Piece& piece, const Manifest& manifest,
   GAVEL_RETURN_IF_ERROR(
       open->file->ReadAligned(piece.begin, to, piece.end - piece.begin));
   if (--open->unread_pieces > 0) return absl::OkStatus();
-  return Verify(manifest.shards[piece.shard], manifest.shard_checksum(), block,
-                open);
+  return Verify(
+      manifest.shards[piece.shard], manifest.shard_checksum(),
+      std::shared_ptr<char>(block, block->data() + open->arena_offset), open);
+}
+
+// First only into the page cache, so that an error of the disk is a Status.
+absl::Status MapShard(const ShardSummary& expected, ShardChecksum kind,
+                      OpenShard* open) {
+  std::vector<char> piece(std::min(expected.size_bytes, kMapReadBytesMax));
+  for (uint64_t begin = 0; begin < expected.size_bytes;
+       begin += kMapReadBytesMax) {
+    GAVEL_RETURN_IF_ERROR(open->file->Read(
+        begin, piece.data(),
+        std::min(kMapReadBytesMax, expected.size_bytes - begin)));
+  }
+  GAVEL_ASSIGN_OR_RETURN(const std::shared_ptr<char> data, open->file->Map());
+  return Verify(expected, kind, data, open);
+}
+
+absl::StatusOr<std::vector<OpenShard>> OpenAll(FileSystem& file_system,
+                                               const std::string& folder,
+                                               const Manifest& manifest,
+                                               FileAccess access) {
+  std::vector<OpenShard> shards(manifest.shards.size());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    shards[i].path = StrCat(folder, "/", ShardFileName(i));
+    GAVEL_RETURN_IF_ERROR(
+        Open(file_system, manifest.shards[i], access, &shards[i]));
+  }
+  return shards;
+}
+
+std::vector<NamedTensor> TensorsOf(std::vector<OpenShard>& shards) {
+  std::vector<NamedTensor> tensors;
+  for (OpenShard& open : shards) {
+    std::move(open.shard.tensors.begin(), open.shard.tensors.end(),
+              std::back_inserter(tensors));
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -88,11 +129,11 @@ absl::StatusOr<std::vector<NamedTensor>> ReadShards(FileSystem& file_system,
                                                     const Manifest& manifest,
                                                     WorkerPool& pool,
                                                     Arena& arena) {
-  std::vector<OpenShard> shards(manifest.shards.size());
+  GAVEL_ASSIGN_OR_RETURN(
+      std::vector<OpenShard> shards,
+      OpenAll(file_system, folder, manifest, FileAccess::kDirect));
   uint64_t size_bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
-    shards[i].path = StrCat(folder, "/", ShardFileName(i));
-    GAVEL_RETURN_IF_ERROR(Open(file_system, manifest.shards[i], &shards[i]));
     shards[i].arena_offset = size_bytes;
     size_bytes += AlignUp(manifest.shards[i].size_bytes);
   }
@@ -102,12 +143,20 @@ absl::StatusOr<std::vector<NamedTensor>> ReadShards(FileSystem& file_system,
   GAVEL_RETURN_IF_ERROR(pool.Run(pieces.size(), [&](size_t i) {
     return ReadPiece(pieces[i], manifest, block, &shards[pieces[i].shard]);
   }));
-  std::vector<NamedTensor> tensors;
-  for (OpenShard& open : shards) {
-    std::move(open.shard.tensors.begin(), open.shard.tensors.end(),
-              std::back_inserter(tensors));
-  }
-  return tensors;
+  return TensorsOf(shards);
+}
+
+absl::StatusOr<std::vector<NamedTensor>> MapShards(FileSystem& file_system,
+                                                   const std::string& folder,
+                                                   const Manifest& manifest,
+                                                   WorkerPool& pool) {
+  GAVEL_ASSIGN_OR_RETURN(
+      std::vector<OpenShard> shards,
+      OpenAll(file_system, folder, manifest, FileAccess::kBuffered));
+  GAVEL_RETURN_IF_ERROR(pool.Run(shards.size(), [&](size_t i) {
+    return MapShard(manifest.shards[i], manifest.shard_checksum(), &shards[i]);
+  }));
+  return TensorsOf(shards);
 }
 
 }  // namespace gavel

@@ -1,6 +1,7 @@
-// Reads and verifies the shards of a generation: several threads, past the page
-// cache, straight into the arena, where the tensors stay. Called by
-// GenerationStore.
+// Reads and verifies the shards of a generation by several threads: past the
+// page cache, straight into the arena, where the tensors stay; or through it,
+// for the ranks of a gang, which then have the state once on each machine.
+// Called by GenerationStore.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SHARD_READER_H_
 #define GAVEL_RUNTIME_CHECKPOINT_SHARD_READER_H_
 
@@ -24,6 +25,13 @@ absl::StatusOr<std::vector<NamedTensor>> ReadShards(FileSystem& file_system,
                                                     const Manifest& manifest,
                                                     WorkerPool& pool,
                                                     Arena& arena);
+
+// The same; the tensors look into pages of the files that all processes of this
+// machine share. UNIMPLEMENTED: the file system can't.
+absl::StatusOr<std::vector<NamedTensor>> MapShards(FileSystem& file_system,
+                                                   const std::string& folder,
+                                                   const Manifest& manifest,
+                                                   WorkerPool& pool);
 
 }  // namespace gavel
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -141,6 +142,16 @@ class PosixReadableFile : public ReadableFile {
   }
   absl::Status ReadAligned(uint64_t offset, char* data, size_t size) override {
     return ReadUpTo(AlignUp(size), offset, data, size);
+  }
+  absl::StatusOr<std::shared_ptr<char>> Map() override {
+    const size_t size = size_bytes_;
+    void* const memory = size == 0
+                             ? MAP_FAILED
+                             : ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE, file_.fd(), 0);
+    if (memory == MAP_FAILED) return ReadableFile::Map();
+    return std::shared_ptr<char>(static_cast<char*>(memory),
+                                 [size](char* at) { ::munmap(at, size); });
   }
 
  private:

@@ -62,6 +62,13 @@ class ReadableFile {
   virtual absl::Status ReadAligned(uint64_t offset, char* data, size_t size) {
     return Read(offset, data, size);
   }
+  // The file as memory, of which all processes of this machine share the pages;
+  // what is written there stays in this process. For a file that nobody changes
+  // and that was read as kBuffered before: an error of the disk is a signal
+  // here. UNIMPLEMENTED: it can only be read.
+  virtual absl::StatusOr<std::shared_ptr<char>> Map() {
+    return absl::UnimplementedError("this file can't be mapped");
+  }
 };
 
 struct DirectoryEntry {

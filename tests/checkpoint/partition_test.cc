@@ -5,6 +5,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 
+#include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "runtime/checkpoint/generation_store.h"
@@ -173,6 +175,66 @@ TEST_F(PartsOfAGang, AreWrittenByTheirRanksAndLinkedWhenUnchanged) {
   ASSERT_OK_AND_ASSIGN(const at::Tensor frozen,
                        FindPart(restored.snapshot, "frozen", nullptr));
   EXPECT_TRUE(frozen.equal(Whole(0, kSize)));
+}
+
+// Bytes of this process that are no pages of files.
+int64_t AnonymousBytes() {
+  std::ifstream rollup("/proc/self/smaps_rollup");
+  std::string key;
+  int64_t kib = 0;
+  for (std::string line; std::getline(rollup, line);) {
+    if (std::istringstream(line) >> key >> kib && key == "Anonymous:") break;
+  }
+  return kib << 10;
+}
+
+TEST(RestoreOfAGang, SharesTheMemoryOfAllRanks) {
+  constexpr int64_t kElements = 8 << 20;
+  constexpr int64_t kBytes = kElements * sizeof(float);
+  const TemporaryFolder folder;
+  Snapshot snapshot;
+  snapshot.tensors = {{"large", at::arange(kElements, at::kFloat)}};
+  {
+    ASSERT_OK_AND_ASSIGN(GenerationStore store,
+                         GenerationStore::Open(folder.path()));
+    ASSERT_OK(store.Commit({1, 1}, snapshot));
+  }
+  for (const bool shares : {false, true}) {
+    SCOPED_TRACE(shares);
+    ASSERT_OK_AND_ASSIGN(
+        GenerationStore store,
+        GenerationStore::Open(folder.path(), {.shares_restored = shares}));
+    const int64_t before = AnonymousBytes();
+    ASSERT_OK_AND_ASSIGN(const Restored restored, store.Restore());
+    const int64_t taken = AnonymousBytes() - before;
+    const at::Tensor* const large = FindTensor(restored.snapshot, "large");
+    ASSERT_NE(large, nullptr);
+    EXPECT_TRUE(large->equal(snapshot.tensors[0].second));
+    if (shares) {
+      EXPECT_LT(taken, kBytes / 2);
+    } else {
+      EXPECT_GE(taken, kBytes * 9 / 10);
+    }
+  }
+}
+
+TEST_F(PartsOfAGang, DamageIsFoundInSharedMemory) {
+  for (uint64_t step = 1; step <= 2; ++step) {
+    for (const absl::Status& status : Commit(step)) EXPECT_OK(status);
+  }
+  const std::string path =
+      folder_.path() + "/" + GenerationName({1, 2}) + "/" + ShardFileName(0);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    file.put('x');
+  }
+  ASSERT_OK_AND_ASSIGN(
+      GenerationStore store,
+      GenerationStore::Open(folder_.path(), {.shares_restored = true}));
+  ASSERT_OK_AND_ASSIGN(const Restored restored, store.Restore());
+  EXPECT_EQ(restored.generation.step, 1u);
+  EXPECT_THAT(restored.notes, ElementsAre(HasSubstr("checksum differs")));
 }
 
 TEST_F(PartsOfAGang, OneRankStoresThemWhole) {
