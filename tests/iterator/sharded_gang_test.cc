@@ -9,6 +9,7 @@
 
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/iterator/gang_of_processes.h"
+#include "tests/support/coordinator_thread.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
@@ -119,6 +120,25 @@ TEST_F(ShardedGang, AnotherNumberOfWorkersContinues) {
       EXPECT_TRUE(got.allclose(want, 1e-3, 1e-4)) << name;
     }
   }
+}
+
+// A lease for a gang of another size than the one that the process was started
+// for.
+TEST_F(ShardedGang, AProcessWhoseJobHasAnotherNumberOfWorkersBeginsAgain) {
+  CoordinatorThread coordinator;
+  coordinator.Grant(TestSlot("slot-a"));
+  WorkerProcess worker(
+      folder_.path(),
+      {{"GAVEL_WORKER_COORDINATOR", coordinator.endpoint()},
+       {"GAVEL_JOB", "1"},
+       {"GAVEL_INCARNATION", "1"},
+       {"GAVEL_RANK", "0"},
+       {"GAVEL_WORLD_SIZE", "2"},
+       {"GAVEL_RUN_DIRECTORY", folder_.path() + "/run"},
+       {"GAVEL_CHECKPOINT_DIRECTORY", folder_.path() + "/checkpoints"}});
+  EXPECT_EQ(worker.Wait(), 75) << worker.Output();
+  EXPECT_THAT(worker.Output(),
+              HasSubstr("the state is cut for 2 workers, and the job has 1"));
 }
 
 TEST_F(ShardedGang, AModelThatNoDeviceHasRoomForIsTrained) {
