@@ -77,6 +77,7 @@ bool SessionState::AttendOutside(bool after_step) {
   // All steps were done before this process began: it needs no lease.
   if (context_.managed() && !asks_for_lease_) return true;
   const int64_t begin_ns = Now_ns();
+  if (is_first) context_.profile.BeginBoundary(begin_ns);
   state_.SetAtStepEnd(after_step);
   const bool continues = AttendGuarded(after_step);
   state_.SetAtStepEnd(false);

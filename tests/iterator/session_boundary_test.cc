@@ -9,6 +9,7 @@
 
 #include "core/generation.h"
 #include "gavel/iterator.h"
+#include "gavel/profile.h"
 #include "gavel/session.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
@@ -342,6 +343,16 @@ TEST_F(SessionBoundary, AForgottenOptimizerIsFoundInALoopOfOnesOwn) {
   session->Boundary();
   EXPECT_EQ(session->Finish(), 1);
   EXPECT_THAT(session->status().message(), HasSubstr("'weight' is trained"));
+}
+
+TEST_F(SessionBoundary, TheFirstBoundaryOfALoopOfOnesOwnIsTimedFromItsBegin) {
+  torch::Tensor weight = torch::ones({3});
+  auto session = Session::Create(Alone());
+  session->Track("weight", weight);
+  for (int i = 0; i < 3 && session->Boundary(); ++i) session->StepDone();
+  for (const PhaseProfile& phase : session->profile().phases) {
+    EXPECT_LT(phase.max_s, 60) << phase.name;
+  }
 }
 
 TEST_F(SessionBoundary, StepDoneWithoutABoundaryIsAnError) {
