@@ -84,7 +84,9 @@ class GAVEL_EXPORT Tracking {
   Status Track(const std::string& name, std::string& text);
   // State of any other kind, as bytes; `load` is called when there are some.
   template <class Save, class Load,
-            std::enable_if_t<!std::is_same_v<Load, Sharded>, int> = 0>
+            std::enable_if_t<std::is_convertible_v<
+                                 Load, std::function<void(const std::string&)>>,
+                             int> = 0>
   Status Track(const std::string& name, Save save, Load load) {
     return TrackBytes(name, std::move(save), std::move(load));
   }
