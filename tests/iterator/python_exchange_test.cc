@@ -17,6 +17,8 @@
 #include "core/text.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
+#include "runtime/checkpoint/generation_store.h"
+#include "runtime/checkpoint/partition.h"
 #include "tests/iterator/own_optimizer.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
@@ -320,6 +322,19 @@ TEST_F(PythonFiles, ADamagedGenerationIsNotExported) {
       StatusIs(kDataLoss, "is damaged"));
   EXPECT_THAT(ExportToPyTorch(folder_.path() + "/none", exported_).status(),
               StatusIs(kNotFound, "/none"));
+}
+
+TEST_F(PythonFiles, PartsOfWorkersAreNotExported) {
+  const std::string directory = folder_.path() + "/sharded";
+  ASSERT_OK_AND_ASSIGN(GenerationStore store, GenerationStore::Open(directory));
+  Snapshot snapshot;
+  snapshot.tensors.emplace_back(
+      PartEntryName("net/0.weight", {.dim = 0, .size = 4}, /*begin=*/0),
+      torch::ones({2, 3}));
+  ASSERT_OK(store.Commit({1, 1}, snapshot));
+  EXPECT_THAT(
+      ExportToPyTorch(directory, folder_.path() + "/to").status(),
+      StatusIs(absl::StatusCode::kUnimplemented, "sharded over workers"));
 }
 
 TEST_F(PythonExchange, AnOwnOptimizerGoesThereAndBack) {

@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
 constexpr uint64_t kEntryBytesMax = uint64_t{256} << 20;
+// As in runtime/checkpoint/partition.h, which needs LibTorch.
+constexpr std::string_view kPartPrefix = "gavel.part/";
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) {
   return FileSystem::Posix().OpenFile(path, FileAccess::kBuffered);
@@ -117,6 +119,20 @@ absl::Status SplitOffBytes(StoredGeneration* generation) {
   return absl::OkStatus();
 }
 
+// The torch.cat of docs/iterator.md makes a whole of the parts.
+absl::Status CheckWhole(const StoredGeneration& generation) {
+  const auto part = generation.tensors.lower_bound(std::string(kPartPrefix));
+  if (part == generation.tensors.end() ||
+      !std::string_view(part->first).starts_with(kPartPrefix)) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      StrCat(generation.folder(),
+             " has tensors that are sharded over workers (", part->first,
+             "), for which there is no export or import; let one worker save "
+             "a checkpoint, and take that"));
+}
+
 // The file that is read last stays open.
 class Sources {
  public:
@@ -205,6 +221,7 @@ absl::StatusOr<StoredGeneration> OpenGeneration(const std::string& path) {
       ReadManifestOf(generation.directory, generation.attempt));
   GAVEL_RETURN_IF_ERROR(ReadShards(&generation));
   GAVEL_RETURN_IF_ERROR(SplitOffBytes(&generation));
+  GAVEL_RETURN_IF_ERROR(CheckWhole(generation));
   return generation;
 }
 
