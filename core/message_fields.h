@@ -41,9 +41,7 @@ auto Fields(As<Progress> auto& m) {
 }
 
 constexpr PauseTier LastOf(PauseTier) { return PauseTier::kKeep; }
-constexpr ReleaseCause LastOf(ReleaseCause) {
-  return ReleaseCause::kDeviceFailed;
-}
+constexpr ReleaseCause LastOf(ReleaseCause) { return ReleaseCause::kNoRoom; }
 
 auto Fields(As<CheckpointSource> auto& m) {
   return std::tie(m.server, m.endpoint, m.public_key, m.at_least);

@@ -68,11 +68,13 @@ constexpr bool StrongerThan(PauseTier a, PauseTier b) {
 // kResumeFailed: it never ran (lock held by another, the gang did
 // not come together). kOutOfMemory: the job does not fit on the accelerator.
 // kDeviceFailed: it never ran, for the device is not there or does not work.
+// kNoRoom: it never ran: its state would fit, but for other processes' memory.
 enum class ReleaseCause : uint8_t {
   kPaused = 0,
   kResumeFailed = 1,
   kOutOfMemory = 2,
-  kDeviceFailed = 3
+  kDeviceFailed = 3,
+  kNoRoom = 4
 };
 
 // A server that has the latest checkpoint of a job, which another one needs.

@@ -50,6 +50,22 @@ const Worker* FindWorker(const Engine& engine, const WorkerKey& key) {
   return worker.incarnation == key.incarnation ? &worker : nullptr;
 }
 
+// Null: nothing did.
+const char* WhatWentWrong(ReleaseCause cause) {
+  switch (cause) {
+    case ReleaseCause::kOutOfMemory:
+      return "ran out of the accelerator's memory";
+    case ReleaseCause::kNoRoom:
+      return "found the accelerator's memory taken by other processes";
+    case ReleaseCause::kResumeFailed:
+      return "could not start on its accelerator";
+    case ReleaseCause::kPaused:
+    case ReleaseCause::kDeviceFailed:
+      break;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 struct ClusterFacts::Observation {
@@ -136,14 +152,9 @@ struct ClusterFacts::Observation {
   void On(const event::WorkerJoined& e) { own.starting_.erase(e.hello.worker); }
 
   void On(const event::LeaseEnded& e) {
-    if (e.cause == ReleaseCause::kResumeFailed ||
-        e.cause == ReleaseCause::kOutOfMemory) {
-      Add(warn, WorkerText(e.worker), ": ",
-          e.cause == ReleaseCause::kOutOfMemory
-              ? "ran out of the accelerator's memory"
-              : "could not start on its accelerator",
-          "; `gavel logs ", e.worker.job.value(), " --rank ", e.worker.rank,
-          "` tells more");
+    if (const char* const what = WhatWentWrong(e.cause); what != nullptr) {
+      Add(warn, WorkerText(e.worker), ": ", what, "; `gavel logs ",
+          e.worker.job.value(), " --rank ", e.worker.rank, "` tells more");
     }
     LookAt(e.worker.job);
   }

@@ -174,9 +174,9 @@ void LeaseHolder::ResumeFailed(const lease_action::Resume& lease,
 // Only what would not fit an empty device keeps the job from its type.
 ReleaseCause LeaseHolder::CauseOf(const absl::Status& status) const {
   if (state_.accelerator().device_failed()) return ReleaseCause::kDeviceFailed;
-  const bool fits_never =
-      absl::IsResourceExhausted(status) && !state_.accelerator().lacked_room();
-  return fits_never ? ReleaseCause::kOutOfMemory : ReleaseCause::kResumeFailed;
+  if (state_.accelerator().lacked_room()) return ReleaseCause::kNoRoom;
+  return absl::IsResourceExhausted(status) ? ReleaseCause::kOutOfMemory
+                                           : ReleaseCause::kResumeFailed;
 }
 
 void LeaseHolder::SayRunning(const lease_action::Resume& lease) {

@@ -158,6 +158,9 @@ void LeaseGranter::TakeRelease(Time now, LeasedJob& job,
     case ReleaseCause::kDeviceFailed:
       job.error = StrCat(who, ": the device is not there or does not work");
       break;
+    case ReleaseCause::kNoRoom:
+      job.error = StrCat(who, ": other processes have its memory");
+      break;
     case ReleaseCause::kResumeFailed:
       job.error = StrCat(who, ": it could not begin on what it was given");
       break;

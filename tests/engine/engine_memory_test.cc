@@ -269,6 +269,44 @@ TEST_F(Memory, NobodyStartsBesideAProcessThatRanOutOfMemoryAndStillEnds) {
   EXPECT_NE(driver_->worker(second).held_epoch, 0u);
 }
 
+// What it lacks may be what parked processes keep: they end, and it may try
+// again, whether it was told so or ran out in a step.
+class Crowded : public Memory, public WithParamInterface<ReleaseCause> {
+ protected:
+  // The first job is parked, the second runs beside it.
+  void SetUp() override {
+    Start(2, /*memory=*/100, /*context=*/5, 0);
+    parked_ = Turn(30, 30);
+    job_ = Run(30);
+    ASSERT_FALSE(driver_->worker(parked_).leaving);
+  }
+  double SpeedOf(JobId job) const {
+    return driver_->engine().throughputs().Get(job, "v100").steps_per_s;
+  }
+
+  JobId parked_, job_;
+};
+
+TEST_P(Crowded, ParkedProcessesEndAndTheJobStaysOfItsType) {
+  driver_->GiveBack(driver_->Key(job_), {}, GetParam());
+  EXPECT_TRUE(driver_->worker(parked_).leaving);
+  EXPECT_GT(SpeedOf(job_), 0);
+  driver_->Gone(driver_->Key(parked_), 75);
+  driver_->At(driver_->now + 1);
+  const JobId next = Assigned();
+  ASSERT_TRUE(next.valid());
+  // Alone it tells whether it fits.
+  if (next != job_) return;
+  driver_->Request(driver_->Key(job_));
+  ASSERT_NE(driver_->worker(job_).held_epoch, 0u);
+  driver_->GiveBack(driver_->Key(job_), {}, GetParam());
+  EXPECT_EQ(SpeedOf(job_) > 0, GetParam() == ReleaseCause::kNoRoom);
+}
+
+INSTANTIATE_TEST_SUITE_P(Causes, Crowded,
+                         Values(ReleaseCause::kNoRoom,
+                                ReleaseCause::kOutOfMemory));
+
 // ---- out of memory
 
 // One server with two types of accelerators.

@@ -195,7 +195,7 @@ TEST_F(SessionRelease, ADeviceThatOthersFillIsNoReasonToLeaveItsType) {
   });
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_EQ(coordinator_.Heard<LeaseReleased>()[1].cause,
-            ReleaseCause::kResumeFailed);
+            ReleaseCause::kNoRoom);
   EXPECT_TRUE(log_.Contain("other processes leave")) << log_.Text();
 }
 

@@ -273,8 +273,19 @@ void Endings::On(Time now, const event::AcceleratorLost& e) {
          reason::HeldDevice{absl::StrJoin(accused, " nor "), e.job});
 }
 
+bool Endings::EvictParkedOn(Time now, AcceleratorId where, JobId but) {
+  bool some = false;
+  for (const WorkerKey& key : leases_.ParkedOn(where)) {
+    if (key.job == but) continue;
+    processes_.Pause(now, *jobs_.Find(key.job), key.rank, PauseTier::kEvict);
+    some = true;
+  }
+  return some;
+}
+
 void Endings::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
-                          Time now) {
+                          ReleaseCause cause, Time now) {
+  const bool shared = EvictParkedOn(now, where, job.id);
   if (!job.active()) return;
   const std::string& type = cluster_.accelerator(where).info.type;
   if (partner.valid()) {
@@ -283,7 +294,7 @@ void Endings::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
       measurements_.KeepPairCell(job, *other, type);
       measurements_.KeepPairCell(*other, job, type);
     }
-  } else {
+  } else if (!shared && cause == ReleaseCause::kOutOfMemory) {
     throughputs_.Exclude(job.id, type);
   }
   round_.ForgetPlan(job);

@@ -79,13 +79,19 @@ class Endings {
   // the program may be at fault, built without CUDA, say: its word holds until
   // it ends, or can't use those of another server either.
   void On(Time now, const event::AcceleratorLost& e);
-  // It does not fit there: not again, and that is no failure of its own.
-  void OutOfMemory(Job& job, AcceleratorId where, JobId partner, Time now);
+  // It does not fit there, which is no failure of its own. Processes that are
+  // parked there end: only who had the accelerator to itself, and was not told
+  // that others fill it, does not get its type again.
+  void OutOfMemory(Job& job, AcceleratorId where, JobId partner,
+                   ReleaseCause cause, Time now);
   // The jobs whose processes wait for a checkpoint that nobody can send any
   // more: others may have their accelerators.
   void GiveUpFetches(Time now);
 
  private:
+  // Processes of other jobs that are parked there are told to end. Whether there
+  // are any.
+  bool EvictParkedOn(Time now, AcceleratorId where, JobId but);
   bool GiveUpSize(Time now, Job& job);
   bool GiveUpLaunching(Time now, Job& job, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const FailedEnd& end);

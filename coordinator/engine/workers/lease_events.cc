@@ -103,9 +103,10 @@ void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
   worker->parked_at = now;
   worker->kept_on = kept ? held : AcceleratorId();
   worker->left_on = held;
-  if (e.cause == ReleaseCause::kOutOfMemory) {
+  if (e.cause == ReleaseCause::kOutOfMemory ||
+      e.cause == ReleaseCause::kNoRoom) {
     worker->out_of_memory = e.finished;
-    endings_.OutOfMemory(*job, held, held_with, now);
+    endings_.OutOfMemory(*job, held, held_with, e.cause, now);
   } else if (given_up && !e.finished && job->active() &&
              !job->assigned.empty()) {
     endings_.GiveUpEpoch(now, *job, e.cause);

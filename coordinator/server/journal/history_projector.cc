@@ -20,6 +20,8 @@ std::string_view CauseName(const event::LeaseEnded& e) {
       return "could not start";
     case ReleaseCause::kDeviceFailed:
       return "device failed";
+    case ReleaseCause::kNoRoom:
+      return "no room";
     case ReleaseCause::kPaused:
       break;
   }
