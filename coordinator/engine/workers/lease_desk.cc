@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "coordinator/engine/process_places.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
@@ -25,6 +28,20 @@ constexpr double kGangRetry_s = 0.5;
 // and would have come together for nothing.
 constexpr double kLeaseMin_s = 0.05;
 constexpr double kGangLeaseMin = 0.1;
+
+// With a lease, and not as anybody wanted.
+bool IsFailure(const Worker& worker, const WorkerExited& exit) {
+  return worker.held_epoch != 0 && !worker.out_of_memory && !exit.stopped &&
+         !exit.no_failure && exit.launch_error.empty() &&
+         (exit.signal != 0 ||
+          (exit.exit_code != 0 && exit.exit_code != kExitEvicted));
+}
+
+std::string JobsText(const std::set<JobId>& jobs) {
+  std::vector<uint64_t> numbers;
+  for (const JobId job : jobs) numbers.push_back(job.value());
+  return absl::StrJoin(numbers, ", ");
+}
 
 }  // namespace
 
@@ -60,6 +77,10 @@ void LeaseDesk::Admit(Time now, event::LeaseEnded e) {
   const AcceleratorId held = worker->held;
   const JobId job = e.worker.job;
   const bool failed = e.cause == ReleaseCause::kDeviceFailed;
+  if (e.cause == ReleaseCause::kPaused && !e.finished &&
+      e.progress.steps_done > 0) {
+    streaks_.NoteGoodEnd(job, held);
+  }
   // The speeds of reports that were not journaled, which decisions go by.
   worker->unjournaled.MoveInto(e.progress);
   recorder_.Record(now, std::move(e));
@@ -98,7 +119,14 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
   if (current || quarantined) {
     event::WorkerGone gone = e;
     gone.hung_s = current ? worker->hung_s : 0;
+    const AcceleratorId failed_on =
+        current && IsFailure(*worker, e.exit) ? worker->held : AcceleratorId();
     recorder_.Record(now, std::move(gone));
+    if (failed_on.valid()) NoteFailure(now, key.job, failed_on);
+    const Job* const job = jobs_.Find(key.job);
+    const bool may_run =
+        job != nullptr && (job->active() || job->state == JobState::kHeld);
+    if (!may_run) streaks_.Forget(key.job);
   }
   // Only once it is on disk: the agent repeats until then.
   outbox_.Emit(
@@ -113,12 +141,20 @@ void LeaseDesk::Admit(Time now, const event::WorkerBusy& e) {
 
 void LeaseDesk::Admit(Time now, const event::WorkerSaidFinished& e) {
   // The lease is over; the exit code that counts comes from the agent.
-  const bool out_of_memory =
-      e.message.exit_code != 0 && TellsOutOfMemory(e.message.detail);
+  const WorkerFinished& end = e.message;
+  const bool out_of_memory = end.exit_code != 0 && TellsOutOfMemory(end.detail);
+  const bool failed =
+      end.exit_code != 0 && end.exit_code != kExitEvicted && !out_of_memory;
+  const Worker* const worker = jobs_.Find(end.worker);
+  const AcceleratorId failed_on =
+      failed && worker != nullptr && worker->held_epoch == end.epoch
+          ? worker->held
+          : AcceleratorId();
   Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
                                WithoutSpeed(e.message.progress), true,
                                out_of_memory ? ReleaseCause::kOutOfMemory
                                              : ReleaseCause::kPaused});
+  if (failed_on.valid()) NoteFailure(now, end.worker.job, failed_on);
 }
 
 void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
@@ -256,6 +292,19 @@ void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
   recorder_.Record(
       now, event::AcceleratorLost{accelerator.server, accelerator.info.uuid,
                                   believed ? JobId() : job});
+}
+
+void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
+  const std::set<JobId> jobs = streaks_.NoteFailure(job, where);
+  const Accelerator& accelerator = cluster_.accelerator(where);
+  if (jobs.empty() || accelerator.drained) return;
+  event::AcceleratorsDrained drained{accelerator.server, accelerator.info.uuid};
+  drained.why = StrCat("jobs ", JobsText(jobs),
+                       " failed there one after the other, and ran elsewhere; "
+                       "look at the device, then `gavel resume ",
+                       accelerator.server, "/", accelerator.info.uuid, "`");
+  drained.errors = accelerator.errors_known;
+  recorder_.Record(now, std::move(drained));
 }
 
 // What `rank` has of its accelerator: all, or its part beside a partner.

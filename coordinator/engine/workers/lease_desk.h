@@ -1,6 +1,7 @@
 // Answers workers: their hellos, requests for leases, reports and releases. A
 // lease is granted here and nowhere else. What it lets in is journaled and then
-// applied by lease_events.h. Not thread-safe; stateless.
+// applied by lease_events.h. Not thread-safe; what it has of its own is
+// forgotten by a restart.
 #ifndef GAVEL_COORDINATOR_ENGINE_WORKERS_LEASE_DESK_H_
 #define GAVEL_COORDINATOR_ENGINE_WORKERS_LEASE_DESK_H_
 
@@ -18,6 +19,7 @@
 #include "coordinator/engine/state/outbox.h"
 #include "coordinator/engine/state/recorder.h"
 #include "coordinator/engine/state/terms.h"
+#include "coordinator/engine/workers/failure_streaks.h"
 #include "coordinator/engine/workers/hang_watch.h"
 #include "coordinator/engine/workers/processes.h"
 #include "coordinator/jobs/cluster.h"
@@ -66,6 +68,7 @@ class LeaseDesk {
             double retry_after_s);
   void Grant(Time now, Job& job, int rank, uint64_t nonce, bool renewal);
   void AdmitFailedDevice(Time now, JobId job, AcceleratorId where);
+  void NoteFailure(Time now, JobId job, AcceleratorId where);
   void AddPart(const Job& job, int rank, LeaseGrant& grant) const;
 
   const Terms& terms_;
@@ -81,6 +84,7 @@ class LeaseDesk {
   HangWatch& hang_;
   const RoundClock& round_;
   Processes& processes_;
+  FailureStreaks streaks_;
 };
 
 }  // namespace gavel::engine
