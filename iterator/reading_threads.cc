@@ -1,11 +1,11 @@
+#include "gavel/internal/reading_threads.h"
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "gavel/internal/read_ahead.h"
 
 namespace gavel::internal {
 

@@ -473,25 +473,16 @@ absl::StatusOr<Manifest> GenerationStore::ReadAttemptManifest(
   return manifest;
 }
 
-absl::StatusOr<std::vector<NamedTensor>> GenerationStore::ReadTensors(
-    const Attempt& attempt, const Manifest& manifest) {
-  // In a new process half of them make the arena's pages while the others wait
-  // for the disk.
-  WorkerPool readers(options_.threads == 1 ? 1 : 2 * options_.threads);
-  const std::string folder = FolderOf(attempt);
-  if (options_.shares_restored) {
-    absl::StatusOr<std::vector<NamedTensor>> mapped =
-        MapShards(file_system(), folder, manifest, readers);
-    if (!absl::IsUnimplemented(mapped.status())) return mapped;
-  }
-  return ReadShards(file_system(), folder, manifest, readers, *arena_);
-}
-
 absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
     const Attempt& attempt) {
   GAVEL_ASSIGN_OR_RETURN(Manifest manifest, ReadAttemptManifest(attempt));
-  GAVEL_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
-                         ReadTensors(attempt, manifest));
+  // In a new process half of them make the arena's pages while the others wait
+  // for the disk.
+  WorkerPool readers(options_.threads == 1 ? 1 : 2 * options_.threads);
+  const auto read = options_.shares_restored ? MapShards : ReadShards;
+  GAVEL_ASSIGN_OR_RETURN(
+      std::vector<NamedTensor> tensors,
+      read(file_system(), FolderOf(attempt), manifest, readers, *arena_));
   std::map<std::string, uint64_t> sizes_bytes;
   for (const auto& [name, tensor] : tensors) {
     if (!name.starts_with(kBytesPrefix)) sizes_bytes[name] = tensor.nbytes();

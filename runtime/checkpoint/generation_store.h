@@ -200,8 +200,6 @@ class GenerationStore {
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
   absl::StatusOr<Manifest> ReadAttemptManifest(const Attempt& attempt) const;
   absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt);
-  absl::StatusOr<std::vector<NamedTensor>> ReadTensors(
-      const Attempt& attempt, const Manifest& manifest);
 
   FileSystem& file_system() const { return *options_.file_system; }
   // As far as Restore has seen.

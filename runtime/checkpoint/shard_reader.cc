@@ -149,13 +149,18 @@ absl::StatusOr<std::vector<NamedTensor>> ReadShards(FileSystem& file_system,
 absl::StatusOr<std::vector<NamedTensor>> MapShards(FileSystem& file_system,
                                                    const std::string& folder,
                                                    const Manifest& manifest,
-                                                   WorkerPool& pool) {
+                                                   WorkerPool& pool,
+                                                   Arena& arena) {
   GAVEL_ASSIGN_OR_RETURN(
       std::vector<OpenShard> shards,
       OpenAll(file_system, folder, manifest, FileAccess::kBuffered));
-  GAVEL_RETURN_IF_ERROR(pool.Run(shards.size(), [&](size_t i) {
+  const absl::Status mapped = pool.Run(shards.size(), [&](size_t i) {
     return MapShard(manifest.shards[i], manifest.shard_checksum(), &shards[i]);
-  }));
+  });
+  if (absl::IsUnimplemented(mapped)) {
+    return ReadShards(file_system, folder, manifest, pool, arena);
+  }
+  GAVEL_RETURN_IF_ERROR(mapped);
   return TensorsOf(shards);
 }
 

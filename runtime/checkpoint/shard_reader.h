@@ -27,11 +27,12 @@ absl::StatusOr<std::vector<NamedTensor>> ReadShards(FileSystem& file_system,
                                                     Arena& arena);
 
 // The same; the tensors look into pages of the files that all processes of this
-// machine share. UNIMPLEMENTED: the file system can't.
+// machine share. Where the file system has none, as ReadShards().
 absl::StatusOr<std::vector<NamedTensor>> MapShards(FileSystem& file_system,
                                                    const std::string& folder,
                                                    const Manifest& manifest,
-                                                   WorkerPool& pool);
+                                                   WorkerPool& pool,
+                                                   Arena& arena);
 
 }  // namespace gavel
 

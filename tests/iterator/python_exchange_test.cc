@@ -1,5 +1,6 @@
 // A job's state goes to Python's torch, is trained on there, comes back and is
 // trained on here: as if it had been trained here all the time.
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -12,13 +13,13 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "coordinator/cli/checkpoint/pytorch_files.h"
 #include "core/text.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "runtime/checkpoint/generation_store.h"
-#include "runtime/checkpoint/partition.h"
 #include "tests/iterator/own_optimizer.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
@@ -51,7 +52,9 @@ void ReplaceIn(const std::string& path, const std::string& from,
 
 // What train.py has, too.
 struct Model {
-  nn::Sequential net{nn::Linear(3, 6), nn::BatchNorm1d(6), nn::Linear(6, 1)};
+  // Between the two: a bias before a batch norm has gradients of rounding only.
+  nn::Sequential net{nn::Linear(3, 6), nn::Tanh(), nn::BatchNorm1d(6),
+                     nn::Linear(6, 1)};
 
   void Train(optim::Optimizer& optimizer, int i) {
     const at::Tensor input =
@@ -73,7 +76,7 @@ import gavel_checkpoint
 import torch
 from torch import nn, optim
 torch.set_num_threads(1)
-net = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Linear(6, 1))
+net = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.BatchNorm1d(6), nn.Linear(6, 1))
 optimizer = eval(make)
 state = gavel_checkpoint.load(exported)
 net.load_state_dict(state["net"])
@@ -181,8 +184,8 @@ TEST_P(PythonExchangeOfKind, TrainsAsIfItHadStayedHere) {
         << one.value() << "\n"
         << expected[one.key()];
   }
-  EXPECT_EQ(second.net->named_buffers()["1.num_batches_tracked"].item<int>(),
-            10);
+  EXPECT_TRUE(second.net->named_buffers()["2.num_batches_tracked"].equal(
+      whole.net->named_buffers()["2.num_batches_tracked"]));
 }
 
 // The comparison means something: the step that an optimizer makes first is
@@ -295,8 +298,8 @@ TEST_F(PythonFiles, WhatDoesNotFitIsNamed) {
 
 TEST_F(PythonFiles, AnotherShapeOfTheModelIsNamed) {
   Model wide;
-  wide.net =
-      nn::Sequential(nn::Linear(3, 7), nn::BatchNorm1d(7), nn::Linear(7, 1));
+  wide.net = nn::Sequential(nn::Linear(3, 7), nn::Tanh(), nn::BatchNorm1d(7),
+                            nn::Linear(7, 1));
   optim::Adam of_wide(wide.net->parameters());
   checkpoints_ = folder_.path() + "/wide";
   SessionOptions options = Alone();
@@ -326,12 +329,18 @@ TEST_F(PythonFiles, ADamagedGenerationIsNotExported) {
 
 TEST_F(PythonFiles, PartsOfWorkersAreNotExported) {
   const std::string directory = folder_.path() + "/sharded";
-  ASSERT_OK_AND_ASSIGN(GenerationStore store, GenerationStore::Open(directory));
-  Snapshot snapshot;
-  snapshot.tensors.emplace_back(
-      PartEntryName("net/0.weight", {.dim = 0, .size = 4}, /*begin=*/0),
-      torch::ones({2, 3}));
-  ASSERT_OK(store.Commit({1, 1}, snapshot));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Snapshot snapshot;
+      snapshot.tensors.emplace_back("net/0.weight", torch::ones({2, 3}));
+      snapshot.partitions["net/0.weight"] = {.dim = 0, .size = 4};
+      EXPECT_OK(GenerationStore::Open(directory)->Commit(
+          {1, 1}, snapshot,
+          {.rank = rank, .world_size = 2, .gang_wait_s = 20}));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
   EXPECT_THAT(
       ExportToPyTorch(directory, folder_.path() + "/to").status(),
       StatusIs(absl::StatusCode::kUnimplemented, "sharded over workers"));

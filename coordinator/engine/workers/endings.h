@@ -89,8 +89,8 @@ class Endings {
   void GiveUpFetches(Time now);
 
  private:
-  // Processes of other jobs that are parked there are told to end. Whether there
-  // are any.
+  // Processes of other jobs that are parked there are told to end. Whether
+  // there are any.
   bool EvictParkedOn(Time now, AcceleratorId where, JobId but);
   bool GiveUpSize(Time now, Job& job);
   bool GiveUpLaunching(Time now, Job& job, const WorkerExited& exit);

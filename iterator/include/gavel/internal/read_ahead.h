@@ -3,129 +3,19 @@
 #ifndef GAVEL_INTERNAL_READ_AHEAD_H_
 #define GAVEL_INTERNAL_READ_AHEAD_H_
 
-#include <condition_variable>
-#include <cstddef>
-#include <cstdint>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "gavel/internal/collate.h"
-#include "gavel/internal/placement.h"
+#include "gavel/internal/batch_being_read.h"
+#include "gavel/internal/batch_copier.h"
+#include "gavel/internal/reading_threads.h"
 #include "gavel/internal/sharded_order.h"
-#include "gavel/status.h"
 
 namespace gavel::internal {
-
-// Threads that call what they are given, in the order given.
-class GAVEL_EXPORT ReadingThreads {
- public:
-  explicit ReadingThreads(int count);
-  // Drops the calls that did not begin, and waits for the others.
-  ~ReadingThreads();
-  ReadingThreads(const ReadingThreads&) = delete;
-  ReadingThreads& operator=(const ReadingThreads&) = delete;
-
-  // call(0), call(1) to call(times - 1), by any of the threads.
-  void Call(size_t times, std::function<void(size_t)> call);
-  void Drop();  // those that did not begin
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-template <class Dataset, class = void>
-struct ReadsByEpoch : std::false_type {};
-template <class Dataset>
-struct ReadsByEpoch<Dataset, std::void_t<decltype(std::declval<Dataset&>().get(
-                                 size_t{}, int64_t{}))>> : std::true_type {};
-
-template <class Dataset>
-auto ReadSample(Dataset& dataset, size_t index,
-                [[maybe_unused]] int64_t epoch) {
-  if constexpr (ReadsByEpoch<Dataset>::value) {
-    return dataset.get(index, epoch);
-  } else {
-    return dataset.get(index);
-  }
-}
-
-struct BatchIndices {
-  std::vector<size_t> samples;
-  int64_t epoch = 0;
-
-  bool operator==(const BatchIndices& other) const {
-    return samples == other.samples && epoch == other.epoch;
-  }
-};
-
-// A batch whose samples are read by several threads; the last one to be done
-// collates them.
-template <class Sample, class Batch>
-class BatchBeingRead {
- public:
-  explicit BatchBeingRead(size_t sample_count)
-      : samples_(sample_count), missing_(sample_count) {}
-
-  // Any thread, once for each `i`.
-  template <class Read>
-  void ReadOne(size_t i, bool pinned, const Read& read) {
-    Guarded([&] { samples_[i].emplace(read()); });
-    if (IsLast()) Guarded([&] { CollateAll(pinned); });
-    const std::lock_guard lock(mutex_);
-    if (--missing_ == 0) changed_.notify_all();
-  }
-  bool has_batch() const {
-    const std::lock_guard lock(mutex_);
-    return missing_ == 0 && !error_;
-  }
-  // Waits until it is done. Throws what the first to fail has thrown.
-  Batch& Get() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return missing_ == 0; });
-    if (error_) std::rethrow_exception(error_);
-    return *batch_;
-  }
-
- private:
-  template <class Body>
-  void Guarded(Body body) {
-    try {
-      body();
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-    }
-  }
-  bool IsLast() {
-    const std::lock_guard lock(mutex_);
-    return ++read_ == samples_.size() && !error_;
-  }
-  void CollateAll(bool pinned) {
-    std::vector<Sample> all;
-    all.reserve(samples_.size());
-    for (std::optional<Sample>& sample : samples_) {
-      all.push_back(std::move(*sample));
-    }
-    samples_.clear();
-    batch_.emplace(Collate(std::move(all), pinned));
-  }
-
-  std::vector<std::optional<Sample>> samples_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  size_t read_ = 0;     // or failed
-  size_t missing_ = 0;  // calls that have not ended
-  std::optional<Batch> batch_;
-  std::exception_ptr error_;
-};
 
 // One thread calls it.
 template <class Dataset>
@@ -145,8 +35,8 @@ class ReadAhead {
   // With threads: batches are collated in pinned memory, and copied to `device`
   // one ahead. What is on another device leaves it.
   void SetDevice(at::Device device) {
-    if (device == device_) return;
-    device_ = device;
+    if (device == copier_.device()) return;
+    copier_.SetDevice(device);
     for (Asked& asked : asked_) asked.on_device.reset();
   }
 
@@ -176,7 +66,7 @@ class ReadAhead {
       Place(asked);
       Batch batch =
           std::move(asked.on_device ? *asked.on_device : asked.reading->Get());
-      if (asked.on_device) UseCopies(batch);
+      if (asked.on_device) copier_.Use(batch);
       PlaceNext();
       return batch;
     }
@@ -199,8 +89,6 @@ class ReadAhead {
   using Reading = BatchBeingRead<Sample, Batch>;
   // The step that is about to begin, and two more.
   static constexpr int64_t kStepsAhead = 3;
-  static constexpr bool kCanBePlaced =
-      HoldsTensors<Batch>() && std::is_copy_constructible_v<Batch>;
   struct Asked {
     BatchIndices indices;
     int64_t step = 0;  // counts on
@@ -222,7 +110,7 @@ class ReadAhead {
   }
   void AskFor(BatchIndices indices) {
     const auto reading = std::make_shared<Reading>(indices.samples.size());
-    const bool pinned = kCanBePlaced && !device_.is_cpu();
+    const bool pinned = copier_.copies();
     threads_->Call(indices.samples.size(), [dataset = dataset_, reading, pinned,
                                             indices](size_t i) {
       reading->ReadOne(i, pinned, [&] {
@@ -240,31 +128,20 @@ class ReadAhead {
       // No memory for two, or what Take() of it will meet, too.
     }
   }
-  void UseCopies([[maybe_unused]] Batch& batch) {
-    if constexpr (kCanBePlaced) {
-      VisitTensors(batch, [this](at::Tensor& copy) { copies_->Use(copy); });
-    }
-  }
   // Begins its copy to the device. Waits until it is read.
   void Place([[maybe_unused]] Asked& asked) {
-    if constexpr (kCanBePlaced) {
-      if (device_.is_cpu() || asked.on_device) return;
-      if (!copies_ || copies_->device() != device_) {
-        copies_ = std::make_unique<CopyStream>(device_);
-      }
-      Batch batch = asked.reading->Get();
-      VisitTensors(batch, [this](at::Tensor& part) { copies_->Copy(part); });
-      asked.on_device.emplace(std::move(batch));
+    if constexpr (BatchCopier<Batch>::kCanCopy) {
+      if (!copier_.copies() || asked.on_device) return;
+      asked.on_device.emplace(copier_.Copy(asked.reading->Get()));
     }
   }
 
   std::shared_ptr<Dataset> dataset_;
   int thread_count_;
-  at::Device device_{at::kCPU};
   std::optional<ShardedOrder> ahead_;  // has handed out what is asked for
   int64_t last_step_ = 0;
   std::deque<Asked> asked_;
-  std::unique_ptr<CopyStream> copies_;
+  BatchCopier<Batch> copier_;
   std::unique_ptr<ReadingThreads> threads_;
 };
 
