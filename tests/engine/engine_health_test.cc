@@ -158,5 +158,31 @@ TEST_F(Streak, ThreeJobsThatRanElsewhereDrainTheAcceleratorThatTheyFailOn) {
                                        HasSubstr("gavel resume here/here-1")));
 }
 
+// The end of the fourth, which comes between, is a good one.
+TEST_F(Streak, AJobThatComesToItsEndThereEndsIt) {
+  Drain(1, true);
+  const std::vector<JobId> jobs = {RunWell("a"), RunWell("b"), RunWell("c")};
+  Drain(0, true);
+  Drain(1, false);
+  for (const JobId job : jobs) {
+    if (job == jobs.back()) {
+      const JobId fourth = driver_.Submit("d");
+      driver_.Run(fourth);
+      ASSERT_EQ(driver_.worker(fourth).held, Of(1).id);
+      WorkerFinished finished;
+      finished.worker = driver_.Key(fourth);
+      finished.epoch = driver_.worker(fourth).held_epoch;
+      driver_.Step(event::WorkerSaidFinished{finished});
+      driver_.Gone(finished.worker, 0);
+    }
+    Command(job, CommandKind::kRelease);
+    driver_.Run(job);
+    ASSERT_EQ(driver_.worker(job).held, Of(1).id);
+    driver_.Gone(driver_.Key(job), 1);
+    if (job != jobs.back()) Hold(job);
+  }
+  EXPECT_FALSE(Of(1).drained);
+}
+
 }  // namespace
 }  // namespace gavel

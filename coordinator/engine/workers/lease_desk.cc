@@ -146,15 +146,16 @@ void LeaseDesk::Admit(Time now, const event::WorkerSaidFinished& e) {
   const bool failed =
       end.exit_code != 0 && end.exit_code != kExitEvicted && !out_of_memory;
   const Worker* const worker = jobs_.Find(end.worker);
-  const AcceleratorId failed_on =
-      failed && worker != nullptr && worker->held_epoch == end.epoch
-          ? worker->held
-          : AcceleratorId();
+  const AcceleratorId held =
+      worker != nullptr && worker->held_epoch == end.epoch ? worker->held
+                                                           : AcceleratorId();
   Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
                                WithoutSpeed(e.message.progress), true,
                                out_of_memory ? ReleaseCause::kOutOfMemory
                                              : ReleaseCause::kPaused});
-  if (failed_on.valid()) NoteFailure(now, end.worker.job, failed_on);
+  if (!held.valid()) return;
+  if (failed) NoteFailure(now, end.worker.job, held);
+  if (end.exit_code == 0) streaks_.NoteGoodEnd(end.worker.job, held);
 }
 
 void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
