@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
@@ -34,6 +35,65 @@ std::vector<std::string> HereKeys(const GangPlan& plan) {
   }
   return keys;
 }
+
+// What a rank says of its state.
+struct Here {
+  std::string steps_done;
+  std::string divided;  // fingerprint
+  bool is_missing = false;
+};
+
+std::string HereText(const GangPlan& plan) {
+  if (plan.divided == nullptr) return StrCat(plan.steps_done, ",,");
+  return StrCat(plan.steps_done, ",", plan.divided->Fingerprint(), ",",
+                plan.divided->is_missing() ? "missing" : "");
+}
+
+absl::StatusOr<Here> ParseHere(const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ',');
+  if (parts.size() != 3) {
+    return absl::InternalError(
+        StrCat("'", text, "' is not what a rank says of its state"));
+  }
+  return Here{parts[0], parts[1], !parts[2].empty()};
+}
+
+absl::Status CompareSteps(const GangPlan& plan, const std::vector<Here>& all) {
+  if (all[static_cast<size_t>(plan.rank)].steps_done != all[0].steps_done) {
+    return absl::AbortedError(StrCat("this rank is at step ", plan.steps_done,
+                                     ", rank 0 at ", all[0].steps_done));
+  }
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].steps_done == all[0].steps_done) continue;
+    return absl::UnavailableError(
+        StrCat("rank ", rank, " is at step ", all[rank].steps_done,
+               ", this one at ", plan.steps_done, "; it has to begin again"));
+  }
+  return absl::OkStatus();
+}
+
+// Each rank finds the same. True: values are to be sent.
+absl::StatusOr<bool> Compare(const GangPlan& plan,
+                             const std::vector<std::string>& texts) {
+  std::vector<Here> all;
+  for (const std::string& text : texts) {
+    GAVEL_ASSIGN_OR_RETURN(all.emplace_back(), ParseHere(text));
+  }
+  GAVEL_RETURN_IF_ERROR(CompareSteps(plan, all));
+  const bool is_missing = std::ranges::any_of(all, &Here::is_missing);
+  const bool is_same = std::ranges::all_of(all, [&](const Here& here) {
+    return !here.divided.empty() && here.divided == all[0].divided;
+  });
+  if (!is_missing || is_same) return is_missing;
+  const std::string why =
+      "a rank began again while the others' state was divided among them";
+  return all[static_cast<size_t>(plan.rank)].is_missing
+             ? absl::AbortedError(why)
+             : absl::UnavailableError(why);
+}
+
+// With a version of its own: to the program nothing has changed.
+at::Tensor ValuesOf(const at::Tensor& tensor) { return tensor.variable_data(); }
 
 absl::Status AnnotateRank(const absl::Status& status, const GangPlan& plan) {
   return absl::Status(
@@ -70,8 +130,15 @@ absl::Status Gang::Join(const GangPlan& given) {
     plan.endpoint = store_->endpoint();
     if (plan.opened) plan.opened(plan.endpoint);
   }
-  if (status.ok()) status = Meet(*store_, plan);
-  if (status.ok() && !modules_.empty()) status = MakeGroup(*store_, plan);
+  bool sends = false;
+  if (status.ok()) {
+    const absl::StatusOr<bool> met = Meet(*store_, plan);
+    status = met.status();
+    sends = met.value_or(false);
+  }
+  if (status.ok() && (sends || !modules_.empty())) {
+    status = MakeGroup(*store_, plan, sends);
+  }
   if (status.ok()) {
     auto thread = GangThread::Start(
         store_, {plan.rank, plan.world_size, plan.prefix, plan.steps_done,
@@ -113,13 +180,12 @@ absl::Status Gang::Refuse(GangStore& store, const GangPlan& plan) {
              plan.prefix, "; it has to ask for a lease of the present one"));
 }
 
-// Returns when all ranks have said that they are there, and at which step.
-absl::Status Gang::Meet(GangStore& store, const GangPlan& plan) {
+// Returns when all ranks have said that they are there, and with which state.
+absl::StatusOr<bool> Gang::Meet(GangStore& store, const GangPlan& plan) {
   GAVEL_RETURN_IF_ERROR(GangThread::Announce(
       store,
       {plan.rank, plan.world_size, plan.prefix, plan.steps_done, {}, {}}));
-  GAVEL_RETURN_IF_ERROR(
-      store.Set(HereKey(plan, plan.rank), StrCat(plan.steps_done)));
+  GAVEL_RETURN_IF_ERROR(store.Set(HereKey(plan, plan.rank), HereText(plan)));
   const std::vector<std::string> keys = HereKeys(plan);
   const Time give_up = Now() + kRendezvousMax_s;
   while (true) {
@@ -136,21 +202,12 @@ absl::Status Gang::Meet(GangStore& store, const GangPlan& plan) {
     }
     std::this_thread::sleep_for(kMeetingInterval);
   }
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> steps, store.Get(keys));
-  if (steps[static_cast<size_t>(plan.rank)] != steps[0]) {
-    return absl::AbortedError(StrCat("this rank is at step ", plan.steps_done,
-                                     ", rank 0 at ", steps[0]));
-  }
-  for (size_t rank = 1; rank < steps.size(); ++rank) {
-    if (steps[rank] == steps[0]) continue;
-    return absl::UnavailableError(
-        StrCat("rank ", rank, " is at step ", steps[rank], ", this one at ",
-               plan.steps_done, "; it has to begin again"));
-  }
-  return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> texts, store.Get(keys));
+  return Compare(plan, texts);
 }
 
-absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
+absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan,
+                             bool sends_divided) {
   ProcessGroupOptions options;
   options.rank = plan.rank;
   options.world_size = plan.world_size;
@@ -159,6 +216,9 @@ absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
   options.prefix = StrCat(plan.prefix, "/group");
   options.timeout_s = plan.meeting_timeout_s;
   GAVEL_ASSIGN_OR_RETURN(group_, ProcessGroup::Create(store, options));
+  if (sends_divided) {
+    GAVEL_RETURN_IF_ERROR(SendDivided(*plan.divided, plan.world_size));
+  }
   GAVEL_RETURN_IF_ERROR(group_->Broadcast(AllTensors()));
   group_->SetTimeout(kCollectiveMax_s);
   {
@@ -168,6 +228,19 @@ absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan) {
   // The thread had no group to abort then.
   if (thread_ && thread_->broken()) group_->Abort();
   return MakeBuckets();
+}
+
+// Each owner's values to all. Waits for them, as a gang that breaks meanwhile
+// still has what its owners have.
+absl::Status Gang::SendDivided(const DividedTensors& divided, int world_size) {
+  for (int owner = 0; owner < world_size; ++owner) {
+    std::vector<at::Tensor> tensors;
+    for (const OwnedTensor& one : divided.owned()) {
+      if (one.owner == owner) tensors.push_back(ValuesOf(one.tensor));
+    }
+    GAVEL_RETURN_IF_ERROR(group_->Broadcast(tensors, owner));
+  }
+  return group_->Synchronize();
 }
 
 absl::Status Gang::NeedGroup(const at::Tensor& tensor) {
@@ -181,7 +254,8 @@ absl::Status Gang::NeedGroup(const at::Tensor& tensor) {
         "a collective takes dense tensors on ", plan_.device.str(),
         ", this one is on ", tensor.device().str(), "; use session->device()"));
   }
-  return group_ ? absl::OkStatus() : MakeGroup(*store_, plan_);
+  return group_ ? absl::OkStatus()
+                : MakeGroup(*store_, plan_, /*sends_divided=*/false);
 }
 
 absl::Status Gang::AllReduce(at::Tensor tensor, ReduceOp op) {
@@ -217,13 +291,7 @@ absl::Status Gang::Barrier() {
 
 absl::Status Gang::MakeBuckets() {
   for (const auto& [module, broadcast_buffers] : modules_) {
-    std::vector<at::Tensor> parameters;
-    std::set<c10::TensorImpl*> seen;  // one may be in a module twice
-    for (const at::Tensor& parameter : module->parameters()) {
-      if (!parameter.requires_grad() || IsPart(parameter)) continue;
-      if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
-      parameters.push_back(parameter);
-    }
+    const std::vector<at::Tensor> parameters = TrainedParameters(*module);
     if (parameters.empty()) continue;
     GradientBucketsOptions options;
     options.averages = averages_;
@@ -238,13 +306,35 @@ absl::Status Gang::MakeBuckets() {
   return absl::OkStatus();
 }
 
+std::vector<at::Tensor> Gang::TrainedParameters(
+    const torch::nn::Module& module) const {
+  std::vector<at::Tensor> parameters;
+  std::set<c10::TensorImpl*> seen;  // one may be in a module twice
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (!parameter.requires_grad() || IsPart(parameter)) continue;
+    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    parameters.push_back(parameter);
+  }
+  return parameters;
+}
+
+std::vector<at::Tensor> Gang::Gradients() const {
+  std::vector<at::Tensor> gradients;
+  for (const Trained& trained : modules_) {
+    for (const at::Tensor& parameter : TrainedParameters(*trained.module)) {
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    }
+  }
+  return gradients;
+}
+
 std::vector<at::Tensor> Gang::AllTensors() const {
   std::vector<at::Tensor> tensors;
   for (const Trained& trained : modules_) {
     for (const auto& some :
          {trained.module->buffers(), trained.module->parameters()}) {
       for (const at::Tensor& tensor : some) {
-        if (!IsPart(tensor)) tensors.push_back(tensor);
+        if (!IsPart(tensor)) tensors.push_back(ValuesOf(tensor));
       }
     }
   }

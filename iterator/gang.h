@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "gavel/session.h"
+#include "iterator/divided_tensors.h"
 #include "iterator/gang_thread.h"
 #include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
@@ -46,6 +47,9 @@ struct GangPlan {
   std::string prefix;  // of this gang's keys in the store
   at::Device device{at::kCPU};
   uint64_t steps_done = 0;
+  // The state that the gang shares out while it has no accelerator. Borrowed
+  // until Join() returns, which sends what is missing. Null: none.
+  const DividedTensors* divided = nullptr;
   // For making the process group, with the first values from rank 0.
   double meeting_timeout_s = 30;
   std::function<void(const std::string& endpoint)> opened;  // by the host
@@ -72,11 +76,14 @@ class Gang {
   void Add(std::shared_ptr<torch::nn::Module> module,
            bool broadcast_buffers = true);
   void Remove(const torch::nn::Module* module);
+  // Of the parameters of all of them: what a step leaves is the same on all
+  // ranks.
+  std::vector<at::Tensor> Gradients() const;
 
   // UNAVAILABLE: not all came in time, or it gave up. ABORTED: this rank is at
-  // another step than rank 0, so it has to begin again from the last
-  // generation. FAILED_PRECONDITION: not possible in this build. Then nothing
-  // is held.
+  // another step than rank 0, or nobody can send what it is missing, so it has
+  // to begin again from the last generation. FAILED_PRECONDITION: not possible
+  // in this build. Then nothing is held.
   absl::Status Join(const GangPlan& plan);
   bool joined() const { return thread_ != nullptr; }
 
@@ -136,16 +143,21 @@ class Gang {
   }
   absl::Status Refuse(GangStore& store, const GangPlan& plan);
   void Retire();
-  absl::Status Meet(GangStore& store, const GangPlan& plan);
-  absl::Status MakeGroup(GangStore& store, const GangPlan& plan);
+  // True: a rank is missing values.
+  absl::StatusOr<bool> Meet(GangStore& store, const GangPlan& plan);
+  absl::Status MakeGroup(GangStore& store, const GangPlan& plan,
+                         bool sends_divided);
   // A gang that trains no model makes its group when it is first needed.
   absl::Status NeedGroup(const at::Tensor& tensor);
+  absl::Status SendDivided(const DividedTensors& divided, int world_size);
   absl::Status MakeBuckets();
   // Calls `wait`, which the thread of the gang ends when that is over.
   absl::Status Wait(const std::function<absl::Status()>& wait);
   absl::Status Explain(const absl::Status& failure) const;
   // Of all modules, or only the buffers that steps change.
   std::vector<at::Tensor> AllTensors() const;
+  std::vector<at::Tensor> TrainedParameters(
+      const torch::nn::Module& module) const;
   std::vector<at::Tensor> ChangingBuffers() const;
 
   // What a failed backward pass leaves for the boundary, from its own thread.

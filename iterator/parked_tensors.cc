@@ -59,9 +59,11 @@ bool IsCopyOf(const HostCopy& copy, const at::Tensor& tensor) {
 
 }  // namespace
 
-absl::Status ParkedTensors::Park(const std::vector<at::Tensor>& tensors,
-                                 const std::vector<HostCopy>& copies) {
-  return CatchAsStatus("parking the state in host memory", [&] {
+absl::StatusOr<std::vector<TensorWithCopy>> MatchCopies(
+    const std::vector<at::Tensor>& tensors,
+    const std::vector<HostCopy>& copies) {
+  std::vector<TensorWithCopy> matches;
+  GAVEL_RETURN_IF_ERROR(CatchAsStatus("finding the copies of tensors", [&] {
     std::map<const void*, const HostCopy*> by_memory;
     for (const HostCopy& copy : copies) {
       by_memory.emplace(copy.source.const_data_ptr(), &copy);
@@ -76,14 +78,24 @@ absl::Status ParkedTensors::Park(const std::vector<at::Tensor>& tensors,
         continue;
       }
       const auto found = by_memory.find(tensor.const_data_ptr());
-      if (found == by_memory.end() || !IsCopyOf(*found->second, tensor)) {
-        continue;
+      if (found != by_memory.end() && IsCopyOf(*found->second, tensor)) {
+        matches.push_back({tensor, *found->second});
       }
+    }
+    return absl::OkStatus();
+  }));
+  return matches;
+}
+
+absl::Status ParkedTensors::Park(const std::vector<TensorWithCopy>& tensors) {
+  return CatchAsStatus("parking the state in host memory", [&] {
+    for (const auto& [tensor, copy] : tensors) {
+      if (!copy.copy.defined()) continue;
       entries_.push_back(
           {tensor, tensor.is_cpu() ? tensor.detach() : at::Tensor()});
       // Only exchanges pointers. The place is a tensor of its own, which keeps
       // the memory that this one leaves.
-      entries_.back().tensor.set_data(found->second->copy);
+      entries_.back().tensor.set_data(copy.copy);
     }
     return absl::OkStatus();
   });

@@ -14,16 +14,26 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/checkpoint/snapshot.h"
 
 namespace gavel::internal {
 
+struct TensorWithCopy {
+  at::Tensor tensor;
+  HostCopy copy;
+};
+
+// Those of `tensors` that have one among `copies`, are dense, contiguous and
+// share their memory with no other.
+absl::StatusOr<std::vector<TensorWithCopy>> MatchCopies(
+    const std::vector<at::Tensor>& tensors,
+    const std::vector<HostCopy>& copies);
+
 class ParkedTensors {
  public:
-  // Lets those of `tensors` look into `copies` that are dense, contiguous and
-  // share their memory with no other; the rest stays as it is.
-  absl::Status Park(const std::vector<at::Tensor>& tensors,
-                    const std::vector<HostCopy>& copies);
+  // Lets those that have a copy look into it.
+  absl::Status Park(const std::vector<TensorWithCopy>& tensors);
 
   // Copies all that are parked to `device`; all or nothing. RESOURCE_EXHAUSTED:
   // they do not fit.

@@ -23,6 +23,7 @@ class Partitions {
     rank_ = rank;
     world_size_ = world_size;
   }
+  int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   bool empty() const { return marked_.empty(); }
 

@@ -34,7 +34,7 @@ absl::Status StepMark::ReadVersions(const TrackedState& tracked,
         if (!tensor.defined()) continue;
         versions->push_back(
             {tensor.unsafeGetTensorImpl(),
-             tensor.has_storage() ? tensor.const_data_ptr() : nullptr,
+             tensor.has_storage() ? tensor.storage().data() : nullptr,
              tensor._version()});
       }
     }

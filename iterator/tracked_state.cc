@@ -175,14 +175,33 @@ absl::StatusOr<std::vector<at::Tensor>> TrackedState::Movable() const {
 
 absl::Status TrackedState::Park(const std::vector<HostCopy>& copies) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Movable());
-  return parked_.Park(tensors, copies);
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<TensorWithCopy> matches,
+                         MatchCopies(tensors, copies));
+  return parked_.Park(matches);
+}
+
+absl::Status TrackedState::Divide(const std::vector<HostCopy>& copies,
+                                  const std::vector<at::Tensor>& gradients) {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Movable());
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<TensorWithCopy> matches,
+                         MatchCopies(tensors, copies));
+  std::vector<OwnedTensor> owned;
+  for (const auto& [tensor, copy] : matches) {
+    if (copy.is_shared) owned.push_back({tensor, copy.owner});
+  }
+  if (owned.empty()) return absl::OkStatus();
+  ShareOut(gradients, partitions_.world_size(), &owned);
+  divided_.Divide(std::move(owned), partitions_.rank());
+  return absl::OkStatus();
 }
 
 absl::Status TrackedState::MoveToHost() {
+  GAVEL_RETURN_IF_ERROR(divided_.Leave());
   return MoveUnparked(at::Device(at::kCPU), MoveCopy::kIfNeeded);
 }
 
 absl::Status TrackedState::MoveTo(at::Device device, MoveCopy copy) {
+  GAVEL_RETURN_IF_ERROR(divided_.Return(device));
   GAVEL_RETURN_IF_ERROR(parked_.Return(device));
   return MoveUnparked(device, copy);
 }
@@ -207,7 +226,7 @@ uint64_t TrackedState::SizeBytes() const {
       size_bytes += storage.nbytes();
     }
   }
-  return size_bytes;
+  return size_bytes + divided_.missing_bytes();
 }
 
 std::vector<std::string> TrackedState::Untracked(

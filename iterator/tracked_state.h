@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "iterator/divided_tensors.h"
 #include "iterator/parked_tensors.h"
 #include "iterator/partitions.h"
 #include "iterator/tracked_item.h"
@@ -53,9 +54,20 @@ class TrackedState {
   // What has a copy in host memory looks into that, see ParkedTensors, until
   // MoveTo().
   absl::Status Park(const std::vector<HostCopy>& copies);
+  // What all ranks of the gang have, `gradients` too, is kept by one of them
+  // from the next MoveToHost() on, see DividedTensors, until FillDivided().
+  // `copies`: all ranks'.
+  absl::Status Divide(const std::vector<HostCopy>& copies,
+                      const std::vector<at::Tensor>& gradients);
+  // The gang has sent what was missing.
+  void FillDivided() { divided_.Forget(); }
+  const DividedTensors& divided() const { return divided_; }
   // The rest goes to host memory.
   absl::Status MoveToHost();
-  uint64_t parked_bytes() const { return parked_.size_bytes(); }
+  // Of the state, what takes no host memory of its own.
+  uint64_t parked_bytes() const {
+    return parked_.size_bytes() + divided_.missing_bytes();
+  }
   // Of all tensors that move; what shares memory counts once.
   uint64_t SizeBytes() const;
   // What is in `restored` and not tracked: state that the program forgot.
@@ -73,6 +85,7 @@ class TrackedState {
   Partitions partitions_;
   std::vector<std::unique_ptr<TrackedItem>> items_;
   ParkedTensors parked_;
+  DividedTensors divided_;
 };
 
 }  // namespace gavel::internal

@@ -79,7 +79,14 @@ absl::StatusOr<GangPlan> GangMembership::PlanAlone() const {
   return plan;
 }
 
-absl::Status GangMembership::Join(GangPlan plan, at::Device device) {
+bool GangMembership::KeepsSize() const {
+  return world_size_ > 1 && world_size_ == context_.options.world_size &&
+         context_.options.world_size_max == 0;
+}
+
+absl::Status GangMembership::Join(GangPlan plan, at::Device device,
+                                  const DividedTensors& divided) {
+  plan.divided = &divided;
   plan.rank = context_.options.rank;
   plan.device = device;
   plan.steps_done = context_.stats.steps_done();

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,7 +43,11 @@ class GangMembership {
   // where.
   absl::StatusOr<GangPlan> PlanAlone() const;
   // Errors as of Gang::Join.
-  absl::Status Join(GangPlan plan, at::Device device);
+  absl::Status Join(GangPlan plan, at::Device device,
+                    const DividedTensors& divided);
+  std::vector<at::Tensor> Gradients() const { return gang_.Gradients(); }
+  // A gang that keeps its size can share its state out while it is paused.
+  bool KeepsSize() const;
   bool joined() const { return gang_.joined(); }
   // Of the present lease, or of the last one.
   int world_size() const { return world_size_; }

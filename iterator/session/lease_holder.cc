@@ -58,10 +58,11 @@ bool LeaseHolder::Park(const lease_action::Pause& pause) {
   state_.BeforeMove();
   // What stays on the accelerator is copied while the accelerator is still
   // held.
-  if (saves && keep) saver_.Commit().IgnoreError();  // counts its own time
+  const bool divides = state_.OnGpu() && gang_.KeepsSize();
+  if (saves && keep) Commit(divides);  // counts its own time
   // What leaves it does not wait for a save that is under way.
   const bool parks = saves && !keep && !saver_.IsBusy();
-  if (parks) ParkInCheckpoint();
+  if (parks) context_.Warn(state_.Park(Commit(divides)));
   const int64_t release_ns = Now_ns();
   if (!Release(keep)) return false;
   context_.stats.AddPausing(Now_ns() - release_ns);
@@ -70,7 +71,7 @@ bool LeaseHolder::Park(const lease_action::Pause& pause) {
   // in the background.
   link_.Post(lease_event::Parked{epoch_, context_.stats.Read()});
   if (saves && !keep) {
-    if (!parks) saver_.Commit().IgnoreError();
+    if (!parks) Commit(divides);
     TellMemory();
     link_.Post(lease_event::Progressed{context_.stats.Read()});
   }
@@ -83,10 +84,11 @@ bool LeaseHolder::Park(const lease_action::Pause& pause) {
 // One copy for both: the checkpoint is written from it, and the state comes
 // back from it. Where nothing can be committed, the state moves as it does
 // without checkpoints.
-void LeaseHolder::ParkInCheckpoint() {
+std::vector<HostCopy> LeaseHolder::Commit(bool divides) {
   std::vector<HostCopy> copies;
-  if (!saver_.Commit(&copies).ok()) return;  // reported there
-  context_.Warn(state_.Park(copies));
+  if (!saver_.Commit(&copies).ok()) return {};  // reported there
+  if (divides) context_.Warn(state_.Divide(copies, gang_.Gradients()));
+  return copies;
 }
 
 bool LeaseHolder::Release(bool keep) {
@@ -225,6 +227,12 @@ absl::Status LeaseHolder::JoinLeased(const lease_action::Resume& lease) {
     exit_.Evict(StrCat("the state is cut for ", context_.options.world_size,
                        " workers, and the job has ", lease.world_size));
   }
+  if (state_.divided().is_missing() &&
+      lease.world_size != context_.options.world_size) {
+    exit_.Evict(StrCat("the state is divided among ",
+                       context_.options.world_size,
+                       " workers, and the job has ", lease.world_size));
+  }
   if (lease.world_size < 2) return absl::OkStatus();
   absl::Status status = JoinGang(gang_.PlanLeased(lease));
   // The gang is at another step: the state in memory is of no use.
@@ -245,7 +253,10 @@ absl::Status LeaseHolder::JoinGang(GangPlan plan) {
   const RuntimeSpan span(context_.profile.ring(), "join gang");
   // A gang begins once the save of the one before is written or has failed.
   saver_.Wait().IgnoreError();
-  return gang_.Join(std::move(plan), state_.device());
+  GAVEL_RETURN_IF_ERROR(
+      gang_.Join(std::move(plan), state_.device(), state_.divided()));
+  state_.FillDivided();
+  return absl::OkStatus();
 }
 
 }  // namespace gavel::internal

@@ -6,6 +6,7 @@
 #define GAVEL_ITERATOR_SESSION_LEASE_HOLDER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "iterator/session/checkpoint_saver.h"
@@ -49,7 +50,8 @@ class LeaseHolder {
   int64_t memory_due_ns() const { return memory_due_ns_; }
 
  private:
-  void ParkInCheckpoint();
+  // `divides`: among the ranks of the gang. Of the tensors, in host memory.
+  std::vector<HostCopy> Commit(bool divides);
   bool Release(bool keep);
   bool WaitForLease();
   bool Resume(const lease_action::Resume& lease);

@@ -66,6 +66,13 @@ class TrainingState {
   void BeforeMove();
   // As of TrackedState: a copy of the state in host memory serves as the state.
   absl::Status Park(const std::vector<HostCopy>& copies);
+  absl::Status Divide(const std::vector<HostCopy>& copies,
+                      const std::vector<at::Tensor>& gradients) {
+    return tracked_.Divide(copies, gradients);
+  }
+  const DividedTensors& divided() const { return tracked_.divided(); }
+  // The gang has come together.
+  void FillDivided() { tracked_.FillDivided(); }
   // As of Accelerator.
   absl::Status Release(bool keep);
   absl::StatusOr<bool> UseThreads(int threads);

@@ -28,7 +28,9 @@ using NamedTensor = std::pair<std::string, at::Tensor>;
 // A tensor and its bytes in host memory, contiguous; `copy` keeps that memory.
 struct HostCopy {
   at::Tensor source;
-  at::Tensor copy;
+  at::Tensor copy;         // undefined: another rank of the gang has made it
+  bool is_shared = false;  // all ranks have this tensor, `owner` its copy
+  int owner = 0;
 };
 
 struct Snapshot {

@@ -35,13 +35,16 @@ absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
   arena_size_bytes_ = 0;
   const size_t count = plan_->shards().size();
   for (size_t i = 0; i < count; ++i) {
-    const PlannedShard& shard = plan_->shards()[i];
-    const int writer = shard.owner.value_or(
-        static_cast<int>(i % static_cast<size_t>(world_size)));
-    if (writer == rank) AddShard(i, shard.layout);
+    if (WriterOf(i) == rank) AddShard(i, plan_->shards()[i].layout);
   }
   AddShard(count + static_cast<size_t>(rank), bytes_layout_);
   return absl::OkStatus();
+}
+
+int SnapshotStage::WriterOf(size_t shard) const {
+  const auto world_size = static_cast<size_t>(planned_gang_.second);
+  return plan_->shards()[shard].owner.value_or(
+      static_cast<int>(shard % world_size));
 }
 
 void SnapshotStage::AddShard(size_t index, const ShardLayout& layout) {
@@ -113,14 +116,23 @@ std::vector<HostCopy> SnapshotStage::Copies(const Snapshot& snapshot) const {
   std::vector<HostCopy> copies;
   for (const StagedShard& shard : shards_) {
     if (shard.layout == &bytes_layout_) continue;
-    const std::vector<size_t>& sources = plan_->shards()[shard.index].sources;
-    for (size_t i = 0; i < sources.size(); ++i) {
-      const at::Tensor& source = snapshot.tensors[sources[i]].second;
-      copies.push_back(
-          {source, at::from_blob(
-                       shard.data + shard.layout->TensorOffset(i),
-                       source.sizes(), [block = block_](void*) {},
-                       at::device(at::kCPU).dtype(source.scalar_type()))});
+    const PlannedShard& planned = plan_->shards()[shard.index];
+    for (size_t i = 0; i < planned.sources.size(); ++i) {
+      const at::Tensor& source = snapshot.tensors[planned.sources[i]].second;
+      at::Tensor copy = at::from_blob(
+          shard.data + shard.layout->TensorOffset(i), source.sizes(),
+          [block = block_](void*) {},
+          at::device(at::kCPU).dtype(source.scalar_type()));
+      copies.push_back({source, std::move(copy), !planned.owner.has_value(),
+                        planned_gang_.first});
+    }
+  }
+  for (size_t i = 0; i < plan_->shards().size(); ++i) {
+    const PlannedShard& planned = plan_->shards()[i];
+    const int writer = WriterOf(i);
+    if (planned.owner || writer == planned_gang_.first) continue;
+    for (const size_t source : planned.sources) {
+      copies.push_back({snapshot.tensors[source].second, {}, true, writer});
     }
   }
   return copies;
@@ -146,7 +158,7 @@ absl::Status SnapshotStage::CopyShard(const StagedShard& shard,
       if (IsThere(source, to)) {
         skipped_bytes_ += tensor.nbytes();
       } else {
-        CopyTensor(to, tensor);
+        GAVEL_RETURN_IF_ERROR(CopyTensor(to, tensor));
       }
       if (hashes_[source]) copied_[to] = *hashes_[source];
     }
@@ -154,17 +166,22 @@ absl::Status SnapshotStage::CopyShard(const StagedShard& shard,
   return absl::OkStatus();
 }
 
-void SnapshotStage::CopyTensor(char* to, const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return;
+absl::Status SnapshotStage::CopyTensor(char* to, const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return absl::OkStatus();
+  if (tensor.has_storage() && tensor.storage().data() == nullptr) {
+    return absl::FailedPreconditionError(
+        "a tensor's values are on another rank of the gang");
+  }
   const bool is_plain = tensor.is_contiguous() && !tensor.is_neg();
   if (tensor.is_cpu() && is_plain) {
     list_.Add(to, static_cast<const char*>(tensor.const_data_ptr()),
               tensor.nbytes());
-    return;
+    return absl::OkStatus();
   }
   at::Tensor view = at::from_blob(to, tensor.sizes(),
                                   at::device(at::kCPU).dtype(tensor.dtype()));
   view.copy_(tensor.detach(), /*non_blocking=*/!tensor.is_cpu());
+  return absl::OkStatus();
 }
 
 // For the work of all their streams: a program may have several.

@@ -56,12 +56,13 @@ class SnapshotStage {
   // others, and a shard of bytes entries. Tensors
   // of any device and strides; one whose bytes lie there from the last Copy, as
   // its hash tells, is not copied again. INVALID_ARGUMENT as ShardPlan::Make,
-  // RESOURCE_EXHAUSTED without memory.
+  // RESOURCE_EXHAUSTED without memory, FAILED_PRECONDITION for a tensor that
+  // has none (see the iterator's DividedTensors).
   absl::Status Copy(const Snapshot& snapshot, int rank, int world_size);
 
-  // Of the tensors of `snapshot`, which was copied last, those that this rank
-  // stores, in the arena: nothing is copied. Their memory is not used for
-  // another Copy while one of them is there.
+  // Of the tensors of `snapshot`, which was copied last, those in the arena,
+  // and which rank has copied each other that all have. Nothing is copied.
+  // Their memory is not used for another Copy while one of them is there.
   std::vector<HostCopy> Copies(const Snapshot& snapshot) const;
 
   // The memory that Copy will take. Nothing is staged afterwards.
@@ -86,13 +87,14 @@ class SnapshotStage {
 
  private:
   absl::Status Plan(const Snapshot& snapshot, int rank, int world_size);
+  int WriterOf(size_t shard) const;
   void AddShard(size_t index, const ShardLayout& layout);
   absl::Status CopyAll(const Snapshot& snapshot);
   absl::Status CopyShard(const StagedShard& shard, const Snapshot& snapshot);
   void HashTensors(const Snapshot& snapshot);
   // `to`: where in the arena's block.
   bool IsThere(size_t tensor, char* to) const;
-  void CopyTensor(char* to, const at::Tensor& tensor);
+  absl::Status CopyTensor(char* to, const at::Tensor& tensor);
   void WaitForDevices(const Snapshot& snapshot);
   void WaitForStreams();
 

@@ -255,8 +255,9 @@ struct ProcessGroup::Impl {
   std::unique_ptr<Pending> Watch(c10::intrusive_ptr<c10d::Work> work) const {
     return std::make_unique<PendingWork>(std::move(work), waiting, on_host);
   }
-  absl::Status BroadcastAll(const std::vector<at::Tensor>& tensors);
-  absl::Status BroadcastFlat(const std::vector<at::Tensor>& tensors);
+  absl::Status BroadcastOne(at::Tensor tensor, int root);
+  absl::Status BroadcastAll(const std::vector<at::Tensor>& tensors, int root);
+  absl::Status BroadcastFlat(const std::vector<at::Tensor>& tensors, int root);
 };
 
 ProcessGroup::ProcessGroup(std::unique_ptr<Impl> impl, int world_size)
@@ -347,45 +348,52 @@ absl::StatusOr<std::unique_ptr<ProcessGroup::Pending>> ProcessGroup::AllReduce(
   return pending;
 }
 
+absl::Status ProcessGroup::Impl::BroadcastOne(at::Tensor tensor, int root) {
+  std::vector<at::Tensor> one = {std::move(tensor)};
+  c10d::BroadcastOptions options;
+  options.rootRank = root;
+  return Watch(backend->broadcast(one, options))->Wait();
+}
+
 // A large one goes as it is, small ones together: what is copied for that is
 // at most so many bytes, whatever the model.
 absl::Status ProcessGroup::Impl::BroadcastAll(
-    const std::vector<at::Tensor>& tensors) {
+    const std::vector<at::Tensor>& tensors, int root) {
   std::vector<at::Tensor> small;
   int64_t size_bytes = 0;
   for (const at::Tensor& tensor : tensors) {
     const auto bytes = static_cast<int64_t>(tensor.nbytes());
     if (bytes >= kBroadcastCopyBytesMax && tensor.is_contiguous()) {
-      std::vector<at::Tensor> one = {tensor.detach()};
-      GAVEL_RETURN_IF_ERROR(Watch(backend->broadcast(one))->Wait());
+      GAVEL_RETURN_IF_ERROR(BroadcastOne(tensor.detach(), root));
       continue;
     }
     if (!small.empty() && size_bytes + bytes > kBroadcastCopyBytesMax) {
-      GAVEL_RETURN_IF_ERROR(BroadcastFlat(small));
+      GAVEL_RETURN_IF_ERROR(BroadcastFlat(small, root));
       small.clear();
       size_bytes = 0;
     }
     small.push_back(tensor);
     size_bytes += bytes;
   }
-  return small.empty() ? absl::OkStatus() : BroadcastFlat(small);
+  return small.empty() ? absl::OkStatus() : BroadcastFlat(small, root);
 }
 
 absl::Status ProcessGroup::Impl::BroadcastFlat(
-    const std::vector<at::Tensor>& tensors) {
+    const std::vector<at::Tensor>& tensors, int root) {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& tensor : tensors) parts.push_back(tensor.reshape(-1));
-  std::vector<at::Tensor> flat = {at::cat(parts)};
-  GAVEL_RETURN_IF_ERROR(Watch(backend->broadcast(flat))->Wait());
+  const at::Tensor flat = at::cat(parts);
+  GAVEL_RETURN_IF_ERROR(BroadcastOne(flat, root));
   int64_t from = 0;
   for (at::Tensor tensor : tensors) {
-    tensor.copy_(flat[0].narrow(0, from, tensor.numel()).view(tensor.sizes()));
+    tensor.copy_(flat.narrow(0, from, tensor.numel()).view(tensor.sizes()));
     from += tensor.numel();
   }
   return absl::OkStatus();
 }
 
-absl::Status ProcessGroup::Broadcast(const std::vector<at::Tensor>& tensors) {
+absl::Status ProcessGroup::Broadcast(const std::vector<at::Tensor>& tensors,
+                                     int root) {
   if (impl_->aborted()) return Aborted();
   return CatchAsUnavailable("broadcasting to the gang", [&]() -> absl::Status {
     const at::NoGradGuard no_grad;
@@ -394,7 +402,7 @@ absl::Status ProcessGroup::Broadcast(const std::vector<at::Tensor>& tensors) {
       if (tensor.numel() > 0) by_type[tensor.scalar_type()].push_back(tensor);
     }
     for (const auto& [type, same_type] : by_type) {
-      GAVEL_RETURN_IF_ERROR(impl_->BroadcastAll(same_type));
+      GAVEL_RETURN_IF_ERROR(impl_->BroadcastAll(same_type, root));
     }
     return absl::OkStatus();
   });

@@ -94,8 +94,8 @@ class ProcessGroup {
   // among those that all libraries of collectives know.
   absl::StatusOr<std::unique_ptr<Pending>> AllReduce(
       at::Tensor tensor, Reduction reduction = Reduction::kSum);
-  // Rank 0's values into those of all others, in place.
-  absl::Status Broadcast(const std::vector<at::Tensor>& tensors);
+  // The values of rank `root` into those of all others, in place.
+  absl::Status Broadcast(const std::vector<at::Tensor>& tensors, int root = 0);
 
   // Returns when all that was begun on the device is done: until then an
   // AllReduce() there may not have been. UNAVAILABLE: the group was aborted,

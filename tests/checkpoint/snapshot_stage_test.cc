@@ -2,6 +2,7 @@
 // copy; the hash is one of host memory here.
 #include "runtime/checkpoint/snapshot_stage.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 
 #include <cstring>
@@ -28,7 +29,9 @@ class SnapshotStageTest : public Test {
       const std::vector<at::Tensor>& tensors) const {
     std::vector<std::optional<uint64_t>> hashes;
     for (const at::Tensor& tensor : tensors) {
-      hashes.emplace_back(static_cast<uint64_t>(tensor[0].item<float>()));
+      hashes.emplace_back();
+      if (tensor.storage().data() == nullptr) continue;
+      hashes.back() = static_cast<uint64_t>(tensor[0].item<float>());
     }
     if (!hashes.empty() && first_is_not_hashed_) hashes[0].reset();
     return hashes;
@@ -40,7 +43,10 @@ class SnapshotStageTest : public Test {
   void Copy(int rank = 0, int world_size = 1) {
     ASSERT_OK(stage_.Copy(snapshot_, rank, world_size));
     for (const HostCopy& copy : stage_.Copies(snapshot_)) {
-      EXPECT_TRUE(copy.copy.equal(copy.source));
+      ASSERT_EQ(copy.copy.defined(), copy.owner == rank);
+      if (copy.owner == rank) {
+        EXPECT_TRUE(copy.copy.equal(copy.source));
+      }
     }
   }
 
@@ -100,6 +106,31 @@ TEST_F(SnapshotStageTest, AnotherRankStoresOtherTensorsInTheSamePlaces) {
   EXPECT_EQ(stage_.skipped_bytes(), 0u);
   Copy(1, 2);
   EXPECT_EQ(stage_.skipped_bytes(), kBytes);
+}
+
+TEST_F(SnapshotStageTest, SaysWhichRankHasTheCopyOfEachTensor) {
+  Copy(1, 2);
+  std::map<const void*, int> owners;
+  for (const HostCopy& copy : stage_.Copies(snapshot_)) {
+    EXPECT_TRUE(copy.is_shared);
+    owners[copy.source.const_data_ptr()] = copy.owner;
+  }
+  std::vector<int> by_tensor;
+  for (const auto& [name, tensor] : snapshot_.tensors) {
+    by_tensor.push_back(owners.at(tensor.const_data_ptr()));
+  }
+  EXPECT_THAT(by_tensor, ElementsAre(0, 1, 0));
+}
+
+TEST_F(SnapshotStageTest, ATensorWhoseValuesAreElsewhereIsNotStored) {
+  Copy(1, 2);
+  at::Tensor elsewhere = at::empty({0});
+  elsewhere.unsafeGetTensorImpl()->set_sizes_contiguous({kElements});
+  snapshot_.tensors[0].second = elsewhere;
+  first_is_not_hashed_ = true;
+  ASSERT_OK(stage_.Copy(snapshot_, 1, 2));
+  const absl::Status status = stage_.Copy(snapshot_, 0, 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
 }
 
 TEST_F(SnapshotStageTest, WhatWasReadIntoTheArenaIsOverwritten) {

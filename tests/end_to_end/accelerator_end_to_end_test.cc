@@ -116,6 +116,23 @@ TEST_F(AcceleratorEndToEnd, StatesThatDoNotFitTogetherTakeTurns) {
   ExpectDevicesEmpty();
 }
 
+// Each rank keeps its part, so that the states of both gangs fit. Four whole
+// ones would not.
+TEST_F(AcceleratorEndToEnd, AParkedGangTakesTheMemoryOfOneProcess) {
+  WriteDevices(2, "host_memory_bytes = \"50MiB\"\n");
+  std::vector<std::string> jobs;
+  for (const char* name : {"first", "second"}) {
+    jobs.push_back(Job(name, 2, {.environment = "BALLAST_MIB = \"20\"\n"}));
+  }
+  const Ended ended = RunLocal(jobs);
+  ASSERT_EQ(ended.exit_code, 0) << ended.output << ended.errors << Logs();
+  EXPECT_THAT(ended.output, HasSubstr("parked in host memory on here"));
+  EXPECT_THAT(ended.output, Not(HasSubstr("evicted to disk")));
+  EXPECT_THAT(Logs(), Not(HasSubstr("the gang is broken")));
+  EXPECT_EQ(Weights(Path("first.weights")), Weights(Path("second.weights")));
+  ExpectDevicesEmpty();
+}
+
 TEST_F(AcceleratorEndToEnd, TwoShareADeviceAndItsMemory) {
   WriteDevices(1);
   const JobKeys keys{.keys = "[throughputs]\nsim = 2.4\n",

@@ -60,7 +60,9 @@ class ParkedTensorsTest : public Test {
     // As a session has them: a parameter is the optimizer's, too.
     std::vector<at::Tensor> handles = tensors_;
     handles.insert(handles.end(), tensors_.begin(), tensors_.end());
-    return parked_.Park(handles, copies);
+    GAVEL_ASSIGN_OR_RETURN(const auto matches,
+                           internal::MatchCopies(handles, copies));
+    return parked_.Park(matches);
   }
 
   std::vector<const void*> Places() const {

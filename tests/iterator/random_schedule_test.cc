@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr int kJobs = 4;
 constexpr int kDevices = 2;
 constexpr uint64_t kMemoryMib = 24;
-constexpr std::chrono::seconds kScheduleMax(90);
+constexpr std::chrono::seconds kScheduleMax(300);
 constexpr std::chrono::milliseconds kTick(10);
 
 uint64_t Number(const char* variable, uint64_t otherwise) {
