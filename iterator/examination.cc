@@ -3,7 +3,9 @@
 #include <torch/optim/optimizer.h>
 
 #include <set>
+#include <utility>
 
+#include "core/size_text.h"
 #include "core/text.h"
 #include "runtime/torch_errors.h"
 
@@ -74,6 +76,13 @@ void Examination::StepDone(uint64_t steps_done) {
     Write("untracked", steps_done, StrCat(one.kind, " ", one.text));
   }
   if (!has_scheduler_) WriteSchedules(steps_done);
+}
+
+void Examination::Paused(uint64_t steps_done, uint64_t left_bytes) {
+  if (!on() || left_bytes == 0 || std::exchange(has_left_memory_, true)) return;
+  Write("untracked", steps_done,
+        StrCat("device ", SizeText(left_bytes),
+               " stay on the accelerator during a pause"));
 }
 
 void Examination::Finish(uint64_t steps_done) {

@@ -7,8 +7,8 @@
 //   loop-end     its range was used up: the end of an epoch
 //   loop-break   it was left by `break`
 //   evaluation   the tracked modules were used without training them
-//   untracked    "module", "average", "tensor", "schedule" or "generator", a
-//                blank and what it is
+//   untracked    "module", "average", "tensor", "schedule", "generator" or
+//                "device" (memory there during a pause), a blank and what it is
 //
 // Off unless begun; then each boundary is looked at closely. Training thread.
 #ifndef GAVEL_ITERATOR_EXAMINATION_H_
@@ -46,6 +46,8 @@ class Examination {
   // `used_up`: its range; else the loop was left by `break`.
   void LoopEnded(uint64_t steps_done, bool used_up);
   void StepDone(uint64_t steps_done);
+  // So much stayed on the accelerator during the last pause.
+  void Paused(uint64_t steps_done, uint64_t left_bytes);
   // The program has come to its end.
   void Finish(uint64_t steps_done);
 
@@ -59,6 +61,7 @@ class Examination {
   const TrackedState* tracked_ = nullptr;
   std::unique_ptr<OperatorWatch> watch_;
   bool has_scheduler_ = false;
+  bool has_left_memory_ = false;
   std::map<std::string, std::vector<double>> rates_;  // by optimizer
 };
 

@@ -42,6 +42,9 @@ class LeaseHolder {
   // Takes the accelerator of the options.
   bool TakeAlone();
 
+  // What stays on the accelerator after a pause, and should not: bytes of the
+  // last one.
+  uint64_t left_bytes() const { return left_bytes_; }
   // The lease of a CPU slot is of so many threads from here on.
   void UseThreads(int threads);
   // Tells the coordinator how much memory the process has, for its budgets.

@@ -120,6 +120,7 @@ bool SessionState::AttendAll(bool after_step) {
   if (after_step && !AttendStep()) return false;
   const int64_t begin_ns = Now_ns();
   if (!control_.Attend(step_counted_ || !position_.inside())) return false;
+  examination_.Paused(context_.stats.steps_done(), lease_.left_bytes());
   const bool is_due = !gang_.joined() && saver_.IsDue(Now_ns());
   if (is_due && state_.CanCollect()) saver_.Commit().IgnoreError();
   if (after_step) saver_.PrepareOnce();

@@ -289,6 +289,26 @@ TEST_F(DoctorTest, ProgramsThatForgetWhatIsSeldomUsedFail) {
   ExpectFailure(examine("break"), "Suspect: a loop that is left by `break`");
 }
 
+TEST_F(DoctorTest, MemoryThatStaysOnAnAcceleratorIsNamed) {
+  if (!std::filesystem::exists(kTorchTrainer)) {
+    GTEST_SKIP() << "doctor_trainer is not built (no LibTorch)";
+  }
+  const auto examine = [&](const std::string& mode) {
+    return Run({"doctor", "--state", state(), "--device", "hpu:0", "--move-to",
+                "hpu:1", "--", "env",
+                "GAVEL_SIMULATED_DEVICE=devices=2,memory_mib=64", kTorchTrainer,
+                mode});
+  };
+  const Ended whole = examine("whole");
+  const Ended keeps = examine("memory");
+  EXPECT_EQ(whole.exit_code, 0) << whole.output << whole.errors;
+  EXPECT_THAT(whole.output, Not(HasSubstr("untracked")));
+  EXPECT_THAT(keeps.output,
+              AllOf(HasSubstr("untracked  1.0 MiB stay on the accelerator"),
+                    HasSubstr("OnRelease()")))
+      << keeps.errors;
+}
+
 TEST_F(DoctorTest, TheSmallestExamplePasses) {
   if (!std::filesystem::exists(kMinimal)) {
     GTEST_SKIP() << "examples/minimal is not built (no LibTorch)";

@@ -171,11 +171,17 @@ std::string DescribeUntracked(const UntrackedItem& item) {
         item.text);
   }
   if (item.kind == "tensor") return StrCat(item.text, " in several steps");
+  if (item.kind == "device") {
+    return StrCat(item.text,
+                  ", in the way of the next job: track these tensors, or free "
+                  "them in Session::OnRelease()");
+  }
   return item.text;
 }
 
 std::string SuspectByAccount(const DoctorAccount& account) {
-  for (const char* kind : {"module", "average", "schedule", "generator"}) {
+  for (const char* kind :
+       {"module", "average", "schedule", "generator", "device"}) {
     for (const UntrackedItem& one : account.untracked) {
       if (one.kind == kind) return DescribeUntracked(one);
     }

@@ -177,11 +177,25 @@ absl::Status DoctorExamination::RunLeased(const char* name,
   return absl::OkStatus();
 }
 
+// Only a run that is paused can tell.
+void DoctorExamination::TakeLeftMemory(const DoctorAccount& account) {
+  const auto is_of_device = [](const UntrackedItem& one) {
+    return one.kind == "device";
+  };
+  if (std::ranges::any_of(alone_.account.untracked, is_of_device)) return;
+  const auto found = std::ranges::find_if(account.untracked, is_of_device);
+  if (found == account.untracked.end()) return;
+  Say("untracked", DescribeUntracked(*found));
+  alone_.account.untracked.push_back(*found);
+  found_.account.untracked.push_back(*found);
+}
+
 void DoctorExamination::JudgeLeased(const char* name, const DoctorRun& run,
                                     bool at_full_speed) {
   const DoctorLeases& leases = run.leases;
   ExaminedRun& examined = Compare(name, run, 0);
   examined.interrupted_at = leases.paused_after_step;
+  TakeLeftMemory(run.account);
   const bool hangs = run.timed_out && leases.interrupted && !leases.released;
   const std::string what = StrCat("the program, ", name, ",");
   if (!hangs && EndedBadly(run, what.c_str())) return;

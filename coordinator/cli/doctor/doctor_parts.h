@@ -38,6 +38,7 @@ class DoctorExamination {
   absl::Status Move() { return RunLeased("moved", options_.move_to); }
   absl::Status RunLeased(const char* name, const std::string& second_device);
   double SlowDownFactor(int attempt) const;
+  void TakeLeftMemory(const DoctorAccount& account);
   void JudgeLeased(const char* name, const DoctorRun& run, bool at_full_speed);
   absl::Status Interrupt();
   absl::Status StopByBudget();

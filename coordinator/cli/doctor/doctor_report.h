@@ -57,7 +57,7 @@ std::string DescribeDifference(const ReportDifference& difference,
 
 struct UntrackedItem {
   uint64_t step = 0;  // when it was noticed
-  std::string kind;   // "module", "average", "tensor", "schedule", "generator"
+  std::string kind;   // as of iterator/examination.h
   std::string text;
 };
 
