@@ -110,9 +110,9 @@ struct Parts {
                     options, allocation, figures, ledger,  trials};
   Solver solver{outbox,     agenda, jobs,     changes, options, recorder,
                 allocation, ledger, isolated, round,   problems};
-  Planner planner{terms,       jobs,       changes, cluster,
-                  assigned,    agents,     options, allocation,
-                  checkpoints, candidates, trials,  rows};
+  Planner planner{terms,  jobs,    changes,    cluster,     assigned,
+                  agents, options, allocation, checkpoints, candidates,
+                  trials, rows,    speeds};
   Resizing resizing{terms,      agenda,      jobs,    changes,
                     cluster,    throughputs, options, recorder,
                     candidates, solver,      planner};

@@ -114,6 +114,7 @@ void Choice::Take(size_t unit, size_t type) {
   }
   room_[type] -= scale_factor;
   type_of_[unit] = static_cast<uint32_t>(type);
+  in_turn_.push_back(static_cast<uint32_t>(unit));
   taken_[view_.Job(unit)] = taken_[view_.Partner(unit)] = true;
 }
 

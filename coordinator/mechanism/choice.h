@@ -47,6 +47,8 @@ class Choice {
 
   // By unit: the type chosen, or kNoIndex.
   const std::vector<uint32_t>& type_of() const { return type_of_; }
+  // The units chosen, the first one first.
+  const std::vector<uint32_t>& in_turn() const { return in_turn_; }
 
  private:
   // Of one kind of candidates. Key: (unit, type) to the key, kNoClaim where it
@@ -91,6 +93,7 @@ class Choice {
   std::vector<int> room_;          // by type: accelerators
   int scale_factor_min_ = 0;       // of all units
   std::vector<uint32_t> type_of_;  // by unit
+  std::vector<uint32_t> in_turn_;
   std::vector<uint32_t> claimed_;  // by unit, where it has moved; or empty
   std::vector<bool> taken_;        // by job
   std::vector<Candidate> candidates_;

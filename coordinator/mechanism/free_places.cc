@@ -84,6 +84,13 @@ std::optional<size_t> FreeAccelerators::BestWith(size_t free) {
   return std::nullopt;
 }
 
+size_t FreeAccelerators::LargestHole() {
+  for (size_t free = rooms_with_.size(); free-- > 1;) {
+    if (BestWith(free).has_value()) return free;
+  }
+  return 0;
+}
+
 // Where all fit: home, else the tightest fit, which leaves the large holes to
 // the gangs; of equal ones a server in use, so that idle ones stay whole.
 // Where none has room for all: the largest hole, so that the gang ends on the

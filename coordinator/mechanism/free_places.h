@@ -26,6 +26,8 @@ class FreeAccelerators {
   void Close();
 
   size_t count() const { return count_; }
+  // The most that are free on one server.
+  size_t LargestHole();
   // One of the room that was given, and one that was free.
   void Release(uint32_t room, AcceleratorId id);
   void Claim(uint32_t room, AcceleratorId id);
@@ -78,6 +80,9 @@ class FreePlaces {
 
   // By type: how many are free.
   std::vector<int> Counts() const;
+  // Of one type: how many are free, and how many of them on one server.
+  size_t Count(size_t type) const { return types_[type].count(); }
+  size_t LargestHole(size_t type) { return types_[type].LargestHole(); }
   bool IsFree(AcceleratorId id) const { return given_[id.value() - 1] == 0; }
   // Usable ones: of one that is given, and of one that is free.
   void Release(AcceleratorId id);

@@ -129,6 +129,10 @@ struct RoundOptions {
 // unit that holds that type already, then the smaller unit, then the cluster's
 // order of types.
 //
+// RoundTable::slow accelerators go to those that are chosen last. A unit that
+// holds some leaves them for idle ones when that pays for the move within the
+// round, and not in the middle of one (keep_running).
+//
 // Every job of `units` is in the answer at most once, whether alone or in a
 // pair, with scale_factor usable accelerators of one type; no accelerator is in
 // it twice.

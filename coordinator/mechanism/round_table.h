@@ -8,8 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/ids.h"
@@ -77,6 +79,10 @@ class RoundTable {
   void Add(const RoundUnit& row);
   // What unit `u` holds from now on; empty: nothing.
   void Hold(size_t u, std::vector<AcceleratorId> accelerators);
+  // Stragglers, each with its part of its type's speed, in (0, 1).
+  void SetSlow(std::map<AcceleratorId, double> slow) {
+    slow_ = std::move(slow);
+  }
 
   size_t types() const { return types_; }  // J
   size_t size() const { return units_.size(); }
@@ -127,6 +133,7 @@ class RoundTable {
   const std::vector<Held>& held() const { return held_; }
   uint32_t held_at(size_t u) const { return held_at_[u]; }
   std::span<const AcceleratorId> holds(size_t u) const;
+  const std::map<AcceleratorId, double>& slow() const { return slow_; }
 
  private:
   std::span<const double> Row(const std::vector<double>& column,
@@ -155,6 +162,7 @@ class RoundTable {
   std::vector<uint32_t> claimed_;
   std::vector<uint32_t> held_at_;
   std::vector<Held> held_;
+  std::map<AcceleratorId, double> slow_;
 };
 
 }  // namespace gavel

@@ -37,6 +37,8 @@ class AcceleratorSpeeds {
   // jobs of their steps/s there by the median of those on others; else 1.
   double Of(AcceleratorId accelerator) const;
   bool any() const { return !slow_.empty(); }
+  // All stragglers, as Of.
+  const std::map<AcceleratorId, double>& slow() const { return slow_; }
 
   // All state, for snapshots.
   struct Rate {

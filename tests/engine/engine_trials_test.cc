@@ -312,5 +312,38 @@ TEST(Stragglers, AreFoundByTheJobsThatCameFromElsewhere) {
   EXPECT_FALSE(driver.engine().speeds().any());
 }
 
+TEST(Stragglers, AreGivenAwayLastAndLeftForAnIdleAccelerator) {
+  EngineDriver driver(3, "max_min_fairness");
+  const JobId first = driver.Submit("first", 1, Submitted(10));
+  const JobId second = driver.Submit("second", 1, Submitted(20));
+  driver.Run(first);
+  driver.Run(second);
+  driver.ReportSpeed(first, 10);
+  driver.ReportSpeed(second, 20);
+  driver.MoveByLoss(first);
+  driver.ReportSpeed(first, 5);
+  const std::vector<AcceleratorId> slow = driver.job(first).assigned;
+  driver.Gone(driver.Key(first), 0);
+  driver.MoveByLoss(second);
+  driver.ReportSpeed(second, 10);
+  driver.Gone(driver.Key(second), 0);
+  ASSERT_TRUE(driver.engine().speeds().slow().contains(slow.front()));
+  // Three more that are as fast as their type.
+  driver.JoinServer("there", 1);
+  std::vector<JobId> jobs;
+  for (const std::string name : {"a", "b", "c", "d"}) {
+    jobs.push_back(driver.Submit(name, 1, Submitted(10)));
+    driver.At(driver.now + 1);
+    driver.Run(jobs.back());
+    EXPECT_EQ(driver.job(jobs.back()).assigned == slow, name == "d") << name;
+  }
+  driver.Step(event::WorkerGone{driver.ExitOf(jobs[1])});
+  EXPECT_EQ(driver.job(jobs.back()).assigned, slow) << "until the round ends";
+  for (int round = 0; round < 2; ++round) {
+    driver.EndRound();
+    EXPECT_THAT(driver.job(jobs.back()).assigned, AllOf(SizeIs(1), Ne(slow)));
+  }
+}
+
 }  // namespace
 }  // namespace gavel

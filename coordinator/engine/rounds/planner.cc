@@ -61,7 +61,8 @@ RoundPlan Planner::PlanAll(Time at, bool keep_running,
   if (plan.jobs.has_value()) {
     plan.places = PlaceJobs(*plan.jobs, keep_running, types);
   } else {
-    const RoundTable units = rows_.RoundUnits(at, !keep_running);
+    RoundTable units = rows_.RoundUnits(at, !keep_running);
+    units.SetSlow(speeds_.slow());
     if (allocation_.result().is_assignment) {
       std::vector<uint32_t> chosen(units.size());
       for (size_t u = 0; u < chosen.size(); ++u) {
@@ -95,6 +96,7 @@ RoundAssignment Planner::PlaceJobs(const std::vector<JobId>& jobs,
   };
   RoundTable units(/*types=*/0);
   units.Reserve(jobs.size());
+  units.SetSlow(speeds_.slow());
   RoundUnit row;
   std::vector<uint32_t> chosen;
   std::vector<AcceleratorId> own;

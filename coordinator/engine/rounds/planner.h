@@ -26,6 +26,7 @@
 #include "coordinator/engine/workers/checkpoints.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
+#include "coordinator/throughput/accelerator_speeds.h"
 #include "core/ids.h"
 #include "core/units.h"
 
@@ -39,7 +40,7 @@ class Planner {
           const Agents& agents, const EngineOptions& options,
           const AllocationTable& allocation, const Checkpoints& checkpoints,
           const Candidates& candidates, const TrialBook& trials,
-          const RoundRows& rows)
+          const RoundRows& rows, const AcceleratorSpeeds& speeds)
       : terms_(terms),
         jobs_(jobs),
         changes_(changes),
@@ -51,7 +52,8 @@ class Planner {
         checkpoints_(checkpoints),
         candidates_(candidates),
         trials_(trials),
-        rows_(rows) {}
+        rows_(rows),
+        speeds_(speeds) {}
 
   // What a job gets depends on the others, or on more than what touches it.
   bool PlansWhole() const;
@@ -79,6 +81,7 @@ class Planner {
   const Candidates& candidates_;
   const TrialBook& trials_;
   const RoundRows& rows_;
+  const AcceleratorSpeeds& speeds_;
   std::vector<JobId> unsettled_;  // by the last plan, unless all are
 };
 

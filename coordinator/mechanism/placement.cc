@@ -1,0 +1,255 @@
+#include "coordinator/mechanism/placement.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+namespace gavel {
+
+Placement::Placement(const RoundView& view, const Choice& choice,
+                     FreePlaces* free)
+    : view_(view), table_(view.table()), choice_(choice), free_(free) {
+  if (free_ == nullptr) {
+    given_.assign(view.cluster().accelerators().size(), 0);
+  }
+  const std::vector<uint32_t>& type_of = choice.type_of();
+  chosen_.reserve(choice.in_turn().size());
+  for (size_t i = 0; i < table_.size(); ++i) {
+    const uint32_t u = view.Ordered(i);
+    if (type_of[u] != kNoIndex) chosen_.push_back({u, type_of[u]});
+  }
+  placed_.resize(chosen_.size());
+}
+
+RoundAssignment Placement::PlaceAll(double moves_within_s) {
+  KeepOwn();
+  if (table_.packed()) InheritFromPairs();
+  const bool slow = !table_.slow().empty();
+  if (free_ == nullptr && (slow || !moving_.empty())) {
+    free_ = &own_.emplace(view_.cluster(), given_);
+  }
+  if (slow) SetAllAside();
+  PlaceOthers();
+  if (slow) LeaveStragglers(moves_within_s);
+  for (size_t type = 0; type < aside_.size(); ++type) Return(type);
+  std::erase_if(placed_,
+                [](const auto& entry) { return entry.second.empty(); });
+  return RoundAssignment(std::move(placed_));
+}
+
+void Placement::KeepOwn() {
+  for (uint32_t c = 0; c < chosen_.size(); ++c) {
+    const auto [u, type] = chosen_[c];
+    if (view_.Held(u) == type && Keep(table_.holds(u))) {
+      Give(c, table_.holds(u));
+      kept_.push_back(c);
+    } else {
+      moving_.push_back(c);
+    }
+  }
+}
+
+// A pair goes where one of its jobs is, and a job alone stays where it was in a
+// pair: one of them need not move.
+void Placement::InheritFromPairs() {
+  std::vector<bool> placed(table_.size(), false);  // by unit
+  for (uint32_t c = 0; c < chosen_.size(); ++c) {
+    placed[chosen_[c].unit] = !placed_[c].second.empty();
+  }
+  std::vector<uint32_t> holder(view_.jobs(), kNoIndex);  // by job
+  for (size_t i = 0; i < table_.size(); ++i) {
+    const uint32_t u = view_.Ordered(i);
+    if (view_.Held(u) == kNoIndex || placed[u]) continue;
+    holder[view_.Job(u)] = holder[view_.Partner(u)] = u;
+  }
+  std::erase_if(moving_, [&](uint32_t c) {
+    const uint32_t u = chosen_[c].unit;
+    return Inherit(c, holder[view_.Job(u)]) ||
+           Inherit(c, holder[view_.Partner(u)]);
+  });
+}
+
+bool Placement::Inherit(uint32_t c, uint32_t from) {
+  const auto [u, type] = chosen_[c];
+  if (from == kNoIndex || from == u || view_.Held(from) != type) return false;
+  const std::span<const AcceleratorId> holds = table_.holds(from);
+  if (table_.scale_factor(u) != table_.scale_factor(from) || !Keep(holds)) {
+    return false;
+  }
+  Give(c, holds);
+  return true;
+}
+
+// Large gangs first, while there are large holes; of one size those that chose
+// while there was more than stragglers; then those with a home that another one
+// could take.
+void Placement::PlaceOthers() {
+  const std::vector<bool> late = Late();
+  const auto before = [&](uint32_t a, uint32_t b) {
+    const auto key = [&](uint32_t c) {
+      const uint32_t u = chosen_[c].unit;
+      return std::tuple(-table_.scale_factor(u), !late.empty() && late[c],
+                        table_.home_server(u).empty());
+    };
+    return key(a) < key(b);
+  };
+  if (!std::is_sorted(moving_.begin(), moving_.end(), before)) {
+    std::stable_sort(moving_.begin(), moving_.end(), before);
+  }
+  for (const uint32_t c : moving_) {
+    const auto [u, type] = chosen_[c];
+    placed_[c] = {table_.unit(u), Take(u, type)};
+  }
+}
+
+void Placement::SetAllAside() {
+  aside_.resize(view_.cluster().types().size());
+  for (const auto& [id, speed] : table_.slow()) {
+    const uint32_t type = view_.TypeOf(id);
+    if (type != kNoIndex) aside_[type].push_back(id);
+  }
+  for (size_t type = 0; type < aside_.size(); ++type) SetAside(type);
+}
+
+void Placement::SetAside(size_t type) {
+  std::erase_if(aside_[type], [&](AcceleratorId id) { return !IsFree(id); });
+  for (const AcceleratorId id : aside_[type]) free_->Claim(id);
+}
+
+void Placement::Return(size_t type) {
+  for (const AcceleratorId id : aside_[type]) free_->Release(id);
+}
+
+void Placement::SortByTurn(std::vector<uint32_t>& chosen) const {
+  std::vector<uint32_t> turns(table_.size(), kNoIndex);  // by unit
+  const std::vector<uint32_t>& in_turn = choice_.in_turn();
+  for (uint32_t i = 0; i < in_turn.size(); ++i) turns[in_turn[i]] = i;
+  std::ranges::stable_sort(chosen, {}, [&](uint32_t c) {
+    const uint32_t u = chosen_[c].unit;
+    return std::pair(-table_.scale_factor(u), turns[u]);
+  });
+}
+
+// By index into chosen_: when the others of its size chose, no accelerators
+// that are as fast as their type were left. Empty: of nobody.
+std::vector<bool> Placement::Late() const {
+  if (std::ranges::all_of(aside_, [](const auto& ids) { return ids.empty(); }))
+    return {};
+  std::vector<uint32_t> in_turn = moving_;
+  SortByTurn(in_turn);
+  std::vector<int> fast = free_->Counts();
+  std::vector<int> slow;
+  for (const auto& ids : aside_) slow.push_back(static_cast<int>(ids.size()));
+  std::vector<bool> late(chosen_.size(), false);
+  for (const uint32_t c : in_turn) {
+    const auto [u, type] = chosen_[c];
+    const int wanted = table_.scale_factor(u);
+    late[c] = fast[type] < wanted;
+    const int taken = late[c] ? std::min(slow[type], wanted) : 0;
+    slow[type] -= taken;
+    fast[type] -= wanted - taken;
+  }
+  return late;
+}
+
+// With stragglers where the others are too few, or where they let a gang be on
+// one server: what it would lose between several is not known.
+std::vector<AcceleratorId> Placement::Take(uint32_t unit, size_t type) {
+  const auto wanted = static_cast<size_t>(table_.scale_factor(unit));
+  std::span<const AcceleratorId> own = table_.own(unit);
+  const auto take = [&] {
+    return free_->Take(view_.cluster(), type, wanted, table_.home_server(unit),
+                       own);
+  };
+  if (aside_.empty() || aside_[type].empty()) return take();
+  if (free_->LargestHole(type) >= wanted) return take();
+  const bool few = free_->Count(type) < wanted;
+  Return(type);
+  const bool with_slow = few || free_->LargestHole(type) >= wanted;
+  if (!with_slow) SetAside(type);
+  // One slow rank slows all: it may as well have the others, too.
+  if (with_slow && own.empty()) own = aside_[type];
+  std::vector<AcceleratorId> taken = take();
+  if (with_slow) SetAside(type);
+  return taken;
+}
+
+// To idle accelerators only, so that no unit comes back for another one's sake.
+void Placement::LeaveStragglers(double moves_within_s) {
+  std::erase_if(kept_, [&](uint32_t c) {
+    return !LeavePays(chosen_[c].unit, moves_within_s);
+  });
+  SortByTurn(kept_);
+  for (const uint32_t c : kept_) Leave(c);
+}
+
+bool Placement::LeavePays(uint32_t unit, double moves_within_s) const {
+  if (table_.unit(unit).packed()) return false;
+  double speed = 1;
+  for (const AcceleratorId id : table_.holds(unit)) {
+    const auto found = table_.slow().find(id);
+    if (found != table_.slow().end()) speed = std::min(speed, found->second);
+  }
+  return (1 - speed) * moves_within_s > table_.costs(unit).move_s;
+}
+
+void Placement::Leave(uint32_t c) {
+  const auto [u, type] = chosen_[c];
+  const std::span<const AcceleratorId> holds = table_.holds(u);
+  const auto wanted = static_cast<size_t>(table_.scale_factor(u));
+  const auto set_fast_given = [&](bool given) {
+    for (const AcceleratorId id : holds) {
+      if (!IsSlow(id)) SetGiven(id, given);
+    }
+  };
+  set_fast_given(false);
+  std::vector<AcceleratorId> taken =
+      free_->Take(view_.cluster(), type, wanted, table_.home_server(u), holds);
+  if (!taken.empty() && ServersOf(taken) <= ServersOf(holds)) {
+    placed_[c].second = std::move(taken);
+    std::ranges::copy_if(holds, std::back_inserter(aside_[type]),
+                         [&](AcceleratorId id) { return IsSlow(id); });
+    return;
+  }
+  for (const AcceleratorId id : taken) SetGiven(id, false);
+  set_fast_given(true);
+}
+
+void Placement::Give(uint32_t c, std::span<const AcceleratorId> accelerators) {
+  placed_[c] = {table_.unit(chosen_[c].unit),
+                {accelerators.begin(), accelerators.end()}};
+}
+
+// Takes exactly these. False, and nothing taken, when one of them is gone
+// already.
+bool Placement::Keep(std::span<const AcceleratorId> accelerators) {
+  for (size_t i = 0; i < accelerators.size(); ++i) {
+    if (!IsFree(accelerators[i])) {
+      while (i-- > 0) SetGiven(accelerators[i], false);
+      return false;
+    }
+    SetGiven(accelerators[i], true);
+  }
+  return true;
+}
+
+size_t Placement::ServersOf(std::span<const AcceleratorId> accelerators) const {
+  std::set<std::string_view> servers;
+  for (const AcceleratorId id : accelerators) {
+    servers.insert(view_.cluster().accelerator(id).server);
+  }
+  return servers.size();
+}
+
+void Placement::SetGiven(AcceleratorId id, bool given) {
+  if (free_ == nullptr) {
+    given_[id.value() - 1] = given ? 1 : 0;
+  } else {
+    given ? free_->Claim(id) : free_->Release(id);
+  }
+}
+
+}  // namespace gavel

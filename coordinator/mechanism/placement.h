@@ -1,0 +1,80 @@
+// From a type for each chosen unit of a round to its accelerators. Gavel
+// section 5, "Placement": units that stay keep theirs; gangs go to as few
+// servers as possible, single workers fill up servers that are partly used.
+// Stragglers (RoundTable::slow) are given away last. Used inside the round
+// mechanism only; made for one plan. Not thread-safe.
+#ifndef GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
+#define GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "coordinator/mechanism/choice.h"
+#include "coordinator/mechanism/free_places.h"
+#include "coordinator/mechanism/mechanism.h"
+#include "coordinator/mechanism/round_view.h"
+#include "core/ids.h"
+
+namespace gavel {
+
+class Placement {
+ public:
+  // Borrows all, which must outlive it. Takes from `free`; null: all
+  // accelerators are free.
+  Placement(const RoundView& view, const Choice& choice, FreePlaces* free);
+
+  // Once. A unit leaves a straggler for idle accelerators that are none when
+  // that wins more than the move costs within so many seconds.
+  RoundAssignment PlaceAll(double moves_within_s);
+
+ private:
+  struct Chosen {
+    uint32_t unit = 0;
+    uint32_t type = 0;
+  };
+
+  void KeepOwn();
+  void InheritFromPairs();
+  bool Inherit(uint32_t c, uint32_t from);
+  void PlaceOthers();
+
+  // Stragglers that are free and not among those that are given away.
+  void SetAllAside();
+  void SetAside(size_t type);
+  void Return(size_t type);
+  std::vector<bool> Late() const;
+  void SortByTurn(std::vector<uint32_t>& chosen) const;
+  std::vector<AcceleratorId> Take(uint32_t unit, size_t type);
+  void LeaveStragglers(double moves_within_s);
+  bool LeavePays(uint32_t unit, double moves_within_s) const;
+  void Leave(uint32_t c);
+
+  void Give(uint32_t c, std::span<const AcceleratorId> accelerators);
+  bool Keep(std::span<const AcceleratorId> accelerators);
+  bool IsSlow(AcceleratorId id) const { return table_.slow().contains(id); }
+  size_t ServersOf(std::span<const AcceleratorId> accelerators) const;
+  bool IsFree(AcceleratorId id) const {
+    return free_ != nullptr ? free_->IsFree(id) : given_[id.value() - 1] == 0;
+  }
+  void SetGiven(AcceleratorId id, bool given);
+
+  const RoundView& view_;
+  const RoundTable& table_;
+  const Choice& choice_;
+  FreePlaces* free_;
+  std::vector<uint8_t> given_;                  // by id - 1, before own_
+  std::optional<FreePlaces> own_;               // made when needed
+  std::vector<Chosen> chosen_;                  // ascending by unit
+  std::vector<RoundAssignment::Entry> placed_;  // as chosen_
+  std::vector<uint32_t> kept_;                  // indices into chosen_
+  std::vector<uint32_t> moving_;                // the same
+  // By type; empty: no accelerator is a straggler.
+  std::vector<std::vector<AcceleratorId>> aside_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
