@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/state/agents.h"
@@ -83,6 +84,16 @@ JobId JobOn(const std::string& server, const engine::LeaseBook& leases,
     }
   }
   return {};
+}
+
+// One sentence tells of so many, each with its reason.
+constexpr size_t kDrainedMax = 3;
+
+// Why nobody is to start on one that is drained, or whose agent ends.
+std::string WhyOff(const Accelerator& accelerator) {
+  if (!accelerator.drained) return "its agent ends";
+  if (accelerator.drained_for.empty()) return "by `gavel drain`";
+  return accelerator.drained_for;
 }
 
 }  // namespace
@@ -201,22 +212,30 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
                                           const Cluster& cluster,
                                           const ThroughputMatrix& throughputs) {
   std::map<std::string, int> count;  // by type, if none were drained
-  std::map<std::string, std::set<std::string>> drained;  // servers by type
+  // By type and why: servers.
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> drained;
   for (const Accelerator& accelerator : cluster.accelerators()) {
     if (accelerator.forgotten) continue;
     const std::string& type = accelerator.info.type;
     const bool off = accelerator.drained || accelerator.leaving;
     if (accelerator.usable() || off) ++count[type];
-    if (off) drained[type].insert(accelerator.server);
+    if (off) drained[{type, WhyOff(accelerator)}].insert(accelerator.server);
   }
   std::vector<std::string> texts;
-  for (const auto& [type, servers] : drained) {
+  for (const auto& [type_and_why, servers] : drained) {
+    const auto& [type, why] = type_and_why;
     const bool usable = throughputs.Get(job.id, type).steps_per_s > 0;
     if (!usable || count[type] < job.spec.LeastWorkers()) continue;
-    texts.push_back(StrCat(type, " of ", absl::StrJoin(servers, " and ")));
+    texts.push_back(
+        StrCat(type, " of ", absl::StrJoin(servers, " and "), ": ", why));
   }
   if (texts.empty()) return std::nullopt;
-  return reason::Drained{absl::StrJoin(texts, ", ")};
+  if (texts.size() > kDrainedMax) {
+    const size_t more = texts.size() - kDrainedMax;
+    texts.resize(kDrainedMax);
+    texts.push_back(StrCat(more, " more, see `gavel nodes`"));
+  }
+  return reason::Drained{absl::StrJoin(texts, "; ")};
 }
 
 }  // namespace gavel

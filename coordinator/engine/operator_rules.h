@@ -43,7 +43,7 @@ std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
                                           const Cluster& cluster);
 
-// Where the job could run but for what is drained.
+// Where the job could run but for what is drained, and why that is.
 std::optional<reason::Drained> WhyDrained(const Job& job,
                                           const Cluster& cluster,
                                           const ThroughputMatrix& throughputs);

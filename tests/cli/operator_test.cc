@@ -50,7 +50,7 @@ TEST_F(OperatorTest, DrainLetsJobsLeaveAndResumeGivesTheServerBack) {
   EXPECT_EQ(drained.exit_code, 0) << drained.errors;
   EXPECT_THAT(drained.output, HasSubstr("here"));
   EXPECT_TRUE(Eventually([&] { return NodeState() == "drained"; }));
-  EXPECT_THAT(Why("a"), HasSubstr("drained"));
+  EXPECT_THAT(Why("a"), HasSubstr("here: by `gavel drain`"));
   EXPECT_EQ(Count(LogOf(1), "pauses at step"), 1) << "nobody is killed";
   KillCoordinator();
   StartCoordinator();

@@ -79,6 +79,38 @@ TEST_F(Health, OneThatIsGoneIsDrainedWithTheRemedy) {
   EXPECT_EQ(Of(0).drained_for, "it is not there any more; restart the agent");
 }
 
+TEST_F(Health, WhyTellsTheReasonToAJobThatWaitsForWhatIsDrained) {
+  const auto drain = [&](int index) {
+    driver_.Step(event::AcceleratorsDrained{Of(index).info.uuid});
+  };
+  Tell(Told(0, 3));
+  drain(1);
+  EXPECT_EQ(driver_.Why(driver_.Submit("a")),
+            "waiting: what it can use is drained (v100 of here: by `gavel "
+            "drain`; v100 of here: its memory had 3 uncorrectable errors; "
+            "reset or replace it, then `gavel resume here/here-0`); `gavel "
+            "resume` gives it back");
+}
+
+TEST_F(Health, WhyTellsOfAFewReasonsAndOfAnAgentThatEnds) {
+  const JobId job = driver_.Submit("a", 2);
+  Tell(Told(0, 0, "it fell off the bus"));
+  EXPECT_THAT(driver_.Why(job), HasSubstr("here: it fell off the bus)"));
+  for (const std::string server : {"b", "c", "d"}) {
+    driver_.Step(event::ServerJoined{EngineDriver::HelloOf(server, "v100")});
+    AgentHeartbeat beat{server, 1, {1, driver_.rows.back().seq}};
+    beat.health.resize(1);
+    beat.health[0].uuid = server + "-0";
+    beat.health[0].failure = server + " is too hot";
+    driver_.Step(event::AgentHeard{beat});
+  }
+  driver_.Step(event::AgentLeaves{{"here", 1, {}, false}});
+  EXPECT_EQ(driver_.Why(job),
+            "waiting: what it can use is drained (v100 of b: b is too hot; "
+            "v100 of c: c is too hot; v100 of d: d is too hot; 2 more, see "
+            "`gavel nodes`); `gavel resume` gives it back");
+}
+
 TEST_F(Health, WhatNobodyDeclaredIsIgnored) {
   AcceleratorHealth told = Told(0, 3);
   told.uuid = "another";

@@ -65,8 +65,8 @@ TEST_F(Operators, NobodyStartsOnWhatIsDrainedAndWhyTellsIt) {
   const JobId job = driver_.Submit("a");
   EXPECT_TRUE(driver_.job(job).assigned.empty());
   EXPECT_EQ(driver_.Why(job),
-            "waiting: what it can use is drained (v100 of here); `gavel "
-            "resume` gives it back");
+            "waiting: what it can use is drained (v100 of here: by `gavel "
+            "drain`); `gavel resume` gives it back");
   Resume("here");
   EXPECT_FALSE(driver_.job(job).assigned.empty());
 }
