@@ -1,7 +1,10 @@
 // A management library with two GPUs, the second of which MIG may divide. What
 // they are like is said by variables of the environment at each call:
-// FAKE_EXCLUSIVE, FAKE_MIG, FAKE_ERRORS=N, FAKE_XID=N (once), and
-// FAKE_GONE=UUID.
+// FAKE_EXCLUSIVE, FAKE_MIG, FAKE_ERRORS=N, FAKE_XID=N (once), FAKE_GONE=UUID,
+// and FAKE_HANG=N: reading a temperature never returns, which it says by a byte
+// to file descriptor N.
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -84,6 +87,10 @@ int nvmlDeviceGetUtilizationRates(void* device, nvmlUtilization* rates) {
   return rates->gpu = 87, 0;
 }
 int nvmlDeviceGetTemperature(void* device, int, unsigned* degrees) {
+  if (const char* hang = std::getenv("FAKE_HANG")) {
+    if (write(std::atoi(hang), "!", 1) != 1) return kTimeout;
+    for (;;) pause();
+  }
   return *degrees = 50 + static_cast<unsigned>(Of(device)), 0;
 }
 int nvmlDeviceGetTotalEccErrors(void* device, int type, int counter,

@@ -2,12 +2,17 @@
 // library is nvml_fake.cc.
 #include "coordinator/agent_host/nvml.h"
 
+#include <unistd.h>
+
+#include <array>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <semaphore>
 
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/agent_host/health_watch.h"
+#include "runtime/stopwatch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
@@ -19,8 +24,9 @@ class NvmlTest : public ::testing::Test {
   static constexpr uint64_t kGiB = uint64_t{1} << 30;
 
   ~NvmlTest() override {
-    for (const char* name : {"FAKE_EXCLUSIVE", "FAKE_MIG", "FAKE_ERRORS",
-                             "FAKE_GONE", "CUDA_MPS_PIPE_DIRECTORY"}) {
+    for (const char* name :
+         {"FAKE_EXCLUSIVE", "FAKE_MIG", "FAKE_ERRORS", "FAKE_GONE", "FAKE_HANG",
+          "CUDA_MPS_PIPE_DIRECTORY"}) {
       unsetenv(name);
     }
   }
@@ -127,6 +133,25 @@ TEST_F(NvmlTest, TheWatchReadsTheHealthOfGpusAgainAndAgain) {
   const std::vector<AcceleratorHealth> health = watch.Take();
   ASSERT_EQ(health.size(), 1u);
   EXPECT_EQ(health[0].temperature_c, 51);
+}
+
+// The thread stays where it is until the test program ends.
+TEST_F(NvmlTest, TheEndOfAWatchDoesNotWaitForADriverThatHangs) {
+  std::array<int, 2> pipe_ends;
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  Set("FAKE_HANG", std::to_string(pipe_ends[1]).c_str());
+  AcceleratorInfo gpu;
+  gpu.device = "cuda:0";
+  gpu.uuid = "GPU-aaaaaaaa";
+  std::optional<HealthWatch> watch(std::in_place, std::vector{gpu},
+                                   [] { ADD_FAILURE() << "nothing was read"; });
+  char byte = 0;
+  ASSERT_EQ(read(pipe_ends[0], &byte, 1), 1);
+  EXPECT_THAT(watch->Take(), IsEmpty());
+  const Stopwatch clock;
+  watch.reset();
+  EXPECT_LT(clock.elapsed_s(), HealthWatch::kEnd_s + 10);
+  for (const int end : pipe_ends) close(end);
 }
 
 TEST_F(NvmlTest, WhatIsGoneFailsWithARemedy) {
