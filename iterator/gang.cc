@@ -1,7 +1,5 @@
 #include "iterator/gang.h"
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -10,11 +8,10 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
+#include "iterator/gang_meeting.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
@@ -34,62 +31,6 @@ std::vector<std::string> HereKeys(const GangPlan& plan) {
     keys.push_back(HereKey(plan, rank));
   }
   return keys;
-}
-
-// What a rank says of its state.
-struct Here {
-  std::string steps_done;
-  std::string divided;  // fingerprint
-  bool is_missing = false;
-};
-
-std::string HereText(const GangPlan& plan) {
-  if (plan.divided == nullptr) return StrCat(plan.steps_done, ",,");
-  return StrCat(plan.steps_done, ",", plan.divided->Fingerprint(), ",",
-                plan.divided->is_missing() ? "missing" : "");
-}
-
-absl::StatusOr<Here> ParseHere(const std::string& text) {
-  const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  if (parts.size() != 3) {
-    return absl::InternalError(
-        StrCat("'", text, "' is not what a rank says of its state"));
-  }
-  return Here{parts[0], parts[1], !parts[2].empty()};
-}
-
-absl::Status CompareSteps(const GangPlan& plan, const std::vector<Here>& all) {
-  if (all[static_cast<size_t>(plan.rank)].steps_done != all[0].steps_done) {
-    return absl::AbortedError(StrCat("this rank is at step ", plan.steps_done,
-                                     ", rank 0 at ", all[0].steps_done));
-  }
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank].steps_done == all[0].steps_done) continue;
-    return absl::UnavailableError(
-        StrCat("rank ", rank, " is at step ", all[rank].steps_done,
-               ", this one at ", plan.steps_done, "; it has to begin again"));
-  }
-  return absl::OkStatus();
-}
-
-// Each rank finds the same. True: values are to be sent.
-absl::StatusOr<bool> Compare(const GangPlan& plan,
-                             const std::vector<std::string>& texts) {
-  std::vector<Here> all;
-  for (const std::string& text : texts) {
-    GAVEL_ASSIGN_OR_RETURN(all.emplace_back(), ParseHere(text));
-  }
-  GAVEL_RETURN_IF_ERROR(CompareSteps(plan, all));
-  const bool is_missing = std::ranges::any_of(all, &Here::is_missing);
-  const bool is_same = std::ranges::all_of(all, [&](const Here& here) {
-    return !here.divided.empty() && here.divided == all[0].divided;
-  });
-  if (!is_missing || is_same) return is_missing;
-  const std::string why =
-      "a rank began again while the others' state was divided among them";
-  return all[static_cast<size_t>(plan.rank)].is_missing
-             ? absl::AbortedError(why)
-             : absl::UnavailableError(why);
 }
 
 // With a version of its own: to the program nothing has changed.
@@ -157,6 +98,8 @@ absl::Status Gang::Join(const GangPlan& given) {
   }
   if (status.ok()) {
     plan_ = std::move(plan);
+    plan_.divided = nullptr;
+    calls_ = 0;
     return status;
   }
   buckets_.clear();
@@ -185,7 +128,7 @@ absl::StatusOr<bool> Gang::Meet(GangStore& store, const GangPlan& plan) {
   GAVEL_RETURN_IF_ERROR(GangThread::Announce(
       store,
       {plan.rank, plan.world_size, plan.prefix, plan.steps_done, {}, {}}));
-  GAVEL_RETURN_IF_ERROR(store.Set(HereKey(plan, plan.rank), HereText(plan)));
+  GAVEL_RETURN_IF_ERROR(store.Set(HereKey(plan, plan.rank), TextOfState(plan)));
   const std::vector<std::string> keys = HereKeys(plan);
   const Time give_up = Now() + kRendezvousMax_s;
   while (true) {
@@ -203,7 +146,7 @@ absl::StatusOr<bool> Gang::Meet(GangStore& store, const GangPlan& plan) {
     std::this_thread::sleep_for(kMeetingInterval);
   }
   GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> texts, store.Get(keys));
-  return Compare(plan, texts);
+  return CompareStates(plan, texts);
 }
 
 absl::Status Gang::MakeGroup(GangStore& store, const GangPlan& plan,
@@ -243,61 +186,14 @@ absl::Status Gang::SendDivided(const DividedTensors& divided, int world_size) {
   return group_->Synchronize();
 }
 
-absl::Status Gang::NeedGroup(const at::Tensor& tensor) {
-  if (!joined()) {
-    return absl::FailedPreconditionError(
-        "a collective was begun before the gang had come together; call it "
-        "inside the loop");
-  }
-  if (tensor.layout() != at::kStrided || tensor.device() != plan_.device) {
-    return absl::InvalidArgumentError(StrCat(
-        "a collective takes dense tensors on ", plan_.device.str(),
-        ", this one is on ", tensor.device().str(), "; use session->device()"));
-  }
-  return group_ ? absl::OkStatus()
-                : MakeGroup(*store_, plan_, /*sends_divided=*/false);
-}
-
-absl::Status Gang::AllReduce(at::Tensor tensor, ReduceOp op) {
-  if (op == ReduceOp::kMean && !at::isFloatingType(tensor.scalar_type())) {
-    return absl::InvalidArgumentError(StrCat(
-        "the mean of tensors of type ", at::toString(tensor.scalar_type()),
-        " is not one of them; add them up, or make them floating"));
-  }
-  GAVEL_RETURN_IF_ERROR(NeedGroup(tensor));
-  const at::NoGradGuard no_grad;
-  const Reduction reduction = op == ReduceOp::kMin   ? Reduction::kMin
-                              : op == ReduceOp::kMax ? Reduction::kMax
-                                                     : Reduction::kSum;
-  const at::Tensor dense = tensor.detach().contiguous();
-  auto pending = group_->AllReduce(dense, reduction);
-  GAVEL_RETURN_IF_ERROR(Explain(pending.status()));
-  GAVEL_RETURN_IF_ERROR(Explain((*pending)->Wait()));
-  if (op == ReduceOp::kMean) dense.div_(group_->world_size());
-  if (!dense.is_alias_of(tensor)) tensor.detach().copy_(dense);
-  return absl::OkStatus();
-}
-
-absl::Status Gang::Broadcast(at::Tensor tensor) {
-  GAVEL_RETURN_IF_ERROR(NeedGroup(tensor));
-  return Explain(group_->Broadcast({tensor.detach()}));
-}
-
-absl::Status Gang::Barrier() {
-  const at::Tensor one = at::ones({1}, plan_.device);
-  GAVEL_RETURN_IF_ERROR(AllReduce(one, ReduceOp::kSum));
-  return Synchronize();
-}
-
 absl::Status Gang::MakeBuckets() {
   for (const auto& [module, broadcast_buffers] : modules_) {
     const std::vector<at::Tensor> parameters = TrainedParameters(*module);
     if (parameters.empty()) continue;
     GradientBucketsOptions options;
     options.averages = averages_;
-    options.failed = [failure = failure_](absl::Status status) {
-      std::lock_guard<std::mutex> lock(failure->mutex);
-      failure->status.Update(status);
+    options.failed = [failure = failure_](const absl::Status& status) {
+      failure->Note(status);
     };
     GAVEL_ASSIGN_OR_RETURN(
         auto buckets, GradientBuckets::Create(parameters, *group_, options));

@@ -92,7 +92,8 @@ class Gang {
   // is wrong with the model.
   absl::Status EndStep();
   // Collectives of the program, which all ranks call in the same order: as of
-  // Session. FAILED_PRECONDITION: the gang has not come together.
+  // Session. FAILED_PRECONDITION: the gang has not come together. The first
+  // calls are compared between the ranks: where they differ, EndStep() says so.
   absl::Status AllReduce(at::Tensor tensor, ReduceOp op);
   absl::Status Broadcast(at::Tensor tensor);
   absl::Status Barrier();
@@ -147,8 +148,17 @@ class Gang {
   absl::StatusOr<bool> Meet(GangStore& store, const GangPlan& plan);
   absl::Status MakeGroup(GangStore& store, const GangPlan& plan,
                          bool sends_divided);
+  // A collective of the program: `what` names it. Where it fails the step is
+  // void.
+  absl::Status Call(const std::string& what, const at::Tensor& tensor,
+                    const std::function<absl::Status()>& collective);
+  absl::Status CheckTensor(const std::string& what,
+                           const at::Tensor& tensor) const;
   // A gang that trains no model makes its group when it is first needed.
-  absl::Status NeedGroup(const at::Tensor& tensor);
+  absl::Status NeedGroup();
+  absl::Status CompareCall(const std::string& call);
+  // Until all are set; UNAVAILABLE once the gang is broken or has no lease.
+  absl::Status WaitForKeys(const std::vector<std::string>& keys);
   absl::Status SendDivided(const DividedTensors& divided, int world_size);
   absl::Status MakeBuckets();
   // Calls `wait`, which the thread of the gang ends when that is over.
@@ -160,8 +170,13 @@ class Gang {
       const torch::nn::Module& module) const;
   std::vector<at::Tensor> ChangingBuffers() const;
 
-  // What a failed backward pass leaves for the boundary, from its own thread.
+  // What a failed backward pass or collective leaves for the boundary, perhaps
+  // from a thread of its own.
   struct Failure {
+    void Note(const absl::Status& what) {
+      const std::lock_guard lock(mutex);
+      status.Update(what);
+    }
     std::mutex mutex;
     absl::Status status;
   };
@@ -189,6 +204,7 @@ class Gang {
   std::shared_ptr<CurrentGroup> current_group_;
   std::vector<std::unique_ptr<GradientBuckets>> buckets_;
   std::shared_ptr<Failure> failure_;
+  uint64_t calls_ = 0;        // collectives of the program
   mutable std::mutex mutex_;  // of the two threads, and stopped_at_
   std::unique_ptr<GangThread> thread_;
   // Of the gang before: another rank may still read what this one sent last.

@@ -3,6 +3,9 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +25,16 @@ struct ReadingThreads::State {
   bool ended = false;
   std::vector<std::thread> threads;
 
+  ~State() { End(); }
+  void End() {
+    {
+      const std::lock_guard lock(mutex);
+      ended = true;
+    }
+    changed.notify_all();
+    for (std::thread& thread : threads) thread.join();
+    threads.clear();
+  }
   void Run() {
     std::unique_lock lock(mutex);
     while (true) {
@@ -38,19 +51,21 @@ struct ReadingThreads::State {
 };
 
 ReadingThreads::ReadingThreads(int count) : state_(std::make_unique<State>()) {
+  state_->threads.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
-    state_->threads.emplace_back([state = state_.get()] { state->Run(); });
+    try {
+      state_->threads.emplace_back([state = state_.get()] { state->Run(); });
+    } catch (const std::system_error& error) {
+      if (i > 0) return;  // fewer will do
+      throw std::runtime_error(
+          std::string("can't make a thread that reads ahead: ") + error.what() +
+          "; raise the limit of threads, or set reading_threads "
+          "to 0");
+    }
   }
 }
 
-ReadingThreads::~ReadingThreads() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->ended = true;
-  }
-  state_->changed.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
-}
+ReadingThreads::~ReadingThreads() = default;
 
 void ReadingThreads::Call(size_t times, std::function<void(size_t)> call) {
   if (times == 0) return;

@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "tests/support/test.h"
 
@@ -119,6 +122,93 @@ TEST(Gang, TheEndOfTheLeaseEndsACollective) {
   ended.set_value();
   gang.Leave(Leaving::kBroken);
   busy.join();
+}
+
+// Two ranks without a model, each in a thread.
+class GangCalls : public testing::Test {
+ protected:
+  using Rank = std::function<void(Gang&)>;
+  void Run(const Rank& zero, const Rank& one) {
+    std::promise<std::string> opened;
+    std::thread second([&, endpoint = opened.get_future().share()] {
+      Gang gang([] { return true; });
+      GangPlan plan = PlanOf(1, 1);
+      plan.endpoint = endpoint.get();
+      plan.meeting_timeout_s = 1;
+      ASSERT_OK(gang.Join(plan));
+      gang.Pass(0, /*begins=*/true, [] { return false; });
+      one(gang);
+      gang.Leave(Leaving::kBroken);
+    });
+    Gang gang([] { return true; });
+    GangPlan plan = PlanOf(0, 1);
+    plan.meeting_timeout_s = 1;
+    plan.opened = [&](const std::string& at) { opened.set_value(at); };
+    EXPECT_OK(gang.Join(plan));
+    gang.Pass(0, /*begins=*/true, [] { return false; });
+    zero(gang);
+    second.join();
+    gang.Leave(Leaving::kBroken);
+  }
+};
+
+TEST_F(GangCalls, TheFirstWaitsAsLongAsTheOthersLive) {
+  const auto add = [](Gang& gang) {
+    const at::Tensor sum = torch::ones({2});
+    EXPECT_OK(gang.AllReduce(sum, ReduceOp::kSum));
+    EXPECT_TRUE(sum.eq(2).all().item<bool>());
+    EXPECT_OK(gang.Barrier());
+  };
+  Run(add, [&](Gang& gang) {
+    std::this_thread::sleep_for(std::chrono::seconds(3));
+    add(gang);
+  });
+}
+
+TEST_F(GangCalls, OneThatFailsMakesTheStepVoid) {
+  Run(
+      [](Gang& gang) {
+        const absl::Status status =
+            gang.AllReduce(torch::ones({2}), ReduceOp::kSum);
+        EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+        EXPECT_TRUE(absl::IsUnavailable(gang.EndStep()));
+      },
+      [](Gang&) {});
+}
+
+TEST_F(GangCalls, RanksThatCallDifferentThingsAreTold) {
+  Run(
+      [](Gang& gang) {
+        // Nobody comes to it.
+        const absl::Status status =
+            gang.AllReduce(torch::ones({2, 3}), ReduceOp::kSum);
+        EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+      },
+      [](Gang& gang) {
+        const absl::Status status =
+            gang.Broadcast(torch::ones({3}, torch::kDouble));
+        EXPECT_THAT(std::string(status.message()),
+                    HasSubstr("rank 0 AllReduce(kSum) of Float [2, 3], rank 1 "
+                              "Broadcast of Double [3], as call 1 "));
+        // The program is at fault: its job does not go on.
+        EXPECT_TRUE(absl::IsFailedPrecondition(gang.EndStep()));
+      });
+}
+
+TEST_F(GangCalls, TensorsThatCantBeChangedInPlaceAreRefused) {
+  const auto refused = [](Gang& gang) {
+    for (const auto& [tensor, why] :
+         std::vector<std::pair<at::Tensor, std::string>>{
+             {at::Tensor(), "undefined"},
+             {torch::ones({1}).expand({3}), "use clone()"},
+             {torch::eye(2).to_sparse(), "use to_dense()"}}) {
+      const absl::Status status = gang.AllReduce(tensor, ReduceOp::kSum);
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+    }
+    EXPECT_OK(gang.Barrier());
+  };
+  Run(refused, refused);
 }
 
 }  // namespace

@@ -77,7 +77,9 @@ class GAVEL_EXPORT Session : public Tracking {
   // shape on all; changed in place. With one worker nothing happens.
   // kUnavailable: a worker was lost; go on to the next boundary, which ends the
   // step as void.
-  // kInvalidArgument: not of a type that these collectives have.
+  // kInvalidArgument: not such a tensor; nothing has happened.
+  // kFailedPrecondition: outside of a step; or the workers call different
+  // things, which is looked at in the first calls and ends the job.
   Status AllReduce(const at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
   Status Broadcast(const at::Tensor& tensor);  // rank 0's
   Status Barrier();
