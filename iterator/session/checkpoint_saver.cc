@@ -7,6 +7,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
+#include "runtime/generation/generation_directory.h"
 
 namespace gavel::internal {
 namespace {
@@ -40,6 +41,7 @@ absl::Status CheckpointSaver::Open() {
       [this](Generation generation, const absl::Status& status) {
         SaveDone(generation, status);
       }));
+  GAVEL_RETURN_IF_ERROR(TakeDirectory());
   for (const std::string& note : checkpoints_.notes()) {
     const std::string line =
         StrCat("fell back to an earlier checkpoint: ", note);
@@ -56,6 +58,24 @@ absl::Status CheckpointSaver::Open() {
   context_.stats.SetStepsDone(generation.step);
   context_.stats.SetLastGeneration(generation);
   return absl::OkStatus();
+}
+
+// Under a coordinator the lease decides who may save: a process that it has
+// given up may still hold the directory.
+absl::Status CheckpointSaver::TakeDirectory() {
+  if (context_.options.rank != 0) return absl::OkStatus();
+  const std::string& directory = context_.options.checkpoint_directory;
+  absl::StatusOr<FileLock> lock =
+      FileLock::Take(StrCat(directory, "/", kInUseName));
+  if (lock.ok()) in_use_.emplace(*std::move(lock));
+  if (context_.managed() || !absl::IsAlreadyExists(lock.status())) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      StrCat("another program saves its checkpoints in ", directory, " (",
+             lock.status().message(),
+             "); end that one, or set GAVEL_CHECKPOINT_DIRECTORY to a "
+             "directory of this program's own"));
 }
 
 Generation CheckpointSaver::NextGeneration() const {

@@ -19,6 +19,7 @@
 #include "iterator/session/gang_membership.h"
 #include "iterator/session/session_context.h"
 #include "iterator/session/training_state.h"
+#include "runtime/files/file_lock.h"
 
 namespace gavel::internal {
 
@@ -34,11 +35,14 @@ class CheckpointSaver {
         schedule_(context.options) {}
 
   // Reads the generation to resume from, if there is one, and logs it. Errors
-  // as of Checkpoints::Open.
+  // as of Checkpoints::Open. FAILED_PRECONDITION: without a coordinator,
+  // another process saves in this directory.
   absl::Status Open();
   // See Checkpoints; null: the job begins.
   const Snapshot* restored() const { return checkpoints_.restored(); }
   void Forget() { checkpoints_.Forget(); }
+  // Nothing is saved any more: another program may save there.
+  void LeaveDirectory() { in_use_.reset(); }
   bool enabled() const { return checkpoints_.enabled(); }
   // The job had done all these steps before this process began.
   bool IsAtRestoredStep() const {
@@ -85,6 +89,7 @@ class CheckpointSaver {
   void RemoveLeftovers();
 
  private:
+  absl::Status TakeDirectory();
   Generation NextGeneration() const;
   CommitOptions OptionsOfSave();
   void SayCannotCommit();
@@ -96,6 +101,7 @@ class CheckpointSaver {
   TrainingState& state_;
   GangMembership& gang_;
   CheckpointSchedule schedule_;
+  std::optional<FileLock> in_use_;  // of the directory
   uint64_t epoch_ = 0;  // never below that of the restored generation
   std::optional<uint64_t> restored_step_;
   bool prepared_ = false;

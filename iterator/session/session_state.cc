@@ -226,6 +226,7 @@ int SessionState::Finish() {
   }
   finish_done_ = true;
   saver_.WaitAndTell().IgnoreError();
+  saver_.LeaveDirectory();
   if (started_) context_.FinishProfile(device());
   signals_.Restore();
   exit_.Restore();

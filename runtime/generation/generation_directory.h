@@ -23,6 +23,10 @@
 
 namespace gavel {
 
+// A file beside them that the program which saves there keeps locked: see
+// runtime/files/file_lock.h.
+inline constexpr std::string_view kInUseName = ".in-use";
+
 // Ordered by generation, then number: a later attempt at the same generation
 // counts more.
 struct Attempt {

@@ -20,6 +20,7 @@
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "runtime/checkpoint/generation_store.h"
+#include "runtime/files/file_lock.h"
 #include "tests/iterator/own_optimizer.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
@@ -242,6 +243,13 @@ class PythonFiles : public PythonExchange {
   std::string index_ = exported_ + "/checkpoint.json";
 };
 
+TEST_F(PythonFiles, AreNotImportedBesideAProgramThatRuns) {
+  const FileLock running = *FileLock::Take(checkpoints_ + "/.in-use");
+  const absl::Status status = Import().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("gavel hold JOB"));
+}
+
 TEST_F(PythonFiles, UnchangedTheyAreTheSameGenerationOnceMore) {
   const std::vector<at::Tensor> before = model_.net->parameters();
   ASSERT_OK_AND_ASSIGN(const PyTorchFiles imported, Import());
@@ -261,7 +269,7 @@ TEST_F(PythonFiles, ANamedGenerationIsExported) {
   const std::string older = [&] {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(checkpoints_)) {
-      names.push_back(entry.path().string());
+      if (entry.is_directory()) names.push_back(entry.path().string());
     }
     return *std::ranges::min_element(names);
   }();

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "gavel/session.h"
+#include "runtime/files/file_lock.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"
@@ -92,6 +93,17 @@ TEST_F(SessionAlone, CheckpointsDoNotChangeTheResult) {
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
 }
 
+TEST_F(SessionAlone, TwoProgramsDoNotSaveInOneDirectory) {
+  const std::string directory = Alone().checkpoint_directory;
+  std::filesystem::create_directories(directory);
+  const FileLock other = *FileLock::Take(directory + "/.in-use");
+  const Outcome outcome = Train(Alone());
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_TRUE(log_.Contain("another program saves its checkpoints in "))
+      << log_.Text();
+  EXPECT_TRUE(log_.Contain("is held by process " + std::to_string(getpid())));
+}
+
 // In the first epoch, at the end of one, just behind it, and later.
 class SessionAloneKilledAt : public SessionAlone,
                              public ::testing::WithParamInterface<int> {};
@@ -169,6 +181,7 @@ TEST_F(SessionAlone, KeepsMilestonesAndTheBestByWhatItReports) {
   for (const auto& entry :
        std::filesystem::directory_iterator(options.checkpoint_directory)) {
     const std::string name = entry.path().filename().string();
+    if (name.starts_with('.')) continue;
     steps.insert(name.substr(name.rfind('-') + 1));
   }
   // Step 6 was the one when five were done; 23 and 24 are the newest.

@@ -11,7 +11,9 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/file_lock.h"
 #include "runtime/generation/file_system.h"
+#include "runtime/generation/generation_directory.h"
 #include "runtime/generation/safetensors_header.h"
 
 namespace gavel {
@@ -270,6 +272,14 @@ absl::StatusOr<PyTorchFiles> ImportFromPyTorch(const std::string& from,
     return Refuse(directory,
                   " is one generation; give the checkpoint "
                   "directory that it lies in");
+  }
+  const absl::StatusOr<FileLock> lock =
+      FileLock::Take(StrCat(directory, "/", kInUseName));
+  if (absl::IsAlreadyExists(lock.status())) {
+    return absl::FailedPreconditionError(
+        StrCat("a program that runs saves its checkpoints in ", directory, " (",
+               lock.status().message(),
+               "); let it end first, a job by gavel hold JOB"));
   }
   PyTorchFiles files;
   Merge merge(newest);
