@@ -129,6 +129,23 @@ TEST(QueueView, JobsThatHaveEndedAreCopiedOnce) {
   EXPECT_EQ(before->jobs[1]->facts, after->jobs[1]->facts);
 }
 
+// A listing between the cancelling and the end of the last process says so, and
+// the next one that it has ended.
+TEST(QueueView, ACancelledJobIsShownToEndOnlyUntilItsProcessHas) {
+  EngineDriver driver(1);
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  QueueViews views(driver.engine());
+  driver.Step(event::JobCommanded{job, CommandKind::kCancel});
+  ASSERT_TRUE(driver.engine().jobs().at(job).AnyLive());
+  EXPECT_EQ(views.Make(driver.now)->jobs[0]->state, "CG");
+  driver.Gone(driver.Key(job), 0);
+  const auto after = views.Make(driver.now);
+  EXPECT_EQ(after->jobs[0]->state, "CA");
+  EXPECT_THAT(after->jobs[0]->held, IsEmpty());
+  EXPECT_EQ(views.Make(driver.now)->jobs[0], after->jobs[0]);
+}
+
 TEST(JsonText, IsWhatTheLibraryReads) {
   JsonText text;
   text.Begin('{');

@@ -136,6 +136,7 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   view.submitted_at = job.submitted_at;
   view.ended_at = job.ended_at;
   view.over = IsOver(job);
+  view.settled = view.over && !job.live;
   view.epoch = job.epoch;
   view.failures_in_a_row = job.failures_in_a_row;
   return view;

@@ -62,7 +62,8 @@ struct JobView {
   double received_s = 0;
   Time submitted_at = 0;
   Time ended_at = 0;
-  bool over = false;  // finished or cancelled
+  bool over = false;     // finished or cancelled
+  bool settled = false;  // over, and its last process has ended
   uint64_t epoch = 0;
   int failures_in_a_row = 0;
 };

@@ -75,11 +75,6 @@ std::optional<Ended> FirstEnded(const QueueView& view, const Filter& filter) {
   return *first;
 }
 
-bool IsKept(const Job& job) {
-  return !job.live && (job.state == JobState::kFinished ||
-                       job.state == JobState::kCancelled);
-}
-
 }  // namespace
 
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
@@ -146,8 +141,7 @@ std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
   for (const auto& [id, job] : engine_.jobs()) {
     while (before != jobs_before.end() && (*before)->id < id) ++before;
     const bool known = before != jobs_before.end() && (*before)->id == id;
-    if (known && IsKept(job) && (*before)->over &&
-        (*before)->ended_at == job.ended_at) {
+    if (known && (*before)->settled) {
       view->jobs.push_back(*before);  // nothing changes any more
       continue;
     }
