@@ -98,6 +98,33 @@ TEST_F(OperatorTest, HoldRequeueAndCheckpointKeepEveryStep) {
   }
 }
 
+// Each error is told; the other jobs, servers and files have their turn.
+TEST_F(OperatorTest, ACommandForSeveralGoesOnBehindAnError) {
+  StartCluster(1);
+  const std::string file = WriteJob("a", {"--steps", "100000"});
+  Submit(file);
+  const std::string other = WriteJob("b", {"--steps", "100000"});
+  const Ended submitted = Do({"submit", file, other});
+  EXPECT_EQ(submitted.exit_code, 1);
+  EXPECT_THAT(submitted.output, HasSubstr("Submitted job 2 (b)"));
+  const Ended held = Do({"hold", "none", "a", "--json", "no-other", "b"});
+  EXPECT_EQ(held.exit_code, 1);
+  EXPECT_EQ(json::parse(held.output), json({{{"id", 1}}, {{"id", 2}}}));
+  EXPECT_THAT(held.errors, HasSubstr("gavel: there is no job named \"none\""));
+  EXPECT_THAT(held.errors,
+              HasSubstr("\ngavel: there is no job named \"no-other\""));
+  for (const char* command : {"release", "cancel"}) {
+    const Ended ended = Do({command, "none", "a", "b"});
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_THAT(ended.output, HasSubstr("job 1"));
+    EXPECT_THAT(ended.output, HasSubstr("job 2"));
+  }
+  const Ended drained = Do({"drain", "nowhere", "here"});
+  EXPECT_EQ(drained.exit_code, 1);
+  EXPECT_THAT(drained.output, HasSubstr("here: "));
+  EXPECT_TRUE(Eventually([&] { return NodeState() == "drained"; }));
+}
+
 TEST_F(OperatorTest, UpdateHasTheBoundsOfASubmission) {
   StartCluster(1);
   SubmitLong("a");

@@ -2,6 +2,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -42,24 +43,29 @@ void WarnOfUnknownTypes(Client& client, const JobFile& file,
   }
 }
 
+absl::Status SubmitOne(Client& client, const JobFile& file, bool json,
+                       Json* submitted) {
+  GAVEL_ASSIGN_OR_RETURN(const JobId job,
+                         client.Submit(file.path, file.text, file.directory));
+  submitted->push_back({{"id", job.value()}, {"name", file.name}});
+  GAVEL_ASSIGN_OR_RETURN(const auto spec, ParseJobSpec(file.text, file.path));
+  for (const std::string& note : WithoutEffect(spec)) {
+    std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
+  }
+  WarnOfUnknownTypes(client, file, spec);
+  if (!json) absl::PrintF("Submitted job %d (%s)\n", job.value(), file.name);
+  return absl::OkStatus();
+}
+
 absl::Status Submit(const SubmitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles(options.paths));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   Json submitted = Json::array();
-  for (const JobFile& file : files) {
-    GAVEL_ASSIGN_OR_RETURN(
-        const JobId job, client->Submit(file.path, file.text, file.directory));
-    submitted.push_back({{"id", job.value()}, {"name", file.name}});
-    GAVEL_ASSIGN_OR_RETURN(const auto spec, ParseJobSpec(file.text, file.path));
-    for (const std::string& note : WithoutEffect(spec)) {
-      std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
-    }
-    WarnOfUnknownTypes(*client, file, spec);
-    if (options.json) continue;
-    absl::PrintF("Submitted job %d (%s)\n", job.value(), file.name);
-  }
+  absl::Status status = ForEach(files, [&](const JobFile& file) {
+    return SubmitOne(*client, file, options.json, &submitted);
+  });
   if (options.json) std::printf("%s\n", submitted.dump(2).c_str());
-  return absl::OkStatus();
+  return status;
 }
 
 struct CommandOptions : ClientOptions {
@@ -68,17 +74,9 @@ struct CommandOptions : ClientOptions {
 
 absl::Status Command(const CommandOptions& options, CommandKind kind,
                      const char* done) {
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  Json changed = Json::array();
-  for (const std::string& name : options.jobs) {
-    GAVEL_ASSIGN_OR_RETURN(const JobId job, client->Resolve(name));
-    GAVEL_RETURN_IF_ERROR(client->Command(kind, job));
-    changed.push_back({{"id", job.value()}});
-    if (options.json) continue;
-    absl::PrintF("%s job %d\n", done, job.value());
-  }
-  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
-  return absl::OkStatus();
+  CommandRequest command;
+  command.kind = kind;
+  return CommandJobs(options, options.jobs, std::move(command), done);
 }
 
 absl::Status ShutDown(const ClientOptions& options) {
@@ -127,6 +125,22 @@ void AddConnectionOptions(CLI::App& command, Connection* connection) {
 void AddClientOptions(CLI::App& command, ClientOptions* options) {
   AddConnectionOptions(command, options);
   command.add_flag("--json", options->json, "JSON instead of text");
+}
+
+absl::Status CommandJobs(const ClientOptions& options,
+                         const std::vector<std::string>& jobs,
+                         CommandRequest command, const char* done) {
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  Json changed = Json::array();
+  absl::Status status = ForEach(jobs, [&](const std::string& name) {
+    GAVEL_ASSIGN_OR_RETURN(command.job, client->Resolve(name));
+    GAVEL_RETURN_IF_ERROR(client->Command(command));
+    changed.push_back({{"id", command.job.value()}});
+    if (!options.json) absl::PrintF("%s job %d\n", done, command.job.value());
+    return absl::OkStatus();
+  });
+  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
+  return status;
 }
 
 void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/command_options.h"
@@ -93,14 +93,19 @@ std::string DrainText(const std::string& target, const Left& left) {
 absl::Status Drain(const DrainOptions& options, CommandKind kind) {
   GAVEL_ASSIGN_OR_RETURN(const double within_s, SecondsUntil(options.by));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  for (const std::string& target : options.targets) {
-    CommandRequest command{0, kind, JobId(), target, within_s};
-    GAVEL_RETURN_IF_ERROR(client->Command(std::move(command)));
-  }
+  std::vector<std::string> done;
+  absl::Status status =
+      ForEach(options.targets, [&](const std::string& target) {
+        CommandRequest command{0, kind, JobId(), target, within_s};
+        GAVEL_RETURN_IF_ERROR(client->Command(std::move(command)));
+        done.push_back(target);
+        return absl::OkStatus();
+      });
+  if (done.empty()) return status;
   GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kNodes));
   const std::vector<NodeRow> nodes = ParseNodes(json);
   Json changed = Json::array();
-  for (const std::string& target : options.targets) {
+  for (const std::string& target : done) {
     const Left left = LeftOn(target, nodes);
     changed.push_back({{"target", target},
                        {"drained", kind == CommandKind::kDrain},
@@ -113,7 +118,7 @@ absl::Status Drain(const DrainOptions& options, CommandKind kind) {
                             : StrCat("Resumed ", target).c_str());
   }
   if (options.json) std::printf("%s\n", changed.dump(2).c_str());
-  return absl::OkStatus();
+  return status;
 }
 
 void AddTargets(CLI::App& app, const char* name, const char* help,
@@ -141,22 +146,12 @@ struct UpdateOptions : ClientOptions {
 };
 
 absl::Status Update(const UpdateOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   CommandRequest command;
   command.kind = CommandKind::kUpdate;
   command.update = options.update;
   std::optional<std::vector<std::string>>& types = command.update.types;
   if (types == std::vector<std::string>{"all"}) types->clear();  // none named
-  Json changed = Json::array();
-  for (const std::string& name : options.jobs) {
-    GAVEL_ASSIGN_OR_RETURN(command.job, client->Resolve(name));
-    GAVEL_RETURN_IF_ERROR(client->Command(command));
-    changed.push_back({{"id", command.job.value()}});
-    if (options.json) continue;
-    absl::PrintF("Updated job %d\n", command.job.value());
-  }
-  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
-  return absl::OkStatus();
+  return CommandJobs(options, options.jobs, std::move(command), "Updated");
 }
 
 }  // namespace

@@ -72,14 +72,14 @@ std::string EndedNote(const QueryOptions& options, const Json& json) {
 }
 
 absl::Status Forget(Client& client, const QueryOptions& options) {
-  for (const std::string& server : options.forget) {
+  return ForEach(options.forget, [&](const std::string& server) {
     CommandRequest command;
     command.kind = CommandKind::kForget;
     command.target = server;
     GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
     if (!options.json) std::printf("Forgot server %s\n", server.c_str());
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 std::string RenderNodesJson(const Json& json, size_t width) {
