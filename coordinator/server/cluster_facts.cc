@@ -84,6 +84,10 @@ struct ClusterFacts::Observation {
       if (job.active() || job.state == JobState::kHeld)
         own.jobs_[id] = job.state;
     }
+    own.lost_.clear();
+    for (const Accelerator& one : engine.cluster().accelerators()) {
+      if (one.state == AcceleratorState::kLost) own.lost_.insert(one.id);
+    }
   }
 
   void On(const event::JobSubmitted& e) {
@@ -108,9 +112,15 @@ struct ClusterFacts::Observation {
   void On(const event::AcceleratorsDrained& e) {
     const std::string what = e.uuid.empty() ? StrCat("server ", e.server)
                                             : StrCat(e.server, "/", e.uuid);
-    Add(info, e.by_agent
-                  ? StrCat(what, ": its agent ends, and its jobs leave first")
-                  : StrCat(what, e.drained ? " is drained" : " is resumed"));
+    if (e.by_agent) {
+      Add(info, what, ": its agent ends, and its jobs leave first");
+    } else if (!e.drained) {
+      Add(info, what, " is resumed");
+    } else if (e.why.empty()) {
+      Add(info, what, " is drained by an operator");
+    } else {
+      Add(warn, what, " is drained: ", e.why);
+    }
     LookAtAll();
   }
 
@@ -145,7 +155,10 @@ struct ClusterFacts::Observation {
         e.job.valid() ? StrCat(", as job ", e.job.value(),
                                " says, which could not use it")
                       : "",
-        "; nobody gets it until the agent of ", e.server, " is started anew");
+        "; nobody gets it until the agent of ", e.server, " is started anew",
+        e.job.valid() ? ", or until the job ends without one that it can use"
+                      : "");
+    own.lost_.insert(engine.cluster().Find(e.server, e.uuid));
     LookAt(e.job);
   }
 
@@ -231,6 +244,20 @@ struct ClusterFacts::Observation {
     for (const JobId id : all) LookAt(id);
   }
 
+  // Tells of those that were lost and are not any more.
+  void LookAtLost() {
+    std::erase_if(own.lost_, [&](AcceleratorId id) {
+      if (!id.valid()) return true;
+      const Accelerator& accelerator = engine.cluster().accelerator(id);
+      if (accelerator.state == AcceleratorState::kUsable) {
+        Add(info, "accelerator ", accelerator.info.uuid, " of server ",
+            accelerator.server, " counts as failed no longer: jobs may get it");
+      }
+      return accelerator.forgotten ||
+             accelerator.state != AcceleratorState::kLost;
+    });
+  }
+
   template <class E>
   void On(const E&) {}
 };
@@ -239,6 +266,7 @@ std::vector<Fact> ClusterFacts::Observe(const Event& event,
                                         const Engine& engine) {
   Observation seen{*this, engine};
   std::visit([&](const auto& e) { seen.On(e); }, event);
+  seen.LookAtLost();
   return std::move(seen.facts);
 }
 

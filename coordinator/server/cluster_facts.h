@@ -44,6 +44,7 @@ class ClusterFacts {
   void Forget(const WorkerKey& worker);
 
   std::map<JobId, JobState> jobs_;  // active or held
+  std::set<AcceleratorId> lost_;    // told of
   std::set<WorkerKey> launched_;    // that their agents told of
   std::set<WorkerKey> starting_;    // of those, that have not said hello
   std::set<WorkerKey> stopping_;    // told of

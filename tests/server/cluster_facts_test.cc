@@ -82,6 +82,36 @@ TEST(ClusterFacts, AStartThatItsOwnerCancelledHasNotFailed) {
   EXPECT_EQ(logged.With("ended: killed by signal 15").size(), 1U);
 }
 
+TEST(ClusterFacts, ADrainIsToldWithItsReason) {
+  Logged logged;
+  event::AcceleratorsDrained drained{"v100-0", "v100-0-1"};
+  logged.busy.Step(drained);
+  drained.uuid = "v100-0-0";
+  drained.why = "its memory had 3 uncorrectable errors";
+  logged.busy.Step(drained);
+  EXPECT_THAT(logged.With("drained"),
+              ElementsAre("v100-0/v100-0-1 is drained by an operator",
+                          "v100-0/v100-0-0 is drained: its memory had 3 "
+                          "uncorrectable errors"));
+}
+
+// Its job says that of one after the other, so it is the job.
+TEST(ClusterFacts, AnAcceleratorThatHasNotFailedAfterAllIsTold) {
+  Logged logged;
+  logged.busy.Submit("a");
+  logged.busy.Step(event::AcceleratorLost{"v100-0", "v100-0-0", JobId(1)});
+  EXPECT_THAT(logged.With("has failed"),
+              ElementsAre(HasSubstr("or until the job ends")));
+  EXPECT_TRUE(logged.With("no longer").empty());
+  logged.busy.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  EXPECT_THAT(logged.With("no longer"),
+              ElementsAre("accelerator v100-0-0 of server v100-0 counts as "
+                          "failed no longer: jobs may get it"));
+  logged.busy.Step(event::AcceleratorLost{"v100-0", "v100-0-1", {}});
+  EXPECT_THAT(logged.With("v100-0-1 of server v100-0 has failed;"),
+              ElementsAre(EndsWith("is started anew")));
+}
+
 TEST(ClusterFacts, ALostServerAndAnExpiredLeaseAreTold) {
   EngineOptions options = BusyOptions();
   options.agent_timeout_s = 15;
