@@ -37,6 +37,21 @@ uint64_t SumOfBits(const at::Tensor& tensor) {
   return sum;
 }
 
+// A training that has come to NaN changes its parameters no more.
+bool IsFinite(const TrackedState& tracked) {
+  const at::NoGradGuard no_grad;
+  bool finite = true;
+  CatchAsStatus("looking at parameters", [&] {
+    for (const auto& item : tracked.items()) {
+      for (const auto& [name, parameter] : item->Parameters()) {
+        finite = finite && parameter.detach().sum().isfinite().item<bool>();
+      }
+    }
+    return absl::OkStatus();
+  }).IgnoreError();
+  return finite;
+}
+
 }  // namespace
 
 AccumulationWatch::Seen AccumulationWatch::Read(const TrackedState& tracked) {
@@ -71,7 +86,7 @@ void AccumulationWatch::Look(const TrackedState& tracked) {
   if (done()) return;
   const Seen now = Read(tracked);
   accumulates_ = now.has_gradients && now.gradients != last_.gradients &&
-                 now.parameters == last_.parameters;
+                 now.parameters == last_.parameters && IsFinite(tracked);
   last_ = now;
   ++looks_;
 }

@@ -146,7 +146,8 @@ absl::Status SessionState::StartLoop(RangePosition* range, LoopPlan* plan) {
 absl::Status SessionState::Start() {
   const SessionOptions& options = context_.options;
   started_ = true;
-  if (saver_.restored() != nullptr) {
+  // Behind an error not all is tracked.
+  if (saver_.restored() != nullptr && !context_.board.has_fatal()) {
     for (const std::string& name : tracked_.Untracked(*saver_.restored())) {
       context_.log.Warning(StrCat("the checkpoint has '", name,
                                   "', which this program does not track"));

@@ -83,7 +83,9 @@ absl::StatusOr<ManifestPart> ReadPart(FileSystem& file_system,
     return DontFit(rank, "wrote a part of another generation or gang");
   }
   if (part->cut != own.cut) {
-    return DontFit(rank, "cut the state into other shards than rank 0");
+    return DontFit(rank,
+                   "cut the state into other shards than rank 0; unequal parts "
+                   "(gavel::Sharded) need the size of the whole");
   }
   return part;
 }

@@ -4,6 +4,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
+#include <cmath>
 #include <stdexcept>
 
 #include "gavel/iterator.h"
@@ -358,6 +359,25 @@ TEST_F(SessionTrack, GradientsOfSgdAreNotInACheckpoint) {
   while (session->Boundary() && session->steps_done() < 8) {
     optimizer.zero_grad();
     model->forward(torch::tensor({1, 3}, session->device())).sum().backward();
+    optimizer.step();
+    session->StepDone();
+  }
+  EXPECT_EQ(session->Finish(), 0) << session->status().message();
+  EXPECT_FALSE(log_.Contain("gradients add up"));
+}
+
+// Its parameters are NaN and stay so.
+TEST_F(SessionTrack, GradientsOfADivergedTrainingAreNotInACheckpoint) {
+  torch::nn::Linear model(2, 1);
+  torch::optim::SGD optimizer(model->parameters(),
+                              torch::optim::SGDOptions(0.1));
+  auto session = Session::Create(Alone());
+  session->Track("model", model);
+  session->Track("optimizer", optimizer);
+  while (session->Boundary() && session->steps_done() < 4) {
+    optimizer.zero_grad();
+    (model->forward(torch::ones({1, 2}, session->device())).sum() * NAN)
+        .backward();
     optimizer.step();
     session->StepDone();
   }
