@@ -26,17 +26,8 @@ class CudaBackend final : public DeviceBackend {
  public:
   std::string WhyNone() const override {
     int driver = 0;
-    if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-      return "there is no NVIDIA driver; install one, or use cpu";
-    }
-    if (driver < CUDART_VERSION) {
-      return c10::str("the driver is for CUDA ", driver / 1000, ".",
-                      driver % 1000 / 10, ", this LibTorch needs ",
-                      CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10,
-                      "; update the driver, or use cpu");
-    }
-    return "the driver shows none; look at nvidia-smi and "
-           "CUDA_VISIBLE_DEVICES, or use cpu";
+    if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+    return WhyNoGpu(driver, CUDART_VERSION);
   }
 
   void ReleaseWorkspaces(c10::Device device) const override {

@@ -5,6 +5,8 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
+#include "core/text.h"
+
 namespace gavel {
 namespace {
 
@@ -22,6 +24,20 @@ Backends& TheBackends() {
 std::string DeviceBackend::WhyNone() const {
   return "there is none, no driver for it, or no support for it in this "
          "LibTorch; use cpu";
+}
+
+std::string WhyNoGpu(int driver, int needed) {
+  if (driver == 0) return "there is no NVIDIA driver; install one, or use cpu";
+  const auto text = [](int version) {
+    return StrCat(version / 1000, ".", version % 1000 / 10);
+  };
+  if (driver < needed) {
+    return StrCat("the driver is for CUDA ", text(driver),
+                  ", this LibTorch needs ", text(needed),
+                  "; update the driver, or use cpu");
+  }
+  return "the driver shows none; look at nvidia-smi and CUDA_VISIBLE_DEVICES, "
+         "or use cpu";
 }
 
 void DeviceBackend::ReleaseWorkspaces(c10::Device) const {}

@@ -55,6 +55,11 @@ class DeviceBackend {
 // Never null.
 const DeviceBackend& BackendOf(c10::DeviceType type);
 
+// Why a program sees no GPU. Versions as CUDA tells them, 13000 for 13.0:
+// `driver` what the driver is for (0: there is none), `needed` what LibTorch
+// was built with.
+std::string WhyNoGpu(int driver, int needed);
+
 // Before main(): `static const BackendIsRegistered kRegistered(type, backend);`
 struct BackendIsRegistered {
   BackendIsRegistered(c10::DeviceType type,

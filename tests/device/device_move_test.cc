@@ -6,6 +6,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include "runtime/device/device_backend.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
@@ -23,6 +24,15 @@ TEST(ParseDevice, KnowsCpuAndKindsOfAccelerators) {
                           "cuda:x", "cuda: 1", "cuda:1 ", "cpu:0", "gpu:0"}) {
     EXPECT_THAT(ParseDevice(bad), IsInvalid("KIND:N")) << bad;
   }
+}
+
+TEST(WhyNoGpu, NamesWhatIsMissingAndTheRemedy) {
+  EXPECT_THAT(WhyNoGpu(0, 13000), HasSubstr("no NVIDIA driver; install one"));
+  EXPECT_THAT(
+      WhyNoGpu(12040, 13000),
+      HasSubstr("the driver is for CUDA 12.4, this LibTorch needs 13.0; "
+                "update the driver"));
+  EXPECT_THAT(WhyNoGpu(13010, 13000), HasSubstr("CUDA_VISIBLE_DEVICES"));
 }
 
 // With gradients.

@@ -10,6 +10,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/test.h"
 
@@ -214,6 +217,20 @@ TEST(ProcessGroup, AbortEndsACollectiveThatWaitsForAFrozenRank) {
     EXPECT_THAT(output, HasSubstr("UNAVAILABLE"));
   }
   EXPECT_LT(Now_s() - begin, 10);  // the collective's time-out is 20 s
+}
+
+TEST(ProcessGroupWithoutCollectives, SaysWhatIsMissing) {
+  ASSERT_OK_AND_ASSIGN(auto store, GangStore::Host("127.0.0.1", 0, 10));
+  for (const auto& [device, why] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"cuda:0", "this build has no NCCL (install nccl.h"},
+           {"xpu:0", "no collectives for this kind of device"}}) {
+    ProcessGroupOptions options;
+    options.device = at::Device(device);
+    options.prefix = device;
+    EXPECT_THAT(ProcessGroup::Create(*store, options).status(),
+                testing::StatusIs(absl::StatusCode::kFailedPrecondition, why));
+  }
 }
 
 }  // namespace
