@@ -1,6 +1,9 @@
 #include "iterator/session/checkpoint_saver.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <utility>
 
@@ -63,8 +66,12 @@ absl::Status CheckpointSaver::Open() {
 // Under a coordinator the lease decides who may save: a process that it has
 // given up may still hold the directory.
 absl::Status CheckpointSaver::TakeDirectory() {
-  if (context_.options.rank != 0) return absl::OkStatus();
   const std::string& directory = context_.options.checkpoint_directory;
+  if (access(directory.c_str(), W_OK) != 0) {
+    return absl::ErrnoToStatus(
+        errno, ToAbsl(StrCat("checkpoints can't be written to ", directory)));
+  }
+  if (context_.options.rank != 0) return absl::OkStatus();
   absl::StatusOr<FileLock> lock =
       FileLock::Take(StrCat(directory, "/", kInUseName));
   if (lock.ok()) in_use_.emplace(*std::move(lock));

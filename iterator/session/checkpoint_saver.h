@@ -36,7 +36,8 @@ class CheckpointSaver {
 
   // Reads the generation to resume from, if there is one, and logs it. Errors
   // as of Checkpoints::Open. FAILED_PRECONDITION: without a coordinator,
-  // another process saves in this directory.
+  // another process saves in this directory. PERMISSION_DENIED and other
+  // errors of access(2): it can't be written to.
   absl::Status Open();
   // See Checkpoints; null: the job begins.
   const Snapshot* restored() const { return checkpoints_.restored(); }

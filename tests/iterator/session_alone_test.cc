@@ -298,6 +298,23 @@ TEST_F(SessionAlone, AFullDiskDoesNotEndTheTraining) {
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
 }
 
+TEST_F(SessionAlone, AReadOnlyDirectoryEndsTheLoopAtOnce) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root mounts a file system";
+  const std::string disk = folder_.path() + "/disk";
+  std::filesystem::create_directory(disk);
+  if (mount("none", disk.c_str(), "tmpfs", MS_RDONLY, nullptr) != 0) {
+    GTEST_SKIP() << "no file system may be mounted here";
+  }
+  SessionOptions options = Alone();
+  options.checkpoint_directory = disk;
+  const Outcome outcome = Train(options);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.losses.size(), 0u);
+  EXPECT_TRUE(log_.Contain("checkpoints can't be written to " + disk))
+      << log_.Text();
+  umount(disk.c_str());
+}
+
 TEST_F(SessionAlone, ADiskThatIsFullKeepsTheGenerationsBefore) {
   if (geteuid() != 0) GTEST_SKIP() << "only root mounts a small disk";
   const std::string disk = folder_.path() + "/disk";
