@@ -19,6 +19,10 @@ constexpr std::array<std::string_view, 2> kMechanismNames = {"gavel",
                                                              "move_aware"};
 constexpr std::array<std::string_view, 2> kQueueNames = {"global", "per_type"};
 
+// A round is chosen anew so often for the sake of units that avoid what is
+// left.
+constexpr int kPassesMax = 8;
+
 template <class Kind>
 std::optional<Kind> Find(const std::array<std::string_view, 2>& names,
                          std::string_view name) {
@@ -89,15 +93,22 @@ std::vector<std::vector<double>> Priorities(const RoundTable& units,
 
 RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
                           const RoundOptions& options) {
-  const RoundView view(cluster, units);
-  Choice choice(view, options);
-  if (options.keep_running) choice.KeepRunning();
-  choice.TakeAll();
-  Placement placement(view, choice, /*free=*/nullptr);
   const double moves_within_s =
       options.keep_running ? 0 : options.round_duration_s;
-  return RoundAssignment(placement.PlaceAll(moves_within_s).Release(),
+  std::optional<RoundTable> barred;
+  for (int pass = 1;; ++pass) {
+    const RoundView view(cluster, barred.has_value() ? *barred : units);
+    Choice choice(view, options);
+    if (options.keep_running) choice.KeepRunning();
+    choice.TakeAll();
+    Placement placement(view, choice, /*free=*/nullptr);
+    RoundAssignment plan(placement.PlaceAll(moves_within_s).Release(),
                          choice.Claims());
+    // What was chosen for units that may not use it is there for others.
+    if (placement.unplaced().empty() || pass == kPassesMax) return plan;
+    if (!barred.has_value()) barred = units;
+    for (const auto& [u, type] : placement.unplaced()) barred->Bar(u, type);
+  }
 }
 
 RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,

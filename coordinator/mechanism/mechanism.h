@@ -131,7 +131,9 @@ struct RoundOptions {
 //
 // RoundTable::slow accelerators go to those that are chosen last. A unit that
 // holds some leaves them for idle ones when that pays for the move within the
-// round, and not in the middle of one (keep_running).
+// round, and not in the middle of one (keep_running). A unit goes to what it
+// avoids (RoundTable::Avoided) only where no other of the type is free, and
+// leaves it for an idle one.
 //
 // Every job of `units` is in the answer at most once, whether alone or in a
 // pair, with scale_factor usable accelerators of one type; no accelerator is in

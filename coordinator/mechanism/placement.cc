@@ -28,13 +28,22 @@ RoundAssignment Placement::PlaceAll(double moves_within_s) {
   KeepOwn();
   if (table_.packed()) InheritFromPairs();
   const bool slow = !table_.slow().empty();
-  if (free_ == nullptr && (slow || !moving_.empty())) {
+  const bool avoided = table_.any_avoided();
+  if (free_ == nullptr && (slow || avoided || !moving_.empty())) {
     free_ = &own_.emplace(view_.cluster(), given_);
   }
   if (slow) SetAllAside();
   PlaceOthers();
+  if (avoided && moves_within_s > 0) {
+    ChangePlaces();
+    LeaveAvoided();
+  }
   if (slow) LeaveStragglers(moves_within_s);
   for (size_t type = 0; type < aside_.size(); ++type) Return(type);
+  for (uint32_t c = 0; avoided && c < chosen_.size(); ++c) {
+    const bool none = placed_[c].second.empty();
+    if (none && table_.Avoids(chosen_[c].unit)) unplaced_.push_back(chosen_[c]);
+  }
   std::erase_if(placed_,
                 [](const auto& entry) { return entry.second.empty(); });
   return RoundAssignment(std::move(placed_));
@@ -43,7 +52,7 @@ RoundAssignment Placement::PlaceAll(double moves_within_s) {
 void Placement::KeepOwn() {
   for (uint32_t c = 0; c < chosen_.size(); ++c) {
     const auto [u, type] = chosen_[c];
-    if (view_.Held(u) == type && Keep(table_.holds(u))) {
+    if (view_.Held(u) == type && !MustLeave(u) && Keep(table_.holds(u))) {
       Give(c, table_.holds(u));
       kept_.push_back(c);
     } else {
@@ -76,23 +85,24 @@ bool Placement::Inherit(uint32_t c, uint32_t from) {
   const auto [u, type] = chosen_[c];
   if (from == kNoIndex || from == u || view_.Held(from) != type) return false;
   const std::span<const AcceleratorId> holds = table_.holds(from);
-  if (table_.scale_factor(u) != table_.scale_factor(from) || !Keep(holds)) {
-    return false;
-  }
+  if (table_.scale_factor(u) != table_.scale_factor(from)) return false;
+  const RoundTable::Avoided avoided = table_.AvoidedBy(u);
+  const auto avoids = [&](AcceleratorId id) { return avoided.contains(id); };
+  if (std::ranges::any_of(holds, avoids) || !Keep(holds)) return false;
   Give(c, holds);
   return true;
 }
 
 // Large gangs first, while there are large holes; of one size those that chose
-// while there was more than stragglers; then those with a home that another one
-// could take.
+// while there was more than stragglers; then those that others would leave what
+// they avoid, and those with a home that another one could take.
 void Placement::PlaceOthers() {
   const std::vector<bool> late = Late();
   const auto before = [&](uint32_t a, uint32_t b) {
     const auto key = [&](uint32_t c) {
       const uint32_t u = chosen_[c].unit;
       return std::tuple(-table_.scale_factor(u), !late.empty() && late[c],
-                        table_.home_server(u).empty());
+                        !table_.Avoids(u), table_.home_server(u).empty());
     };
     return key(a) < key(b);
   };
@@ -101,7 +111,7 @@ void Placement::PlaceOthers() {
   }
   for (const uint32_t c : moving_) {
     const auto [u, type] = chosen_[c];
-    placed_[c] = {table_.unit(u), Take(u, type)};
+    placed_[c] = {table_.unit(u), TakeUnavoided(u, type)};
   }
 }
 
@@ -183,7 +193,9 @@ void Placement::LeaveStragglers(double moves_within_s) {
     return !LeavePays(chosen_[c].unit, moves_within_s);
   });
   SortByTurn(kept_);
-  for (const uint32_t c : kept_) Leave(c);
+  for (const uint32_t c : kept_) {
+    Leave(c, [&](AcceleratorId id) { return IsSlow(id); });
+  }
 }
 
 bool Placement::LeavePays(uint32_t unit, double moves_within_s) const {
@@ -196,26 +208,120 @@ bool Placement::LeavePays(uint32_t unit, double moves_within_s) const {
   return (1 - speed) * moves_within_s > table_.costs(unit).move_s;
 }
 
-void Placement::Leave(uint32_t c) {
+// To others that are idle, on no more servers, where there are any.
+template <class Leaves>
+void Placement::Leave(uint32_t c, const Leaves& leaves) {
   const auto [u, type] = chosen_[c];
   const std::span<const AcceleratorId> holds = table_.holds(u);
   const auto wanted = static_cast<size_t>(table_.scale_factor(u));
-  const auto set_fast_given = [&](bool given) {
+  const auto set_rest_given = [&](bool given) {
     for (const AcceleratorId id : holds) {
-      if (!IsSlow(id)) SetGiven(id, given);
+      if (!leaves(id)) SetGiven(id, given);
     }
   };
-  set_fast_given(false);
+  set_rest_given(false);
+  const Hidden hidden = Hide(u, type, /*only_never=*/false);
   std::vector<AcceleratorId> taken =
       free_->Take(view_.cluster(), type, wanted, table_.home_server(u), holds);
+  Show(hidden);
   if (!taken.empty() && ServersOf(taken) <= ServersOf(holds)) {
     placed_[c].second = std::move(taken);
-    std::ranges::copy_if(holds, std::back_inserter(aside_[type]),
-                         [&](AcceleratorId id) { return IsSlow(id); });
+    for (const AcceleratorId id : holds) {
+      if (!leaves(id)) continue;
+      IsSlow(id) ? aside_[type].push_back(id) : SetGiven(id, false);
+    }
     return;
   }
   for (const AcceleratorId id : taken) SetGiven(id, false);
-  set_fast_given(true);
+  set_rest_given(true);
+}
+
+Placement::Hidden Placement::Hide(uint32_t unit, size_t type, bool only_never) {
+  Hidden hidden{type, {}, {}};
+  for (const auto& [id, never] : table_.AvoidedBy(unit)) {
+    if (view_.TypeOf(id) != type || (only_never && !never)) continue;
+    if (!aside_.empty() && std::erase(aside_[type], id) > 0) {
+      hidden.aside.push_back(id);
+    } else if (IsFree(id)) {
+      free_->Claim(id);
+      hidden.free.push_back(id);
+    }
+  }
+  return hidden;
+}
+
+void Placement::Show(const Hidden& hidden) {
+  for (const AcceleratorId id : hidden.free) free_->Release(id);
+  for (const AcceleratorId id : hidden.aside) aside_[hidden.type].push_back(id);
+}
+
+std::vector<AcceleratorId> Placement::TakeUnavoided(uint32_t unit,
+                                                    size_t type) {
+  if (!table_.Avoids(unit)) return Take(unit, type);
+  std::vector<AcceleratorId> taken;
+  for (const bool only_never : {false, true}) {
+    const Hidden hidden = Hide(unit, type, only_never);
+    taken = Take(unit, type);
+    Show(hidden);
+    if (!taken.empty()) break;
+  }
+  return taken;
+}
+
+bool Placement::MustLeave(uint32_t unit) const {
+  const RoundTable::Avoided avoided = table_.AvoidedBy(unit);
+  return std::ranges::any_of(table_.holds(unit), [&](AcceleratorId id) {
+    const auto found = avoided.find(id);
+    return found != avoided.end() && found->second;
+  });
+}
+
+void Placement::LeaveAvoided() {
+  std::vector<uint32_t> leaving;
+  for (const uint32_t c : kept_) {
+    const uint32_t u = chosen_[c].unit;
+    if (table_.Avoids(u) && !table_.unit(u).packed()) leaving.push_back(c);
+  }
+  SortByTurn(leaving);
+  for (const uint32_t c : leaving) {
+    const uint32_t u = chosen_[c].unit;
+    const RoundTable::Avoided avoided = table_.AvoidedBy(u);
+    const auto leaves = [&](AcceleratorId id) { return avoided.contains(id); };
+    if (std::ranges::none_of(table_.holds(u), leaves)) continue;
+    Leave(c, leaves);
+    if (!std::ranges::equal(placed_[c].second, table_.holds(u)))
+      std::erase(kept_, c);
+  }
+}
+
+// A single worker that may use none of the free ones takes the place of another
+// one that may: else it would wait for as long as that one runs.
+void Placement::ChangePlaces() {
+  for (const uint32_t c : moving_) {
+    const uint32_t u = chosen_[c].unit;
+    if (!placed_[c].second.empty() || table_.scale_factor(u) != 1) continue;
+    if (table_.unit(u).packed()) continue;
+    const auto other = std::find_if(kept_.rbegin(), kept_.rend(),
+                                    [&](auto k) { return ChangePlaces(c, k); });
+    if (other != kept_.rend()) kept_.erase(std::next(other).base());
+  }
+}
+
+bool Placement::ChangePlaces(uint32_t c, uint32_t other) {
+  const auto [u, type] = chosen_[other];
+  if (type != chosen_[c].type || table_.scale_factor(u) != 1) return false;
+  const AcceleratorId place = placed_[other].second.front();
+  if (table_.unit(u).packed() ||
+      table_.AvoidedBy(chosen_[c].unit).contains(place)) {
+    return false;
+  }
+  const Hidden hidden = Hide(u, type, /*only_never=*/false);
+  std::vector<AcceleratorId> taken = Take(u, type);
+  Show(hidden);
+  if (taken.empty()) return false;
+  placed_[other].second = std::move(taken);
+  Give(c, {&place, 1});
+  return true;
 }
 
 void Placement::Give(uint32_t c, std::span<const AcceleratorId> accelerators) {

@@ -1,8 +1,9 @@
 // From a type for each chosen unit of a round to its accelerators. Gavel
 // section 5, "Placement": units that stay keep theirs; gangs go to as few
 // servers as possible, single workers fill up servers that are partly used.
-// Stragglers (RoundTable::slow) are given away last. Used inside the round
-// mechanism only; made for one plan. Not thread-safe.
+// Stragglers (RoundTable::slow) are given away last, and a unit gets last what
+// it avoids (RoundTable::Avoided). Used inside the round mechanism only; made
+// for one plan. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
 #define GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
 
@@ -26,16 +27,19 @@ class Placement {
   // accelerators are free.
   Placement(const RoundView& view, const Choice& choice, FreePlaces* free);
 
-  // Once. A unit leaves a straggler for idle accelerators that are none when
-  // that wins more than the move costs within so many seconds.
-  RoundAssignment PlaceAll(double moves_within_s);
-
- private:
   struct Chosen {
     uint32_t unit = 0;
     uint32_t type = 0;
   };
 
+  // Once. A unit leaves a straggler for idle accelerators that are none when
+  // that wins more than the move costs within so many seconds. 0: units that
+  // have a place stay.
+  RoundAssignment PlaceAll(double moves_within_s);
+  // Those that may use none of what was left for them.
+  const std::vector<Chosen>& unplaced() const { return unplaced_; }
+
+ private:
   void KeepOwn();
   void InheritFromPairs();
   bool Inherit(uint32_t c, uint32_t from);
@@ -50,7 +54,23 @@ class Placement {
   std::vector<AcceleratorId> Take(uint32_t unit, size_t type);
   void LeaveStragglers(double moves_within_s);
   bool LeavePays(uint32_t unit, double moves_within_s) const;
-  void Leave(uint32_t c);
+  template <class Leaves>
+  void Leave(uint32_t c, const Leaves& leaves);
+
+  // What the unit avoids of what is free of the type, but what it would take
+  // if it must (`only_never`), as if it were given away. Show undoes it.
+  struct Hidden {
+    size_t type = 0;
+    std::vector<AcceleratorId> free;
+    std::vector<AcceleratorId> aside;
+  };
+  Hidden Hide(uint32_t unit, size_t type, bool only_never);
+  void Show(const Hidden& hidden);
+  std::vector<AcceleratorId> TakeUnavoided(uint32_t unit, size_t type);
+  bool MustLeave(uint32_t unit) const;
+  void LeaveAvoided();
+  void ChangePlaces();
+  bool ChangePlaces(uint32_t c, uint32_t other);
 
   void Give(uint32_t c, std::span<const AcceleratorId> accelerators);
   bool Keep(std::span<const AcceleratorId> accelerators);
@@ -73,6 +93,7 @@ class Placement {
   std::vector<uint32_t> moving_;                // the same
   // By type; empty: no accelerator is a straggler.
   std::vector<std::vector<AcceleratorId>> aside_;
+  std::vector<Chosen> unplaced_;
 };
 
 }  // namespace gavel

@@ -94,4 +94,15 @@ std::span<const AcceleratorId> RoundTable::holds(size_t u) const {
   return held_[held_at_[u]].accelerators;
 }
 
+RoundTable::Avoided RoundTable::AvoidedBy(size_t u) const {
+  Avoided all;
+  if (!any_avoided()) return all;
+  for (const JobId job : {units_[u].job, units_[u].partner}) {
+    const auto found = avoided_.find(job);
+    if (found == avoided_.end()) continue;
+    for (const auto& [id, never] : found->second) all[id] |= never;
+  }
+  return all;
+}
+
 }  // namespace gavel

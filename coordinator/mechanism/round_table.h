@@ -83,6 +83,14 @@ class RoundTable {
   void SetSlow(std::map<AcceleratorId, double> slow) {
     slow_ = std::move(slow);
   }
+  // Accelerators that a job is to have after all others of their type; true:
+  // not at all.
+  using Avoided = std::map<AcceleratorId, bool>;
+  void SetAvoided(std::map<JobId, Avoided> avoided) {
+    avoided_ = std::move(avoided);
+  }
+  // The unit can't have that type in this round.
+  void Bar(size_t u, size_t type) { usable_[u * types_ + type] = 0; }
 
   size_t types() const { return types_; }  // J
   size_t size() const { return units_.size(); }
@@ -134,6 +142,13 @@ class RoundTable {
   uint32_t held_at(size_t u) const { return held_at_[u]; }
   std::span<const AcceleratorId> holds(size_t u) const;
   const std::map<AcceleratorId, double>& slow() const { return slow_; }
+  bool any_avoided() const { return !avoided_.empty(); }
+  bool Avoids(size_t u) const {
+    return any_avoided() && (avoided_.contains(units_[u].job) ||
+                             avoided_.contains(units_[u].partner));
+  }
+  // By any of its jobs.
+  Avoided AvoidedBy(size_t u) const;
 
  private:
   std::span<const double> Row(const std::vector<double>& column,
@@ -163,6 +178,7 @@ class RoundTable {
   std::vector<uint32_t> held_at_;
   std::vector<Held> held_;
   std::map<AcceleratorId, double> slow_;
+  std::map<JobId, Avoided> avoided_;
 };
 
 }  // namespace gavel
