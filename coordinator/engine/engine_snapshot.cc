@@ -35,7 +35,8 @@ auto Core::State(auto& p) {
       TrialBook::State(p.trials);
   auto [rounds, round_ends_at, planned, replanned] = RoundClock::State(p.round);
   auto [launches] = Processes::State(p.processes);
-  auto [accused] = Accusations::State(p.accusations);
+  auto [accused, seconded] = Accusations::State(p.accusations);
+  auto [avoided] = Avoidance::State(p.avoidance);
   auto [solve_epoch, solving, solved_placement, solved_at, solve_retry_at] =
       Solver::State(p.solver);
   auto [policy, drains] = Operators::State(p.operators);
@@ -51,7 +52,7 @@ auto Core::State(auto& p) {
       memory_due, accused, replanned, isolated_clock, counted_at, changed,
       all_changed, p.speeds, profiling, leases_until, trials, planned_trials,
       failure_rate, term_starts, launches, policy, drains, numbers_from,
-      lost_leases_until);
+      lost_leases_until, seconded, avoided);
   return std::tuple_cat(before, std::tuple(RowsAgain{&result.allocation}),
                         after);
 }

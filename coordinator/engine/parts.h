@@ -33,6 +33,7 @@
 #include "coordinator/engine/state/terms.h"
 #include "coordinator/engine/workers/accusations.h"
 #include "coordinator/engine/workers/assignments.h"
+#include "coordinator/engine/workers/avoidance.h"
 #include "coordinator/engine/workers/checkpoints.h"
 #include "coordinator/engine/workers/endings.h"
 #include "coordinator/engine/workers/explanations.h"
@@ -71,12 +72,13 @@ struct Parts {
   AssignedAccelerators assigned{cluster, changes};
   LeaseBook leases{jobs, cluster};
   Agents agents;
+  Avoidance avoidance{cluster};
 
   // ---- what is known, and what is done with it
   AllocationTable allocation{jobs, cluster, options};
   Checkpoints checkpoints{outbox, agenda, jobs, cluster, agents};
   Candidates candidates{jobs, checkpoints};
-  Figures figures{jobs, cluster, throughputs, speeds, options};
+  Figures figures{jobs, cluster, throughputs, speeds, avoidance, options};
   Measurements measurements{agenda, jobs,    cluster, throughputs,
                             speeds, options, figures};
   HangWatch hang{cluster, throughputs, options};
@@ -91,11 +93,11 @@ struct Parts {
                       leases, options, checkpoints, ledger,  round};
   Assignments assignments{agenda,   jobs,       changes, cluster,
                           assigned, allocation, ledger,  processes};
-  Accusations accusations{agenda, cluster, assigned, agents};
-  Endings endings{agenda,       jobs,        changes,    cluster, throughputs,
-                  speeds,       assigned,    leases,     options, checkpoints,
-                  measurements, ledger,      isolated,   trials,  round,
-                  processes,    assignments, accusations};
+  Accusations accusations{agenda, cluster, assigned, agents, jobs, avoidance};
+  Endings endings{agenda,       jobs,        changes,   cluster,    throughputs,
+                  speeds,       assigned,    leases,    options,    checkpoints,
+                  measurements, ledger,      isolated,  trials,     round,
+                  processes,    assignments, avoidance, accusations};
   LeaseDesk desk{terms,  outbox,  agenda,   jobs, cluster, throughputs, leases,
                  agents, options, recorder, hang, round,   processes};
   LeaseEvents lease_events{outbox,       agenda,      jobs,        changes,
@@ -112,10 +114,10 @@ struct Parts {
                 allocation, ledger, isolated, round,   problems};
   Planner planner{terms,  jobs,    changes,    cluster,     assigned,
                   agents, options, allocation, checkpoints, candidates,
-                  trials, rows,    speeds};
+                  trials, rows,    speeds,     avoidance};
   Resizing resizing{terms,      agenda,      jobs,    changes,
                     cluster,    throughputs, options, recorder,
-                    candidates, solver,      planner};
+                    candidates, figures,     solver,  planner};
   Rounds rounds{agenda,      jobs,     changes,    throughputs, assigned,
                 options,     recorder, allocation, checkpoints, candidates,
                 figures,     ledger,   trials,     round,       processes,
@@ -132,9 +134,9 @@ struct Parts {
                       solver};
   Sweeper sweeper{outbox,  agenda,   jobs, cluster,   leases,   agents,
                   options, recorder, hang, processes, operators};
-  Explanations explanations{terms,   jobs,    cluster,    throughputs,
-                            leases,  options, allocation, checkpoints,
-                            figures, hang,    ledger,     rows};
+  Explanations explanations{
+      terms,       jobs,    cluster, throughputs, leases, options,  allocation,
+      checkpoints, figures, hang,    ledger,      rows,   avoidance};
 };
 
 }  // namespace gavel::engine

@@ -333,6 +333,16 @@ struct HeldUnready {
   double unready_s = 0;
 };
 
+struct KeptOut {
+  static constexpr Text kName = "kept_out";
+  static constexpr Text kSentence =
+      "waiting: it could not use %1$s, and there is no other that it could "
+      "have; see in `gavel logs %2$d` why, then let it try again with `gavel "
+      "release %2$d`, or repair the device and restart its agent";
+  std::string accelerators;  // "here/GPU-1, here/GPU-2"
+  JobId job;
+};
+
 }  // namespace reason
 
 // The position of each is its number in every journal ever written: append.
@@ -349,7 +359,7 @@ using Reason =
                  reason::TooWide, reason::HeldFetch, reason::StandsStill,
                  reason::HeldHung, reason::HeldDevice, reason::HeldSilent,
                  reason::HeldHungLaunch, reason::TooExtreme, reason::Drained,
-                 reason::HeldByUser, reason::HeldUnready>;
+                 reason::HeldByUser, reason::HeldUnready, reason::KeptOut>;
 
 // "priority".
 std::string_view ReasonName(const Reason& reason);

@@ -151,14 +151,21 @@ struct ClusterFacts::Observation {
   }
 
   void On(const event::AcceleratorLost& e) {
-    Add(err, "accelerator ", e.uuid, " of server ", e.server, " has failed",
-        e.job.valid() ? StrCat(", as job ", e.job.value(),
-                               " says, which could not use it")
-                      : "",
-        "; nobody gets it until the agent of ", e.server, " is started anew",
-        e.job.valid() ? ", or until the job ends without one that it can use"
-                      : "");
-    own.lost_.insert(engine.cluster().Find(e.server, e.uuid));
+    const std::string what =
+        StrCat("accelerator ", e.uuid, " of server ", e.server);
+    const AcceleratorId id = engine.cluster().Find(e.server, e.uuid);
+    if (e.job.valid()) {
+      Add(warn, "job ", e.job.value(), " says that it could not use ", what,
+          "; the job does not get it again; `gavel logs ", e.job.value(),
+          "` tells more");
+    }
+    if (id.valid() &&
+        engine.cluster().accelerator(id).state == AcceleratorState::kLost) {
+      Add(err, what, " has failed",
+          e.job.valid() ? ", as a second job says" : "",
+          "; nobody gets it until the agent of ", e.server, " is started anew");
+      own.lost_.insert(id);
+    }
     LookAt(e.job);
   }
 

@@ -29,26 +29,156 @@ class LostAccelerator : public ::testing::Test {
         driver_.Key(job), driver_.worker(job).held_epoch, progress});
   }
 
+  JobId RunOf(const std::string& owner, const std::string& name) {
+    JobSpec spec;
+    spec.owner = owner;
+    const JobId job = driver_.Submit(name, 1, spec);
+    driver_.Run(job);
+    return job;
+  }
+  // The only one that others may have.
+  void Leave(AcceleratorId only) {
+    for (const Accelerator& other : driver_.engine().cluster().accelerators()) {
+      if (other.id == only || !other.usable()) continue;
+      driver_.Step(event::AcceleratorsDrained{other.server, other.info.uuid});
+    }
+  }
+  // One that two jobs could not use.
+  AcceleratorId LoseForAll() {
+    const JobId first = driver_.Submit("a");
+    driver_.Run(first);
+    const AcceleratorId lost = Fail(first);
+    const JobId second = driver_.Submit("b");
+    driver_.Run(second);
+    EXPECT_EQ(HeldBy(second), lost);
+    Fail(second);
+    EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
+    return lost;
+  }
+
   EngineDriver driver_{3};
 };
 
-TEST_F(LostAccelerator, IsGivenToNobodyAndItsJobGoesOnElsewhere) {
+TEST_F(LostAccelerator,
+       AJobThatCouldNotUseItGoesOnElsewhereAndOthersMayHaveIt) {
   const JobId job = driver_.Submit("a");
   const WorkerKey key = driver_.Run(job);
   const AcceleratorId lost = Fail(job);
-  EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
-  EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{2});
+  EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
+  EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{3});
   driver_.Request(key);
   EXPECT_TRUE(HeldBy(job).valid());
   EXPECT_NE(HeldBy(job), lost);
   EXPECT_EQ(driver_.job(job).failures_in_a_row, 0);
   driver_.Submit("b");
   driver_.Submit("c");
+  int others = 0;
+  for (const auto& [id, other] : driver_.engine().jobs()) {
+    others += id != job && !other.assigned.empty() ? 1 : 0;
+  }
+  EXPECT_EQ(others, 2);
+}
+
+TEST_F(LostAccelerator, IsGivenToNobodyOnceASecondJobSaysSo) {
+  const AcceleratorId lost = LoseForAll();
+  EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{2});
+  driver_.Submit("c");
+  driver_.Submit("d");
   for (const auto& [id, other] : driver_.engine().jobs()) {
     for (const AcceleratorId assigned : other.assigned) {
       EXPECT_NE(assigned, lost) << "job " << id.value();
     }
   }
+}
+
+// However often a job says it, and whatever it has done on the type.
+TEST_F(LostAccelerator, OneJobTakesNoneFromTheOthers) {
+  const JobId job = driver_.Submit("a");
+  const WorkerKey key = driver_.Run(job);
+  MakeSteps(job);
+  driver_.GiveBack(job);
+  driver_.Request(key);
+  Fail(job);
+  driver_.Request(key);
+  MakeSteps(job);
+  Fail(job);
+  EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
+  EXPECT_THAT(driver_.Why(job), HasSubstr("could use neither here-"));
+  EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{3});
+}
+
+TEST_F(LostAccelerator, OfTwoUsersTheWordOfOneIsNotEnough) {
+  const JobId first = RunOf("eve", "a");
+  const AcceleratorId lost = Fail(first);
+  const JobId honest = RunOf("bob", "b");
+  ASSERT_EQ(HeldBy(honest), lost);
+  driver_.GiveBack(honest);
+  Leave(lost);
+  driver_.Step(event::JobCommanded{honest, CommandKind::kHold, 1});
+  const JobId second = RunOf("eve", "c");
+  RunOf("bob", "d");
+  ASSERT_EQ(HeldBy(second), lost);
+  Fail(second);
+  EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
+  driver_.Step(event::JobCommanded{honest, CommandKind::kRelease, 1});
+  const JobId third = driver_.job(honest).assigned.empty() ? JobId(4) : honest;
+  driver_.Run(third);
+  ASSERT_EQ(HeldBy(third), lost);
+  Fail(third);
+  EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
+}
+
+TEST_F(LostAccelerator, AGoodEndInBetweenRefutesTheFirstWord) {
+  const JobId first = driver_.Submit("a");
+  driver_.Run(first);
+  const AcceleratorId lost = Fail(first);
+  const JobId second = driver_.Submit("b");
+  driver_.Run(second);
+  ASSERT_EQ(HeldBy(second), lost);
+  MakeSteps(second);
+  Fail(second);
+  EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
+}
+
+TEST_F(LostAccelerator, WhoMayUseNothingThatIsLeftWaitsWithTheRemedy) {
+  const JobId job = driver_.Submit("a");
+  const WorkerKey key = driver_.Run(job);
+  const AcceleratorId lost = Fail(job);
+  Leave(lost);
+  EXPECT_TRUE(driver_.job(job).assigned.empty());
+  EXPECT_THAT(driver_.Why(job), AllOf(HasSubstr("could not use here/here-0"),
+                                      HasSubstr("`gavel release 1`")));
+  const JobId other = driver_.Submit("b");
+  EXPECT_FALSE(driver_.job(other).assigned.empty()) << "it blocks nobody";
+  driver_.Step(event::JobCommanded{other, CommandKind::kCancel, 1});
+  driver_.Restart();
+  EXPECT_THAT(driver_.Why(job), HasSubstr("could not use here/here-0"));
+  driver_.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
+  EXPECT_FALSE(driver_.job(job).assigned.empty());
+  EXPECT_EQ(driver_.LastReply(), "");
+  driver_.Request(key);
+}
+
+TEST_F(LostAccelerator, IsTriedAgainUnderANewAgent) {
+  const JobId job = driver_.Submit("a");
+  driver_.Run(job);
+  const AcceleratorId lost = Fail(job);
+  Leave(lost);
+  ASSERT_TRUE(driver_.job(job).assigned.empty());
+  driver_.JoinServer("here", 2);
+  EXPECT_EQ(driver_.job(job).assigned, std::vector{lost});
+}
+
+TEST_F(LostAccelerator, AnElasticJobGoesOnWithoutIt) {
+  JobSpec spec;
+  spec.scale_factor_min = 1;
+  spec.scale_factor_max = 3;
+  const JobId job = driver_.Submit("a", 3, spec);
+  ASSERT_EQ(driver_.job(job).assigned.size(), 3u);
+  driver_.Step(event::AcceleratorLost{"here", "here-1", job});
+  EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{3});
+  EXPECT_THAT(driver_.job(job).assigned,
+              ElementsAre(AcceleratorId(1), AcceleratorId(3)));
 }
 
 TEST_F(LostAccelerator, WhoeverRunsThereIsPaused) {
@@ -62,10 +192,12 @@ TEST_F(LostAccelerator, WhoeverRunsThereIsPaused) {
 
 // The same agent does not know more than it did; a new one says what is there.
 TEST_F(LostAccelerator, ComesBackWithANewAgent) {
-  const JobId job = driver_.Submit("a");
-  const WorkerKey key = driver_.Run(job);
-  const AcceleratorId lost = Fail(job);
-  driver_.JoinServer("here", 1, {{key, 1}});
+  const AcceleratorId lost = LoseForAll();
+  std::vector<RunningWorker> running;
+  for (const auto& [id, job] : driver_.engine().jobs()) {
+    running.push_back({driver_.Key(id), 1});
+  }
+  driver_.JoinServer("here", 1, running);
   EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
   driver_.JoinServer("here", 2);
   EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
@@ -108,72 +240,34 @@ TEST_F(LostAccelerator, ThoseOfOneServerAreNotEnoughToHoldAJob) {
   EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{6});
 }
 
-// What a report between two rows of the journal has told is not there at a
-// replay.
 TEST_F(LostAccelerator, AReplayDecidesAsWasDecided) {
-  const JobId job = driver_.Submit("a");
-  const WorkerKey key = driver_.Run(job);
-  Progress nothing;
-  driver_.Step(
-      event::StepsReported{key, driver_.worker(job).held_epoch, nothing});
-  MakeSteps(job);  // too soon after the first for a row
-  const AcceleratorId first = Fail(job);
-  driver_.Request(driver_.Key(job));
-  const AcceleratorId second = Fail(job);
-  EXPECT_TRUE(driver_.job(job).active());
+  const AcceleratorId lost = LoseForAll();
   driver_.Restart();
-  EXPECT_TRUE(driver_.job(job).active());
-  EXPECT_EQ(StateOf(first), AcceleratorState::kLost);
-  EXPECT_EQ(StateOf(second), AcceleratorState::kLost);
-}
-
-TEST_F(LostAccelerator, OnTheWordOfAJobThatNeverRanIsBackAtItsEnd) {
-  const JobId job = driver_.Submit("a");
-  driver_.Run(job);
-  const AcceleratorId lost = Fail(job);
-  driver_.Step(event::JobCommanded{job, CommandKind::kCancel, 1});
-  EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
-}
-
-TEST_F(LostAccelerator, StaysLostOnceItsAccuserRunsElsewhere) {
-  const JobId job = driver_.Submit("a");
-  const WorkerKey key = driver_.Run(job);
-  const AcceleratorId lost = Fail(job);
-  driver_.Request(key);
-  MakeSteps(job);
-  // Believed from now on, also of more than one.
-  const AcceleratorId second = Fail(job);
-  EXPECT_TRUE(driver_.job(job).active());
-  driver_.Step(event::JobCommanded{job, CommandKind::kCancel, 1});
   EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
-  EXPECT_EQ(StateOf(second), AcceleratorState::kLost);
+  for (const JobId job : {JobId(1), JobId(2)}) {
+    EXPECT_NE(driver_.job(job).assigned, std::vector{lost});
+  }
 }
 
-TEST_F(LostAccelerator, IsNotProvedLostByARunOnAnotherType) {
-  const JobId job = driver_.Submit("a");
-  driver_.Run(job);
-  const AcceleratorId lost = Fail(job);
-  driver_.Step(event::ServerJoined{EngineDriver::HelloOf("old", "k80")});
-  driver_.Step(event::AcceleratorsDrained{"here"});
-  driver_.Gone(driver_.Key(job), kExitEvicted);
-  driver_.EndRound();
-  driver_.Run(job);
-  MakeSteps(job);
-  driver_.Step(event::JobCommanded{job, CommandKind::kCancel, 1});
+TEST_F(LostAccelerator, OnTheWordOfAJobThatIsHeldOrCancelledIsBack) {
+  const AcceleratorId lost = LoseForAll();
+  driver_.Step(event::JobCommanded{JobId(1), CommandKind::kCancel, 1});
   EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
+  // The other one's word still stands.
+  const JobId third = driver_.Submit("c");
+  driver_.Run(third);
+  ASSERT_EQ(HeldBy(third), lost);
+  Fail(third);
+  EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
 }
 
-// Too short to have told how fast it is.
-TEST_F(LostAccelerator, StaysLostOnceItsAccuserHasDoneStepsElsewhere) {
-  const JobId job = driver_.Submit("a");
-  const WorkerKey key = driver_.Run(job);
-  const AcceleratorId lost = Fail(job);
-  driver_.Request(key);
-  Progress progress;
-  progress.steps_done = 3;
-  driver_.GiveBack(key, progress, ReleaseCause::kPaused, /*finished=*/true);
-  driver_.Gone(key, 0);
-  EXPECT_EQ(driver_.job(job).state, JobState::kFinished);
+TEST_F(LostAccelerator, StaysLostAtTheGoodEndOfItsAccuser) {
+  const AcceleratorId lost = LoseForAll();
+  driver_.Request(driver_.Key(JobId(1)));
+  driver_.GiveBack(driver_.Key(JobId(1)), {}, ReleaseCause::kPaused,
+                   /*finished=*/true);
+  driver_.Gone(driver_.Key(JobId(1)), 0);
+  EXPECT_EQ(driver_.job(JobId(1)).state, JobState::kFinished);
   EXPECT_EQ(StateOf(lost), AcceleratorState::kLost);
 }
 
@@ -186,9 +280,7 @@ TEST_F(LostAccelerator, OnItsWayToAnotherCauseIsNone) {
 }
 
 TEST_F(LostAccelerator, IsStillLostAfterARestartOfTheCoordinator) {
-  const JobId job = driver_.Submit("a");
-  driver_.Run(job);
-  const AcceleratorId lost = Fail(job);
+  const AcceleratorId lost = LoseForAll();
   EXPECT_EQ(driver_.Restored({}).cluster().accelerator(lost).state,
             AcceleratorState::kLost);
 }

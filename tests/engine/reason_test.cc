@@ -187,6 +187,12 @@ std::vector<Case> Cases() {
        "shorten what comes before its loop; read `gavel logs 7`, then `gavel "
        "release 7`",
        {36, "7", 3, 120}},
+      {reason::KeptOut{"here/GPU-1", job},
+       "kept_out",
+       "waiting: it could not use here/GPU-1, and there is no other that it "
+       "could have; see in `gavel logs 7` why, then let it try again with "
+       "`gavel release 7`, or repair the device and restart its agent",
+       {37, "here/GPU-1", 7}},
   };
 }
 

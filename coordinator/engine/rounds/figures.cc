@@ -80,9 +80,15 @@ bool Figures::PairFits(const Job& a, const Job& b, size_t type) const {
   return false;
 }
 
+bool Figures::IsKeptOut(const Job& job, size_t type) const {
+  return avoidance_.IsKeptOut(job.id) &&
+         avoidance_.CountLeft(job.id, type) < job.spec.LeastWorkers();
+}
+
 const std::vector<bool>& Figures::UsableTypes(const Job& job) const {
   const std::vector<std::string>& types = cluster_.types();
-  if (job.usable_version == throughputs_.version() &&
+  const bool kept_out = avoidance_.IsKeptOut(job.id);
+  if (!kept_out && job.usable_version == throughputs_.version() &&
       job.usable.size() == types.size()) {
     return job.usable;
   }
@@ -91,11 +97,13 @@ const std::vector<bool>& Figures::UsableTypes(const Job& job) const {
   job.guessed = false;
   for (const std::string& type : types) {
     const Throughput throughput = throughputs_.Get(job.id, type);
-    job.usable.push_back(throughput.steps_per_s > 0);
+    const bool left = !kept_out || !IsKeptOut(job, job.usable.size());
+    job.usable.push_back(left && throughput.steps_per_s > 0);
     job.steps_per_s.push_back(throughput.steps_per_s);
     job.guessed |= throughput.source == ThroughputSource::kGuessed;
   }
-  job.usable_version = throughputs_.version();
+  // What it is kept out of changes without a new version.
+  job.usable_version = kept_out ? 0 : throughputs_.version();
   return job.usable;
 }
 

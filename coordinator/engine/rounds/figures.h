@@ -14,6 +14,7 @@
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/state/job_table.h"
+#include "coordinator/engine/workers/avoidance.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
@@ -30,11 +31,12 @@ class Figures {
   // Borrowed, and outlive this.
   Figures(const JobTable& jobs, const Cluster& cluster,
           const ThroughputMatrix& throughputs, const AcceleratorSpeeds& speeds,
-          const EngineOptions& options)
+          const Avoidance& avoidance, const EngineOptions& options)
       : jobs_(jobs),
         cluster_(cluster),
         throughputs_(throughputs),
         speeds_(speeds),
+        avoidance_(avoidance),
         options_(options) {}
 
   // Of `a` and of `b` beside each other: as measured, else by the table, whose
@@ -48,8 +50,10 @@ class Figures {
       bool consolidated) const;
   // As far as their memory is known, on any of the type's accelerators.
   bool PairFits(const Job& a, const Job& b, size_t type) const;
-  // By type of the cluster: it has a throughput there. Kept in the job, until a
-  // throughput changes.
+  // Of the type's accelerators that it is not kept out of there are too few.
+  bool IsKeptOut(const Job& job, size_t type) const;
+  // By type of the cluster: it has a throughput there, and is not kept out.
+  // Kept in the job, until a throughput changes.
   const std::vector<bool>& UsableTypes(const Job& job) const;
   // Journaled reports come once in a while: what a job has done since its last
   // one is taken to be by its throughput.
@@ -76,6 +80,7 @@ class Figures {
   const Cluster& cluster_;
   const ThroughputMatrix& throughputs_;
   const AcceleratorSpeeds& speeds_;
+  const Avoidance& avoidance_;
   const EngineOptions& options_;
 };
 

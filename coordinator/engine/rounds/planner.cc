@@ -59,10 +59,11 @@ RoundPlan Planner::PlanAll(Time at, bool keep_running,
                            const std::vector<bool>& types) {
   RoundPlan plan{Unsettled(), {}};
   if (plan.jobs.has_value()) {
-    plan.places = PlaceJobs(*plan.jobs, keep_running, types);
+    plan.places = PlaceJobs(at, *plan.jobs, keep_running, types);
   } else {
     RoundTable units = rows_.RoundUnits(at, !keep_running);
     units.SetSlow(speeds_.slow());
+    units.SetAvoided(avoidance_.At(at));
     if (allocation_.result().is_assignment) {
       std::vector<uint32_t> chosen(units.size());
       for (size_t u = 0; u < chosen.size(); ++u) {
@@ -88,7 +89,7 @@ RoundPlan Planner::PlanAll(Time at, bool keep_running,
 }
 
 // On what nobody has, and on what these jobs have.
-RoundAssignment Planner::PlaceJobs(const std::vector<JobId>& jobs,
+RoundAssignment Planner::PlaceJobs(Time at, const std::vector<JobId>& jobs,
                                    bool keep_running,
                                    const std::vector<bool>& types) {
   const auto is_meant = [&](size_t type) {
@@ -97,6 +98,7 @@ RoundAssignment Planner::PlaceJobs(const std::vector<JobId>& jobs,
   RoundTable units(/*types=*/0);
   units.Reserve(jobs.size());
   units.SetSlow(speeds_.slow());
+  units.SetAvoided(avoidance_.At(at));
   RoundUnit row;
   std::vector<uint32_t> chosen;
   std::vector<AcceleratorId> own;

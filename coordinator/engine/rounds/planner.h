@@ -23,6 +23,7 @@
 #include "coordinator/engine/state/changes.h"
 #include "coordinator/engine/state/job_table.h"
 #include "coordinator/engine/state/terms.h"
+#include "coordinator/engine/workers/avoidance.h"
 #include "coordinator/engine/workers/checkpoints.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
@@ -40,7 +41,8 @@ class Planner {
           const Agents& agents, const EngineOptions& options,
           const AllocationTable& allocation, const Checkpoints& checkpoints,
           const Candidates& candidates, const TrialBook& trials,
-          const RoundRows& rows, const AcceleratorSpeeds& speeds)
+          const RoundRows& rows, const AcceleratorSpeeds& speeds,
+          const Avoidance& avoidance)
       : terms_(terms),
         jobs_(jobs),
         changes_(changes),
@@ -53,7 +55,8 @@ class Planner {
         candidates_(candidates),
         trials_(trials),
         rows_(rows),
-        speeds_(speeds) {}
+        speeds_(speeds),
+        avoidance_(avoidance) {}
 
   // What a job gets depends on the others, or on more than what touches it.
   bool PlansWhole() const;
@@ -66,8 +69,8 @@ class Planner {
  private:
   bool IsSettled(const Job& job) const;
   std::optional<std::vector<JobId>> Unsettled();
-  RoundAssignment PlaceJobs(const std::vector<JobId>& jobs, bool keep_running,
-                            const std::vector<bool>& types);
+  RoundAssignment PlaceJobs(Time at, const std::vector<JobId>& jobs,
+                            bool keep_running, const std::vector<bool>& types);
 
   const Terms& terms_;
   const JobTable& jobs_;
@@ -82,6 +85,7 @@ class Planner {
   const TrialBook& trials_;
   const RoundRows& rows_;
   const AcceleratorSpeeds& speeds_;
+  const Avoidance& avoidance_;
   std::vector<JobId> unsettled_;  // by the last plan, unless all are
 };
 

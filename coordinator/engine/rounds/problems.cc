@@ -225,17 +225,20 @@ void Problems::AddThroughputs(PolicyProblem& problem) {
 
 void Problems::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
                               std::vector<double>& out) {
-  for (const std::string& type : problem.types) {
+  const Job& job = jobs_.at(row.id);
+  for (size_t type = 0; type < problem.types.size(); ++type) {
     const Throughput known =
-        throughputs_.AtSize(row.id, type, row.scale_factor);
+        throughputs_.AtSize(row.id, problem.types[type], row.scale_factor);
     problem_guesses_ |= known.source == ThroughputSource::kGuessed;
-    out.push_back(known.steps_per_s);
+    out.push_back(figures_.IsKeptOut(job, type) ? 0 : known.steps_per_s);
   }
   if (!problem.placement_sensitive()) return;
-  for (const std::string& type : problem.types) {
-    const std::string name = figures_.FigureName(row.id, type, /*spread=*/true);
-    out.push_back(
-        throughputs_.AtSize(row.id, name, row.scale_factor).steps_per_s);
+  for (size_t type = 0; type < problem.types.size(); ++type) {
+    const std::string name =
+        figures_.FigureName(row.id, problem.types[type], /*spread=*/true);
+    const double steps_per_s =
+        throughputs_.AtSize(row.id, name, row.scale_factor).steps_per_s;
+    out.push_back(figures_.IsKeptOut(job, type) ? 0 : steps_per_s);
   }
 }
 

@@ -56,9 +56,7 @@ std::vector<SizedJob> Resizing::SizedJobs(Time now,
     const auto planned = type_of.find(id);
     if (planned != type_of.end()) sized.type = planned->second;
     sized.size = sized.type ? size_of[id] : job->scale_factor;
-    for (const std::string& type : cluster_.types()) {
-      sized.usable.push_back(throughputs_.Get(id, type).steps_per_s > 0);
-    }
+    sized.usable = figures_.UsableTypes(*job);
     sized.rests = now - job->resized_at <
                   options_.resize_rounds * terms_.round_duration_s();
     RoundUnit costs;
@@ -80,8 +78,7 @@ bool Resizing::IsLeftOut(Job& job, const std::vector<int>& free) const {
     return job.left_out;
   const std::vector<int>& capacity = cluster_.Capacity();
   for (size_t type = 0; type < free.size(); ++type) {
-    const bool usable =
-        throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;
+    const bool usable = figures_.UsableTypes(job)[type];
     job.left_out |= usable && capacity[type] >= job.scale_factor &&
                     free[type] >= job.spec.LeastWorkers();
   }

@@ -12,6 +12,7 @@
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/rounds/candidates.h"
+#include "coordinator/engine/rounds/figures.h"
 #include "coordinator/engine/rounds/planner.h"
 #include "coordinator/engine/rounds/solver.h"
 #include "coordinator/engine/state/agenda.h"
@@ -33,7 +34,7 @@ class Resizing {
            Changes& changes, const Cluster& cluster,
            const ThroughputMatrix& throughputs, const EngineOptions& options,
            Recorder& recorder, const Candidates& candidates,
-           const Solver& solver, Planner& planner)
+           const Figures& figures, const Solver& solver, Planner& planner)
       : terms_(terms),
         agenda_(agenda),
         jobs_(jobs),
@@ -43,6 +44,7 @@ class Resizing {
         options_(options),
         recorder_(recorder),
         candidates_(candidates),
+        figures_(figures),
         solver_(solver),
         planner_(planner) {}
 
@@ -65,6 +67,7 @@ class Resizing {
   const EngineOptions& options_;
   Recorder& recorder_;
   const Candidates& candidates_;
+  const Figures& figures_;
   const Solver& solver_;
   Planner& planner_;
 };

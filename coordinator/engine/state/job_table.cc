@@ -72,6 +72,20 @@ ShareUnit JobTable::UnitOf(const Job& job) const {
   return PairOf(job.id, job.partner);
 }
 
+bool JobTable::HasSeveralUsers() const {
+  const Job* first = nullptr;
+  for (const auto& [id, job] : live_) {
+    if (!job->active()) continue;
+    if (first == nullptr) first = job;
+    if (job->spec.owner != first->spec.owner) return true;
+  }
+  return false;
+}
+
+bool JobTable::AreIndependent(const Job& a, const Job& b) const {
+  return a.id != b.id && (a.spec.owner != b.spec.owner || !HasSeveralUsers());
+}
+
 // Left behind by its partner, a job goes on with its half of the lock as if it
 // were alone.
 bool JobTable::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,

@@ -53,6 +53,10 @@ class JobTable {
   // Both run there as a packed pair, or are about to.
   bool Together(const Job& job, JobId other) const;
   ShareUnit UnitOf(const Job& job) const;
+  // Several users have active jobs.
+  bool HasSeveralUsers() const;
+  // Two jobs: of two users, where several have active ones.
+  bool AreIndependent(const Job& a, const Job& b) const;
   // It has `next`, with that partner, already.
   bool Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
                  JobId partner) const;

@@ -89,6 +89,8 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   ledger_.BookStart(now, job, worker);
   // It may run again, elsewhere.
   if (worker.out_of_memory) agenda_.FillSoon();
+  const AcceleratorId ran_on =
+      worker.held_epoch != 0 ? worker.held : worker.left_on;
   const std::set<AcceleratorId> contexts = std::move(worker.contexts);
   worker.contexts.clear();
   worker.parked_at = kNever;
@@ -117,6 +119,7 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   const bool of_gang = rank < job.world_size;
   if (by_itself && exit.exit_code == 0 && job.active() && of_gang) {
     worker.process = ProcessState::kDone;
+    if (ran_on.valid()) accusations_.NoteGoodEnd(job.id, ran_on);
     if (job.AllDone()) {
       EndJob(now, job, JobState::kFinished, reason::Finished());
     }
@@ -197,8 +200,10 @@ void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
   job.reason = std::move(reason);
   job.ended_at = now;
   processes_.EndWorkers(now, job, tier);
-  accusations_.WithdrawAccusations(job.id);
+  // One that came to its end could use others.
+  if (state != JobState::kFinished) accusations_.WithdrawAccusations(job.id);
   if (state != JobState::kHeld) {
+    avoidance_.Forget(job.id);
     throughputs_.RemoveJob(job.id);
     speeds_.RemoveJob(job.id);
     ledger_.RemoveJob(job.id);
@@ -245,6 +250,21 @@ void Endings::EndLease(Time now, Job& job, Worker& worker) {
 void Endings::On(Time now, const event::AcceleratorLost& e) {
   const AcceleratorId lost = cluster_.Find(e.server, e.uuid);
   if (!lost.valid()) return;
+  if (!e.job.valid()) return LoseForAll(now, lost);
+  Job* accuser = jobs_.Find(e.job);
+  if (accuser == nullptr || !accuser->active()) return;
+  if (accusations_.Accuse(lost, *accuser)) LoseForAll(now, lost);
+  KeepOut(now, *accuser, lost);
+  if (!CanUseNone(e.job, lost)) return;
+  std::vector<std::string> accused;
+  for (const AcceleratorId id : avoidance_.KeptOutOf(e.job)) {
+    accused.push_back(cluster_.accelerator(id).info.uuid);
+  }
+  EndJob(now, *accuser, JobState::kHeld,
+         reason::HeldDevice{absl::StrJoin(accused, " nor "), e.job});
+}
+
+void Endings::LoseForAll(Time now, AcceleratorId lost) {
   cluster_.MarkLost(lost);
   assigned_.Recount();
   agenda_.SolveSoon();
@@ -253,24 +273,38 @@ void Endings::On(Time now, const event::AcceleratorLost& e) {
     assignments_.Assign(now, jobs_.at(assigned_.JobsOn(lost).front()), {},
                         JobId());
   }
-  Job* accuser = jobs_.Find(e.job);
-  if (accuser == nullptr || !accuser->active()) return;
-  accusations_.Accuse(lost, e.job);
-  std::vector<std::string> accused;
-  std::set<std::string> servers;
-  for (const AcceleratorId accelerator : accusations_.AccusedBy(e.job)) {
-    accused.push_back(cluster_.accelerator(accelerator).info.uuid);
-    servers.insert(cluster_.accelerator(accelerator).server);
+}
+
+// It starts elsewhere; an elastic one with as many workers as there are others.
+void Endings::KeepOut(Time now, Job& job, AcceleratorId lost) {
+  const int left =
+      avoidance_.CountLeft(job.id, static_cast<size_t>(cluster_.TypeOf(lost)));
+  if (job.spec.elastic() && left >= job.spec.LeastWorkers()) {
+    throughputs_.ExcludeSize(job.id, cluster_.accelerator(lost).info.type,
+                             left + 1);
+    job.scale_factor = std::min(job.scale_factor, left);
   }
+  round_.ForgetPlan(job);
+  assignments_.Assign(now, job, {}, JobId());
+  // What it can use is another problem.
+  changes_.TouchAll();
+  agenda_.SolveSoon();
+  agenda_.FillSoon();
+}
+
+bool Endings::CanUseNone(JobId accuser, AcceleratorId last) const {
+  const std::vector<AcceleratorId> accused = avoidance_.KeptOutOf(accuser);
+  std::set<std::string> servers;
+  for (const AcceleratorId id : accused) {
+    servers.insert(cluster_.accelerator(id).server);
+  }
+  const std::string& type = cluster_.accelerator(last).info.type;
   const bool others =
       std::ranges::any_of(cluster_.accelerators(), [&](const auto& other) {
-        return other.usable() &&
-               other.info.type == cluster_.accelerator(lost).info.type &&
+        return other.usable() && other.info.type == type &&
                !servers.contains(other.server);
       });
-  if ((others ? servers.size() : accused.size()) < kAccusedMax) return;
-  EndJob(now, *accuser, JobState::kHeld,
-         reason::HeldDevice{absl::StrJoin(accused, " nor "), e.job});
+  return (others ? servers.size() : accused.size()) >= kAccusedMax;
 }
 
 bool Endings::EvictParkedOn(Time now, AcceleratorId where, JobId but) {

@@ -21,6 +21,7 @@
 #include "coordinator/engine/state/lease_book.h"
 #include "coordinator/engine/workers/accusations.h"
 #include "coordinator/engine/workers/assignments.h"
+#include "coordinator/engine/workers/avoidance.h"
 #include "coordinator/engine/workers/checkpoints.h"
 #include "coordinator/engine/workers/processes.h"
 #include "coordinator/jobs/cluster.h"
@@ -41,7 +42,8 @@ class Endings {
           const EngineOptions& options, Checkpoints& checkpoints,
           Measurements& measurements, Ledger& ledger, IsolatedTime& isolated,
           TrialBook& trials, RoundClock& round, Processes& processes,
-          Assignments& assignments, Accusations& accusations)
+          Assignments& assignments, Avoidance& avoidance,
+          Accusations& accusations)
       : agenda_(agenda),
         jobs_(jobs),
         changes_(changes),
@@ -59,6 +61,7 @@ class Endings {
         round_(round),
         processes_(processes),
         assignments_(assignments),
+        avoidance_(avoidance),
         accusations_(accusations) {}
 
   void On(Time now, const event::WorkerGone& e);
@@ -75,9 +78,9 @@ class Endings {
   void GiveUpEpoch(Time now, Job& job, ReleaseCause cause);
   // The worker holds its accelerator no more.
   void EndLease(Time now, Job& job, Worker& worker);
-  // A job that was measured on such a type is believed. Of one that was not,
-  // the program may be at fault, built without CUDA, say: its word holds until
-  // it ends, or can't use those of another server either.
+  // On the word of a job it is lost for that job first: its program may be at
+  // fault, built without CUDA, say, or its owner. See accusations.h. One that
+  // can't use those of another server either is held.
   void On(Time now, const event::AcceleratorLost& e);
   // It does not fit there, which is no failure of its own. Processes that are
   // parked there end: only who had the accelerator to itself, and was not told
@@ -93,6 +96,9 @@ class Endings {
   // there are any.
   bool EvictParkedOn(Time now, AcceleratorId where, JobId but);
   bool GiveUpSize(Time now, Job& job);
+  void LoseForAll(Time now, AcceleratorId lost);
+  void KeepOut(Time now, Job& job, AcceleratorId lost);
+  bool CanUseNone(JobId accuser, AcceleratorId last) const;
   bool GiveUpLaunching(Time now, Job& job, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const FailedEnd& end);
   bool GiveUpFetching(Time now, Job& job, const std::string& server);
@@ -114,6 +120,7 @@ class Endings {
   RoundClock& round_;
   Processes& processes_;
   Assignments& assignments_;
+  Avoidance& avoidance_;
   Accusations& accusations_;
 };
 

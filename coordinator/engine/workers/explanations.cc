@@ -101,6 +101,24 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
                                100 * shares.target};
 }
 
+// What it could not use, where it could run but for that.
+std::optional<reason::KeptOut> Explanations::WhyKeptOut(const Job& job) const {
+  const std::vector<int>& capacity = cluster_.Capacity();
+  bool usable = false;
+  for (size_t type = 0; type < capacity.size(); ++type) {
+    usable |= capacity[type] >= job.spec.LeastWorkers() &&
+              figures_.IsKeptOut(job, type) &&
+              throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;
+  }
+  if (!usable) return std::nullopt;
+  std::vector<std::string> names;
+  for (const AcceleratorId id : avoidance_.KeptOutOf(job.id)) {
+    const Accelerator& accelerator = cluster_.accelerator(id);
+    names.push_back(StrCat(accelerator.server, "/", accelerator.info.uuid));
+  }
+  return reason::KeptOut{absl::StrJoin(names, ", "), job.id};
+}
+
 Reason Explanations::WhyWaiting(const Job& job, Time now) const {
   const std::vector<int>& capacity = cluster_.Capacity();
   if (std::all_of(capacity.begin(), capacity.end(),
@@ -127,6 +145,7 @@ Reason Explanations::WhyWaiting(const Job& job, Time now) const {
     return reason::OutOfMemory{absl::StrJoin(too_small, ", "), job.id};
   }
   if (!usable) {
+    if (auto kept_out = WhyKeptOut(job)) return *kept_out;
     if (auto drained = WhyDrained(job, cluster_, throughputs_)) return *drained;
     return reason::Unusable{job.spec.LeastWorkers()};
   }

@@ -3,6 +3,8 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_WORKERS_EXPLANATIONS_H_
 #define GAVEL_COORDINATOR_ENGINE_WORKERS_EXPLANATIONS_H_
 
+#include <optional>
+
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
@@ -13,6 +15,7 @@
 #include "coordinator/engine/state/job_table.h"
 #include "coordinator/engine/state/lease_book.h"
 #include "coordinator/engine/state/terms.h"
+#include "coordinator/engine/workers/avoidance.h"
 #include "coordinator/engine/workers/checkpoints.h"
 #include "coordinator/engine/workers/hang_watch.h"
 #include "coordinator/jobs/cluster.h"
@@ -30,7 +33,7 @@ class Explanations {
                const EngineOptions& options, const AllocationTable& allocation,
                const Checkpoints& checkpoints, const Figures& figures,
                const HangWatch& hang, const Ledger& ledger,
-               const RoundRows& rows)
+               const RoundRows& rows, const Avoidance& avoidance)
       : terms_(terms),
         jobs_(jobs),
         cluster_(cluster),
@@ -42,7 +45,8 @@ class Explanations {
         figures_(figures),
         hang_(hang),
         ledger_(ledger),
-        rows_(rows) {}
+        rows_(rows),
+        avoidance_(avoidance) {}
 
   // What counts for and against an active job, alone, in its priorities.
   event::Received ReceivedOf(JobId job, Time now) const;
@@ -53,6 +57,7 @@ class Explanations {
 
  private:
   Reason WhyWaiting(const Job& job, Time now) const;
+  std::optional<reason::KeptOut> WhyKeptOut(const Job& job) const;
 
   const Terms& terms_;
   const JobTable& jobs_;
@@ -66,6 +71,7 @@ class Explanations {
   const HangWatch& hang_;
   const Ledger& ledger_;
   const RoundRows& rows_;
+  const Avoidance& avoidance_;
 };
 
 }  // namespace gavel::engine

@@ -285,14 +285,8 @@ void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
   if (!leases_.Holders(where).empty()) return;
   const Accelerator& accelerator = cluster_.accelerator(where);
   if (accelerator.state == AcceleratorState::kLost) return;
-  // Not all that was measured is in the journal: whether it is believed is.
-  const std::string& type = accelerator.info.type;
-  const bool believed =
-      throughputs_.Get(job, type).source == ThroughputSource::kMeasured &&
-      !throughputs_.IsExcluded(job, type);
-  recorder_.Record(
-      now, event::AcceleratorLost{accelerator.server, accelerator.info.uuid,
-                                  believed ? JobId() : job});
+  recorder_.Record(now, event::AcceleratorLost{accelerator.server,
+                                               accelerator.info.uuid, job});
 }
 
 void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {

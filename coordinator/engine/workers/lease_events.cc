@@ -78,9 +78,9 @@ void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
   if (worker == nullptr || worker->held_epoch != e.epoch) return;
   changes_.Touch(*job);
   // It ran there. Judged by this row alone, as in StepsReported.
-  if (e.cause == ReleaseCause::kPaused && e.progress.steps_done > 0) {
-    accusations_.BelieveAccuser(e.worker.job,
-                                cluster_.accelerator(worker->held).info.type);
+  if (e.cause == ReleaseCause::kPaused && !e.finished &&
+      e.progress.steps_done > 0) {
+    accusations_.NoteGoodEnd(e.worker.job, worker->held);
   }
   worker->progress = e.progress;
   worker->progress_at = now;
@@ -121,9 +121,8 @@ void LeaseEvents::On(Time now, const event::StepsReported& e) {
   // It runs. Judged by this row alone: others are not there at a replay.
   if (e.progress.throughput_steps_per_s > 0) {
     jobs_.at(e.worker.job).failed_starts = 0;
-    if (accusations_.any() && worker->held_epoch != 0) {
-      accusations_.BelieveAccuser(e.worker.job,
-                                  cluster_.accelerator(worker->held).info.type);
+    if (worker->held_epoch != 0) {
+      accusations_.NoteGoodEnd(e.worker.job, worker->held);
     }
   }
   worker->need_bytes = std::max(worker->need_bytes, e.progress.device_bytes);

@@ -20,6 +20,7 @@ void Operators::On(Time, const event::PricesChanged& e) {
 void Operators::Admit(Time now, const event::JobCommanded& e) {
   const Job* job = jobs_.Find(e.job);
   const bool kept_out = job != nullptr && (throughputs_.HasExclusions(e.job) ||
+                                           accusations_.IsKeptOut(e.job) ||
                                            checkpoints_.IsStranded(*job));
   std::string error = WhyNot(e, job, kept_out);
   if (error.empty()) return recorder_.Record(now, e);
@@ -81,6 +82,7 @@ void Operators::On(Time now, const event::JobCommanded& e) {
 void Operators::Release(Job& job) {
   if (checkpoints_.IsStranded(job)) checkpoints_.ForgoCheckpoints(job);
   throughputs_.Readmit(job.id);
+  accusations_.Forgive(job.id);
   std::erase_if(job.profile, [](const ProfiledCell& cell) {
     return !cell.beside.empty() && cell.value == 0;
   });
