@@ -191,17 +191,46 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
 
 namespace {
 
-// A line for each accelerator with something wrong.
+// What is to be told of an accelerator alone. That its agent is silent or has
+// ended concerns all of its server, and the table has it.
+std::vector<std::string> FaultsOf(const AcceleratorRow& one) {
+  std::vector<std::string> faults;
+  if (one.state == "lost") {
+    faults.push_back(StrCat("lost: ", one.lost_for));
+  }
+  if (!one.drained_for.empty()) {
+    faults.push_back(StrCat("drained: ", one.drained_for));
+  } else if (one.drained) {
+    faults.push_back(StrCat(one.state == "draining" ? "draining" : "drained",
+                            ", by an operator"));
+  }
+  if (one.state == "quarantined") {
+    faults.emplace_back(
+        "quarantined: a process that may still run there can't "
+        "be asked");
+  } else if (one.state == "hung") {
+    faults.push_back(StrCat("hung: job ", absl::StrJoin(one.jobs, ", "),
+                            " makes no steps there"));
+  }
+  if (one.speed < 1) {
+    faults.push_back(
+        absl::StrFormat("slow: %.0f %% of its type's speed", 100 * one.speed));
+  }
+  if (one.last_xid.has_value()) {
+    faults.push_back(StrCat("last fault: XID ", *one.last_xid));
+  }
+  return faults;
+}
+
+// A line for each accelerator with something wrong, by the name that `gavel
+// drain` and `resume` take.
 std::string RenderFaults(const std::vector<NodeRow>& rows) {
   std::string lines;
   for (const NodeRow& node : rows) {
     for (const AcceleratorRow& one : node.accelerators) {
-      const std::string name = StrCat(node.server, "/", one.uuid, ": ");
-      if (!one.drained_for.empty()) {
-        StrAppend(&lines, name, "drained: ", one.drained_for, "\n");
-      }
-      if (one.last_xid.has_value()) {
-        StrAppend(&lines, name, "last fault: XID ", *one.last_xid, "\n");
+      for (const std::string& fault : FaultsOf(one)) {
+        StrAppend(&lines, node.server, "/", one.uuid, " (", one.device,
+                  "): ", fault, "\n");
       }
     }
   }

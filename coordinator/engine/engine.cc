@@ -53,6 +53,9 @@ const Operated& Engine::operated() const {
 const std::multimap<AcceleratorId, WorkerKey>& Engine::quarantined() const {
   return core_->parts().leases.quarantined();
 }
+JobId Engine::AccuserOf(AcceleratorId lost) const {
+  return core_->parts().accusations.AccuserOf(lost);
+}
 JournalPosition Engine::position() const {
   return core_->parts().outbox.position();
 }

@@ -67,6 +67,8 @@ class Engine {
   const Operated& operated() const;
   // Accelerators whose last worker could not be asked or confirmed dead.
   const std::multimap<AcceleratorId, WorkerKey>& quarantined() const;
+  // On whose word alone it is lost; invalid: on that of nobody any more.
+  JobId AccuserOf(AcceleratorId lost) const;
   JournalPosition position() const;
   // False: the journal has lost that row, or another coordinator wrote it.
   bool Knows(const JournalPosition& seen) const;

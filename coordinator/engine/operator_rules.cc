@@ -96,6 +96,20 @@ std::string WhyOff(const Accelerator& accelerator) {
   return accelerator.drained_for;
 }
 
+std::string WhyNotResumed(const std::string& target,
+                          const std::vector<AcceleratorId>& which,
+                          const Cluster& cluster) {
+  for (const AcceleratorId id : which) {
+    const Accelerator& accelerator = cluster.accelerator(id);
+    if (accelerator.state != AcceleratorState::kLost) continue;
+    return StrCat(target, " is not drained: ", accelerator.info.uuid,
+                  " is lost, as `gavel nodes` tells; once it works, restart "
+                  "the agent of ",
+                  accelerator.server);
+  }
+  return StrCat(target, " is not drained");
+}
+
 }  // namespace
 
 std::string NameOf(const JobSpec& spec) {
@@ -184,7 +198,7 @@ std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster) {
     }
     if (found.empty()) {
       return StrCat("there is no server or accelerator \"", target,
-                    "\"; `gavel nodes` lists them");
+                    "\"; `gavel nodes --json` lists them");
     }
     if (found.size() > 1) {
       return StrCat("\"", target, "\" is on several servers; name one of ",
@@ -194,7 +208,7 @@ std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster) {
   const std::vector<AcceleratorId> which = AcceleratorsOf(e, cluster);
   const bool any = std::ranges::any_of(
       which, [&](AcceleratorId id) { return cluster.accelerator(id).drained; });
-  if (!e.drained && !any) return StrCat(target, " is not drained");
+  if (!e.drained && !any) return WhyNotResumed(target, which, cluster);
   if (which.empty()) return StrCat("server ", target, " has no accelerators");
   return "";
 }

@@ -172,11 +172,38 @@ TEST(Table, ANodeSaysWhyTheCoordinatorDrainedAnAccelerator) {
   node.accelerators = {InUse("v100", "drained", {}), InUse("v100", "idle", {})};
   node.accelerators[0].uuid = "GPU-aa";
   node.accelerators[0].drained_for = "its memory had 3 uncorrectable errors";
+  node.accelerators[0].drained = true;
+  node.accelerators[0].device = "cuda:0";
   node.accelerators[1].uuid = "GPU-bb";
+  node.accelerators[1].device = "cuda:1";
   node.accelerators[1].last_xid = 79;
   EXPECT_THAT(RenderNodes({node}),
-              EndsWith("\nhere/GPU-aa: drained: its memory had 3 uncorrectable "
-                       "errors\nhere/GPU-bb: last fault: XID 79\n"));
+              EndsWith("\nhere/GPU-aa (cuda:0): drained: its memory had 3 "
+                       "uncorrectable errors\n"
+                       "here/GPU-bb (cuda:1): last fault: XID 79\n"));
+}
+
+// Only of those: a healthy one has no line, nor all of a server that is down.
+TEST(Table, ANodeNamesAcceleratorsThatAreLostOrOtherwiseUnusual) {
+  NodeRow node;
+  node.server = "here";
+  node.accelerators = {
+      InUse("v100", "lost", {}),     InUse("v100", "idle", {}),
+      InUse("v100", "draining", {}), InUse("v100", "down", {}),
+      InUse("v100", "hung", {7}),    InUse("v100", "allocated", {8})};
+  for (size_t i = 0; i < node.accelerators.size(); ++i) {
+    node.accelerators[i].uuid = StrCat("here-", i);
+    node.accelerators[i].device = StrCat("hpu:", i);
+  }
+  node.accelerators[0].lost_for = "job 3 could not use it";
+  node.accelerators[2].drained = true;
+  node.accelerators[5].speed = 0.6;
+  EXPECT_THAT(
+      RenderNodes({node}),
+      EndsWith("-\nhere/here-0 (hpu:0): lost: job 3 could not use it\n"
+               "here/here-2 (hpu:2): draining, by an operator\n"
+               "here/here-4 (hpu:4): hung: job 7 makes no steps there\n"
+               "here/here-5 (hpu:5): slow: 60 % of its type's speed\n"));
 }
 
 TEST(Table, ANodeSaysHowSlowItsStragglersAre) {

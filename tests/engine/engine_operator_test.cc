@@ -144,7 +144,17 @@ TEST_F(Operators, DrainAndResumeRefuseWhatIsNotThere) {
   EXPECT_THAT(driver_.LastReply(),
               HasSubstr("no server or accelerator \"nowhere\""));
   Resume("here");
-  EXPECT_THAT(driver_.LastReply(), HasSubstr("here is not drained"));
+  EXPECT_THAT(driver_.LastReply(), EndsWith("here is not drained"));
+}
+
+TEST_F(Operators, ResumeSaysWhatBringsALostAcceleratorBack) {
+  driver_.Step(event::AcceleratorLost{"here", "here-0"});
+  for (const char* target : {"here", "here-0"}) {
+    Resume(target);
+    EXPECT_THAT(driver_.LastReply(),
+                AllOf(HasSubstr("here-0 is lost"),
+                      HasSubstr("restart the agent of here")));
+  }
 }
 
 // ---- an agent that ends in order

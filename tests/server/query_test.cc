@@ -179,6 +179,44 @@ TEST(NodesQuery, AnAcceleratorWhoseJobStartsIsNotIdle) {
   EXPECT_EQ(node["accelerators"][0]["starting_jobs"], json::array());
 }
 
+TEST(NodesQuery, ALostAcceleratorSaysOnWhoseWordAndWhatToDo) {
+  EngineDriver driver(1);
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  EXPECT_EQ(NodesOf(driver)[0]["accelerators"][0]["lost_for"], "");
+  driver.GiveBack(key, {}, ReleaseCause::kDeviceFailed);
+  json lost = NodesOf(driver)[0]["accelerators"][0];
+  EXPECT_EQ(lost["state"], "lost");
+  EXPECT_THAT(lost["lost_for"].get<std::string>(),
+              AllOf(HasSubstr("job 1 could not use it"),
+                    HasSubstr("the agent of here is restarted")));
+  driver.Step(event::JobCommanded{job, CommandKind::kCancel});
+  EXPECT_EQ(NodesOf(driver)[0]["accelerators"][0]["lost_for"], "");
+  driver.Step(event::AcceleratorLost{"here", "here-0"});
+  lost = NodesOf(driver)[0]["accelerators"][0];
+  EXPECT_THAT(lost["lost_for"].get<std::string>(),
+              HasSubstr("then restart the agent of here"));
+}
+
+TEST(NodesQuery, AnAcceleratorSaysWhetherItIsExclusiveAndWhatProcessesSee) {
+  EngineDriver driver(1);
+  json one = NodesOf(driver)[0]["accelerators"][0];
+  EXPECT_EQ(one["exclusive"], false);
+  EXPECT_EQ(one["visibility"], "all");
+  AgentHello hello;
+  hello.server = "there";
+  hello.incarnation = 1;
+  hello.accelerators.resize(1);
+  hello.accelerators[0].type = "v100";
+  hello.accelerators[0].uuid = "GPU-aa";
+  hello.accelerators[0].exclusive = true;
+  hello.accelerators[0].alone_visible = true;
+  driver.Step(event::ServerJoined{hello});
+  one = NodesOf(driver)[1]["accelerators"][0];
+  EXPECT_EQ(one["exclusive"], true);
+  EXPECT_EQ(one["visibility"], "leased");
+}
+
 // Its process is there until its agent says that it has ended.
 TEST(NodesQuery, AServerIsDrainedOnceWhatStartedThereIsGone) {
   EngineDriver driver;

@@ -53,6 +53,11 @@ void Accusations::ForgetLost(const std::string& server) {
   cluster_.ForgetLost(server);
 }
 
+JobId Accusations::AccuserOf(AcceleratorId lost) const {
+  const auto found = accused_.find(lost);
+  return found == accused_.end() ? JobId() : found->second;
+}
+
 void Accusations::Forget(AcceleratorId accelerator) {
   accused_.erase(accelerator);
   seconded_.erase(accelerator);

@@ -43,6 +43,8 @@ class Accusations {
   void ForgetLost(const std::string& server);
   // It is gone.
   void Forget(AcceleratorId accelerator);
+  // Who said first that it can't use it; invalid: nobody.
+  JobId AccuserOf(AcceleratorId lost) const;
 
   // It may have again what it could not use, or failed on.
   void Forgive(JobId job);

@@ -9,6 +9,7 @@
 #include "coordinator/server/query/json_page.h"
 #include "coordinator/server/query/query.h"
 #include "coordinator/server/query/row_json.h"
+#include "core/text.h"
 
 namespace gavel {
 namespace {
@@ -83,6 +84,22 @@ struct Nodes {
   std::map<std::string, uint64_t> parked_bytes;  // by server, in host memory
 };
 
+std::string WhyLost(const Accelerator& accelerator, const Engine& engine) {
+  if (accelerator.state != AcceleratorState::kLost) return "";
+  const JobId accuser = engine.AccuserOf(accelerator.id);
+  if (accuser.valid()) {
+    return StrCat("job ", accuser.value(), " could not use it, as `gavel logs ",
+                  accuser.value(),
+                  "` tells; it counts as failed until that "
+                  "job has ended, or the agent of ",
+                  accelerator.server, " is restarted");
+  }
+  return StrCat(
+      "a job that runs on others of its type could not use it; see to the "
+      "device, then restart the agent of ",
+      accelerator.server);
+}
+
 void AddHealth(const Accelerator& accelerator, const Engine& engine,
                AcceleratorRow* row) {
   const auto agent = engine.agents().find(accelerator.server);
@@ -125,6 +142,9 @@ AcceleratorRow RowOf(const Nodes& nodes, AcceleratorId id) {
   }
   row.memory_bytes = accelerator.info.memory_bytes;
   row.drained_for = accelerator.drained_for;
+  row.lost_for = WhyLost(accelerator, nodes.engine);
+  row.exclusive = accelerator.info.exclusive;
+  row.visibility = accelerator.info.alone_visible ? "leased" : "all";
   AddHealth(accelerator, nodes.engine, &row);
   return row;
 }

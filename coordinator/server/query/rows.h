@@ -138,11 +138,14 @@ struct AcceleratorRow {
   std::optional<double> temperature_c = {};
   std::optional<uint64_t> uncorrectable_errors = {};
   std::optional<uint64_t> last_xid = {};  // of its last fault
+  std::string lost_for = "";              // why, and what to do
+  bool exclusive = false;                 // of one process at a time
+  std::string visibility = "all";         // "leased": as in a cluster file
 };
 GAVEL_ROW(AcceleratorRow, type, uuid, device, slow_down_factor, state, speed,
           jobs, kept_jobs, starting_jobs, drained, drain_in_s, memory_bytes,
           drained_for, utilisation_percent, temperature_c, uncorrectable_errors,
-          last_xid)
+          last_xid, lost_for, exclusive, visibility)
 
 struct NodeRow {
   std::string server;
