@@ -20,15 +20,29 @@ std::string Resolve(const std::string& directory, const std::string& path) {
   return text;
 }
 
-// What agents tell workers (agent_environment.cc).
-constexpr std::string_view kOfAgent[] = {
-    "GAVEL_ADDRESS",       "GAVEL_CHECKPOINT_DIRECTORY",
-    "GAVEL_COORDINATOR",   "GAVEL_COORDINATOR_KEY",
-    "GAVEL_INCARNATION",   "GAVEL_JOB",
-    "GAVEL_JOB_NAME",      "GAVEL_KEY_FILE",
-    "GAVEL_PROCESS",       "GAVEL_RANK",
-    "GAVEL_RUN_DIRECTORY", "GAVEL_SERVER",
-    "GAVEL_WORLD_SIZE",    "GAVEL_WORKER_COORDINATOR"};
+// What agents tell workers (agent_environment.cc; the ranks on a server are
+// engine/workers/processes.cc's).
+constexpr std::string_view kOfAgent[] = {"GAVEL_ADDRESS",
+                                         "GAVEL_CHECKPOINT_DIRECTORY",
+                                         "GAVEL_COORDINATOR",
+                                         "GAVEL_COORDINATOR_KEY",
+                                         "GAVEL_INCARNATION",
+                                         "GAVEL_JOB",
+                                         "GAVEL_JOB_NAME",
+                                         "GAVEL_KEY_FILE",
+                                         "GAVEL_PROCESS",
+                                         "GAVEL_RANK",
+                                         "GAVEL_RUN_DIRECTORY",
+                                         "GAVEL_SERVER",
+                                         "GAVEL_WORLD_SIZE",
+                                         "GAVEL_WORKER_COORDINATOR",
+                                         "GAVEL_WORLD_SIZE_MIN",
+                                         "GAVEL_WORLD_SIZE_MAX",
+                                         "GROUP_RANK",
+                                         "LOCAL_RANK",
+                                         "LOCAL_WORLD_SIZE",
+                                         "RANK",
+                                         "WORLD_SIZE"};
 
 // Commands would take the name for an id, or for an option. Jobs of earlier
 // versions, in the journal, may be called so.

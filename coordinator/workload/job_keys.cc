@@ -195,7 +195,7 @@ constexpr FileTable kJobTables[] = {
     {"", "At the top of the file, before the first table:", kJobRows},
     {"[environment]",
      "Variables of the program's environment; not those that the agent sets, "
-     "such as `GAVEL_RANK`.",
+     "such as `GAVEL_RANK` and `RANK`.",
      kEnvironmentRows},
     {"[throughputs]", "Speed of the whole job, at `scale_factor` workers.",
      kJobThroughputRows},

@@ -77,6 +77,12 @@ TEST(Submission, VariablesOfTheAgentAreRefused) {
   };
   EXPECT_THAT(read("GAVEL_PROCESS"), IsInvalid("can't set GAVEL_PROCESS"));
   EXPECT_THAT(read("GAVEL_RANK"), IsInvalid("GAVEL_RANK"));
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
+        "GAVEL_WORLD_SIZE_MIN", "GAVEL_WORLD_SIZE_MAX"}) {
+    EXPECT_THAT(read(name), IsInvalid(StrCat("can't set ", name)));
+  }
+  EXPECT_OK(read("MASTER_ADDR").status());
   EXPECT_OK(read("GAVEL_CHECKPOINT_INTERVAL_S").status());
   EXPECT_OK(read("GAVEL_FAILURE_INTERVAL_S").status());
 }
