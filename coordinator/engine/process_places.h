@@ -44,6 +44,19 @@ inline bool MayMove(const Worker& holder, AcceleratorId next,
          holder.Sees(next) && MayStayParked(holder, cluster);
 }
 
+// Where a process of the job had its last lease, or is to have its first.
+// Invalid: it has nothing.
+inline AcceleratorId PlaceOf(const Job& job, int rank, const Cluster& cluster) {
+  const auto at = static_cast<size_t>(rank);
+  const Worker& worker = job.workers[at];
+  if (worker.held_epoch != 0) return worker.held;
+  if (worker.left_on.valid() || at >= job.assigned.size())
+    return worker.left_on;
+  const AcceleratorId place = job.assigned[at];
+  return cluster.accelerator(place).server == worker.server ? place
+                                                            : AcceleratorId();
+}
+
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_ENGINE_PROCESS_PLACES_H_

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "coordinator/engine/process_places.h"
 #include "coordinator/engine/worker_limits.h"
 #include "core/launch_errors.h"
 #include "core/text.h"
@@ -89,8 +92,8 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   ledger_.BookStart(now, job, worker);
   // It may run again, elsewhere.
   if (worker.out_of_memory) agenda_.FillSoon();
-  const AcceleratorId ran_on =
-      worker.held_epoch != 0 ? worker.held : worker.left_on;
+  const AcceleratorId where = PlaceOf(job, rank, cluster_);
+  const bool leased = worker.held_epoch != 0 || worker.left_on.valid();
   const std::set<AcceleratorId> contexts = std::move(worker.contexts);
   worker.contexts.clear();
   worker.parked_at = kNever;
@@ -119,7 +122,7 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   const bool of_gang = rank < job.world_size;
   if (by_itself && exit.exit_code == 0 && job.active() && of_gang) {
     worker.process = ProcessState::kDone;
-    if (ran_on.valid()) accusations_.NoteGoodEnd(job.id, ran_on);
+    if (leased) accusations_.NoteGoodEnd(job.id, where);
     if (job.AllDone()) {
       EndJob(now, job, JobState::kFinished, reason::Finished());
     }
@@ -132,7 +135,9 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   const bool failed = !leaving && !exit.no_failure && !exit.launch_hung &&
                       !(by_itself && exit.exit_code == kExitEvicted);
   if (failed) {
+    if (where.valid()) AvoidPlace(now, job.id, where, leased);
     CountFailure(now, job, end);
+    if (job.active()) TryElsewhere(now, job);
   } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
     // No failure, but the others can't go on alone.
     processes_.RestartGang(now, job);
@@ -186,6 +191,42 @@ void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
          reason::HeldFailures{job.id, failures,
                               exit.signal != 0 ? -exit.signal : exit.exit_code,
                               job.last_error});
+}
+
+// One whose process had no lease yet, or failed before on another accelerator
+// of the server, takes the server for broken.
+void Endings::AvoidPlace(Time now, JobId job, AcceleratorId where,
+                         bool leased) {
+  const auto server =
+      cluster_.servers().find(cluster_.accelerator(where).server);
+  if (server == cluster_.servers().end()) return;
+  const std::vector<AcceleratorId>& ids = server->second;
+  const bool all = !leased || std::ranges::any_of(ids, [&](AcceleratorId id) {
+    return id != where && avoidance_.Avoids(now, job, id);
+  });
+  for (const AcceleratorId id : ids) {
+    if (all || id == where) avoidance_.Avoid(now, job, id);
+  }
+}
+
+// Where as many others of the type are free as it would avoid of its own.
+void Endings::TryElsewhere(Time now, Job& job) {
+  const auto avoids = [&](AcceleratorId id) {
+    return avoidance_.Avoids(now, job.id, id);
+  };
+  const auto avoided = std::ranges::count_if(job.assigned, avoids);
+  if (avoided == 0) return;
+  const std::span<const uint32_t> types = cluster_.usable_types();
+  const uint32_t type = types[job.assigned.front().value() - 1];
+  std::ptrdiff_t others = 0;
+  for (const Accelerator& other : cluster_.accelerators()) {
+    others += types[other.id.value() - 1] == type && other.usable() &&
+              assigned_.IsFree(other.id) && !avoids(other.id);
+  }
+  if (others < avoided) return;
+  round_.ForgetPlan(job);
+  assignments_.Assign(now, job, {}, JobId());
+  agenda_.FillSoon();
 }
 
 void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
@@ -330,6 +371,8 @@ void Endings::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
     }
   } else if (!shared && cause == ReleaseCause::kOutOfMemory) {
     throughputs_.Exclude(job.id, type);
+  } else if (!shared) {
+    avoidance_.Avoid(now, job.id, where);
   }
   round_.ForgetPlan(job);
   assignments_.Assign(now, job, {}, JobId());

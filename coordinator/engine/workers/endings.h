@@ -101,6 +101,8 @@ class Endings {
   bool CanUseNone(JobId accuser, AcceleratorId last) const;
   bool GiveUpLaunching(Time now, Job& job, const WorkerExited& exit);
   void CountFailure(Time now, Job& job, const FailedEnd& end);
+  void AvoidPlace(Time now, JobId job, AcceleratorId where, bool leased);
+  void TryElsewhere(Time now, Job& job);
   bool GiveUpFetching(Time now, Job& job, const std::string& server);
 
   Agenda& agenda_;

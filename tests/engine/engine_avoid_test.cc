@@ -1,0 +1,149 @@
+// Accelerators that a job goes to again only where there is no other.
+
+#include "coordinator/engine/workers/avoidance.h"
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+class Avoids : public ::testing::Test {
+ protected:
+  void Make(const std::string& policy) {
+    driver_ = std::make_unique<EngineDriver>(2, policy);
+  }
+  AcceleratorId PlaceOf(JobId job) const {
+    const auto& assigned = driver_->job(job).assigned;
+    return assigned.empty() ? AcceleratorId() : assigned.front();
+  }
+  std::string ServerOf(JobId job) const {
+    return driver_->engine().cluster().accelerator(PlaceOf(job)).server;
+  }
+  void Fail(JobId job) {
+    WorkerExited exit = driver_->ExitOf(job);
+    exit.exit_code = 1;
+    driver_->Step(event::WorkerGone{exit});
+  }
+  void FindNoRoom(JobId job) {
+    driver_->GiveBack(driver_->Key(job), {}, ReleaseCause::kNoRoom);
+  }
+
+  std::unique_ptr<EngineDriver> driver_ =
+      std::make_unique<EngineDriver>(2, "fifo");
+  const AcceleratorId first_{1};
+  const AcceleratorId second_{2};
+};
+
+TEST_F(Avoids, AJobWhoseProcessFailedStartsOnAnother) {
+  const JobId job = driver_->Submit("a");
+  driver_->Run(job);
+  ASSERT_EQ(PlaceOf(job), first_);
+  Fail(job);
+  EXPECT_EQ(PlaceOf(job), second_);
+  EXPECT_EQ(driver_->job(job).failures_in_a_row, 1);
+  driver_->Run(job);
+  EXPECT_EQ(driver_->worker(job).held, second_);
+}
+
+TEST_F(Avoids, WhereThereIsNoOtherItIsTriedAgain) {
+  const JobId job = driver_->Submit("a");
+  driver_->Run(job);
+  driver_->Run(driver_->Submit("b"));
+  Fail(job);
+  EXPECT_EQ(PlaceOf(job), first_);
+  EXPECT_EQ(driver_->worker(job).process, ProcessState::kLaunching);
+  Fail(job);
+  Fail(job);
+  EXPECT_EQ(driver_->job(job).state, JobState::kHeld);
+}
+
+TEST_F(Avoids, AProcessThatFailsBeforeItsFirstLeaseBlamesTheServer) {
+  driver_->JoinServer("there", 1);
+  const JobId job = driver_->Submit("a");
+  ASSERT_EQ(ServerOf(job), "here");
+  Fail(job);
+  EXPECT_EQ(ServerOf(job), "there");
+}
+
+TEST_F(Avoids, ASecondFailureOnAServerBlamesTheServer) {
+  Make("fifo");
+  driver_->JoinServer("here", 2);
+  const JobId job = driver_->Submit("a");
+  driver_->Run(job);
+  Fail(job);
+  ASSERT_EQ(PlaceOf(job), second_);
+  driver_->Run(job);
+  driver_->JoinServer("there", 1);
+  Fail(job);
+  EXPECT_EQ(ServerOf(job), "there");
+}
+
+TEST_F(Avoids, OneThatFoundNoRoomGoesToTheIdleOneBesideIt) {
+  const JobId job = driver_->Submit("a");
+  driver_->Run(job);
+  FindNoRoom(job);
+  EXPECT_EQ(PlaceOf(job), second_);
+  EXPECT_EQ(driver_->job(job).failures_in_a_row, 0);
+}
+
+// The policy gives shares: at the end of the round it moves.
+TEST_F(Avoids, IsLeftAsSoonAsAnotherIsIdleAlsoAfterARestart) {
+  Make("max_min_fairness");
+  const JobId job = driver_->Submit("a");
+  const JobId other = driver_->Submit("b");
+  driver_->Run(job);
+  driver_->Run(other);
+  const AcceleratorId place = PlaceOf(job);
+  FindNoRoom(job);
+  ASSERT_EQ(PlaceOf(job), place);
+  driver_->Restart();
+  driver_->Step(event::JobCommanded{other, CommandKind::kCancel, 1});
+  driver_->Gone(driver_->Key(other), 0);
+  driver_->EndRound();
+  EXPECT_TRUE(PlaceOf(job).valid());
+  EXPECT_NE(PlaceOf(job), place);
+}
+
+TEST(Avoidance, EndsInTimeAtAGoodEndAndWithTheJob) {
+  Cluster cluster;
+  AcceleratorInfo info;
+  info.type = "v100";
+  info.uuid = "gpu-0";
+  ASSERT_OK(cluster.Join("here", {info}));
+  engine::Avoidance avoidance(cluster);
+  const JobId job(7);
+  const AcceleratorId where(1);
+  constexpr double kTime_s = engine::Avoidance::kAvoid_s;
+  avoidance.Avoid(0, job, where);
+  EXPECT_TRUE(avoidance.Avoids(kTime_s - 1, job, where));
+  EXPECT_FALSE(avoidance.Avoids(kTime_s, job, where));
+  EXPECT_THAT(avoidance.At(kTime_s), IsEmpty());
+  EXPECT_FALSE(avoidance.IsKeptOut(job));
+  avoidance.NoteGoodEnd(job, where);
+  EXPECT_FALSE(avoidance.Avoids(1, job, where));
+  avoidance.Avoid(0, job, where);
+  avoidance.Forget(job);
+  EXPECT_FALSE(avoidance.any());
+}
+
+TEST(Avoidance, KeepsAJobOutUntilItIsForgotten) {
+  Cluster cluster;
+  AcceleratorInfo info;
+  info.type = "v100";
+  info.uuid = "gpu-0";
+  ASSERT_OK(cluster.Join("here", {info}));
+  engine::Avoidance avoidance(cluster);
+  const JobId job(7);
+  const AcceleratorId where(1);
+  avoidance.KeepOut(job, where);
+  avoidance.Avoid(0, job, where);
+  avoidance.NoteGoodEnd(job, where);
+  EXPECT_TRUE(avoidance.Avoids(1e9, job, where));
+  EXPECT_TRUE(avoidance.IsKeptOut(job));
+  EXPECT_EQ(avoidance.CountLeft(job, 0), 0);
+  EXPECT_EQ(avoidance.CountLeft(JobId(8), 0), 1);
+  avoidance.Forget(where);
+  EXPECT_FALSE(avoidance.any());
+}
+
+}  // namespace
+}  // namespace gavel
