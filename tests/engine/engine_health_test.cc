@@ -133,6 +133,17 @@ TEST(FailureStreaks, CountsDifferentJobsThatRanElsewhere) {
               ElementsAre(JobId(1), JobId(2), JobId(3)));
 }
 
+TEST(FailureStreaks, OfOneUserAreNotEnoughWhereSeveralHaveJobs) {
+  const AcceleratorId good(1), bad(2);
+  engine::FailureStreaks streaks;
+  for (int job = 1; job <= 5; ++job) streaks.NoteGoodEnd(JobId(job), good);
+  for (const int job : {1, 2, 3}) {
+    EXPECT_THAT(streaks.NoteFailure(JobId(job), bad, "eve", true), IsEmpty());
+  }
+  EXPECT_THAT(streaks.NoteFailure(JobId(4), bad, "bob", true),
+              ElementsAre(JobId(1), JobId(2), JobId(3), JobId(4)));
+}
+
 TEST(FailureStreaks, EndsWhereAJobRunsWell) {
   const AcceleratorId good(1), bad(2);
   engine::FailureStreaks streaks;
@@ -160,8 +171,10 @@ class Streak : public Health {
     if (driver_.worker(job).is_live()) driver_.Gone(driver_.Key(job), 75);
   }
   // Runs well, alone on the first accelerator.
-  JobId RunWell(const std::string& name) {
-    const JobId job = driver_.Submit(name);
+  JobId RunWell(const std::string& name, const std::string& owner = "") {
+    JobSpec spec;
+    spec.owner = owner;
+    const JobId job = driver_.Submit(name, 1, spec);
     driver_.Run(job);
     EXPECT_EQ(driver_.worker(job).held, Of(0).id);
     Progress progress;
@@ -188,6 +201,44 @@ TEST_F(Streak, ThreeJobsThatRanElsewhereDrainTheAcceleratorThatTheyFailOn) {
   EXPECT_TRUE(Of(1).drained);
   EXPECT_THAT(Of(1).drained_for, AllOf(HasSubstr("jobs 1, 2, 3 failed there"),
                                        HasSubstr("gavel resume here/here-1")));
+}
+
+// Such as for want of a library on that server.
+TEST_F(Streak, OfProcessesThatFailBeforeTheyConnectDrainsItToo) {
+  Drain(1, true);
+  const std::vector<JobId> jobs = {RunWell("a"), RunWell("b"), RunWell("c")};
+  Drain(0, true);
+  Drain(1, false);
+  for (const JobId job : jobs) {
+    EXPECT_FALSE(Of(1).drained);
+    Command(job, CommandKind::kRelease);
+    ASSERT_EQ(driver_.job(job).assigned, std::vector{Of(1).id});
+    driver_.Gone(driver_.Key(job), 127);
+    if (job != jobs.back()) Hold(job);
+  }
+  EXPECT_TRUE(Of(1).drained);
+}
+
+TEST_F(Streak, OfOneUsersJobsDrainsNothingWhileAnotherHasJobs) {
+  driver_.Step(event::ServerJoined{EngineDriver::HelloOf("old", "k80")});
+  JobSpec other;
+  other.owner = "bob";
+  other.types = {"k80"};
+  const JobId running = driver_.Submit("d", 1, other);
+  ASSERT_FALSE(driver_.job(running).assigned.empty());
+  Drain(1, true);
+  const std::vector<JobId> jobs = {RunWell("a", "eve"), RunWell("b", "eve"),
+                                   RunWell("c", "eve")};
+  Drain(0, true);
+  Drain(1, false);
+  for (const JobId job : jobs) {
+    Command(job, CommandKind::kRelease);
+    driver_.Run(job);
+    ASSERT_EQ(driver_.worker(job).held, Of(1).id);
+    driver_.Gone(driver_.Key(job), 1);
+    if (job != jobs.back()) Hold(job);
+  }
+  EXPECT_FALSE(Of(1).drained);
 }
 
 // The end of the fourth, which comes between, is a good one.

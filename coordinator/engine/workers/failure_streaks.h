@@ -6,6 +6,7 @@
 
 #include <map>
 #include <set>
+#include <string>
 
 #include "core/ids.h"
 
@@ -19,14 +20,18 @@ class FailureStreaks {
   // A lease of the job there ended well, after steps.
   void NoteGoodEnd(JobId job, AcceleratorId where);
   // A process of the job failed there. The jobs of the streak when there are
-  // enough, else none: then it begins anew.
-  std::set<JobId> NoteFailure(JobId job, AcceleratorId where);
+  // enough, of two users at least where several have active jobs, else none:
+  // then it begins anew.
+  std::set<JobId> NoteFailure(JobId job, AcceleratorId where,
+                              const std::string& owner = "",
+                              bool several_users = false);
   // It has ended.
   void Forget(JobId job) { good_on_.erase(job); }
 
  private:
   std::map<JobId, AcceleratorId> good_on_;  // where it ran well last
-  std::map<AcceleratorId, std::set<JobId>> failed_;
+  // Jobs with their owners.
+  std::map<AcceleratorId, std::map<JobId, std::string>> failed_;
 };
 
 }  // namespace gavel::engine

@@ -29,10 +29,11 @@ constexpr double kGangRetry_s = 0.5;
 constexpr double kLeaseMin_s = 0.05;
 constexpr double kGangLeaseMin = 0.1;
 
-// With a lease, and not as anybody wanted.
+// With a lease or before its first one, and not as anybody wanted.
 bool IsFailure(const Worker& worker, const WorkerExited& exit) {
-  return worker.held_epoch != 0 && !worker.out_of_memory && !exit.stopped &&
-         !exit.no_failure && exit.launch_error.empty() &&
+  const bool counts = worker.held_epoch != 0 || !worker.left_on.valid();
+  return counts && !worker.out_of_memory && !exit.stopped && !exit.no_failure &&
+         exit.launch_error.empty() &&
          (exit.signal != 0 ||
           (exit.exit_code != 0 && exit.exit_code != kExitEvicted));
 }
@@ -120,7 +121,9 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
     event::WorkerGone gone = e;
     gone.hung_s = current ? worker->hung_s : 0;
     const AcceleratorId failed_on =
-        current && IsFailure(*worker, e.exit) ? worker->held : AcceleratorId();
+        current && IsFailure(*worker, e.exit)
+            ? PlaceOf(*jobs_.Find(key.job), key.rank, cluster_)
+            : AcceleratorId();
     recorder_.Record(now, std::move(gone));
     if (failed_on.valid()) NoteFailure(now, key.job, failed_on);
     const Job* const job = jobs_.Find(key.job);
@@ -290,7 +293,8 @@ void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
 }
 
 void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
-  const std::set<JobId> jobs = streaks_.NoteFailure(job, where);
+  const std::set<JobId> jobs = streaks_.NoteFailure(
+      job, where, jobs_.at(job).spec.owner, jobs_.HasSeveralUsers());
   const Accelerator& accelerator = cluster_.accelerator(where);
   if (jobs.empty() || accelerator.drained) return;
   event::AcceleratorsDrained drained{accelerator.server, accelerator.info.uuid};
