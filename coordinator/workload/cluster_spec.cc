@@ -151,8 +151,13 @@ void ReadUuid(TomlReader& reader, AcceleratorInfo& info) {
   }
 }
 
-void CheckGpu(TomlReader& reader, const AcceleratorInfo& info) {
-  if (info.uuid.empty() && info.device == "cpu") return;
+void CheckDevice(TomlReader& reader, const AcceleratorInfo& info) {
+  if (info.uuid.empty() && info.device == "cpu") {
+    if (!info.exclusive) return;
+    return reader.Fail("exclusive",
+                       "exclusive is for GPUs and the like, and this is a CPU "
+                       "slot; leave it out, or give its device or uuid");
+  }
   for (const char* key : {"count", "threads"}) {
     if (!reader.Has(key)) continue;
     reader.Fail(key, StrCat(key, " is for CPU slots; leave it out for \"",
@@ -178,7 +183,7 @@ AcceleratorEntry ReadAccelerator(TomlReader reader) {
   ReadBytes(reader, "context_bytes", entry.info.context_bytes);
   reader.Read("exclusive", entry.info.exclusive);
   CheckMemory(reader, entry.info);
-  CheckGpu(reader, entry.info);
+  CheckDevice(reader, entry.info);
   return entry;
 }
 

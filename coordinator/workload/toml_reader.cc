@@ -120,7 +120,12 @@ void TomlReader::RefuseUnknownKeys(const std::vector<std::string_view>& known) {
 
 bool TomlReader::CheckString(std::string_view key, const toml::node& node) {
   if (!node.is_string()) {
-    WrongType(key, node, "a string");
+    const auto row = std::ranges::find_if(keys_, [&](const FileKey& one) {
+      return !one.any_name && one.name == key;
+    });
+    WrongType(key, node,
+              row == keys_.end() ? "a string"
+                                 : StrCat("a string such as ", row->example));
     return false;
   }
   if (node.as_string()->get().find('\0') != std::string::npos) {

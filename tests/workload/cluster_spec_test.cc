@@ -232,6 +232,20 @@ TEST(ClusterSpec, GpusAreWrittenOneByOne) {
               IsInvalid("threads is for CPU slots"));
 }
 
+TEST(ClusterSpec, ACpuSlotIsNotExclusive) {
+  EXPECT_THAT(ParseAccelerator("exclusive = true"),
+              IsInvalid("exclusive is for GPUs and the like, and this is a CPU "
+                        "slot; leave it out"));
+  EXPECT_THAT(ParseAccelerator("exclusive = false"), IsOk());
+  EXPECT_THAT(ParseAccelerator("device = \"hpu:0\"\nexclusive = true"), IsOk());
+}
+
+TEST(ClusterSpec, ASizeThatIsNoTextHasAnExample) {
+  EXPECT_THAT(ParseAccelerator("memory_bytes = 67108864"),
+              IsInvalid("memory_bytes is an integer; write a string such as "
+                        "\"141GiB\""));
+}
+
 TEST(ClusterSpec, ValuesOutOfRangeAreNamedWithTheRange) {
   const std::pair<const char*, const char*> cases[] = {
       {"count = 0", "5:9: count is 0; write an integer from 1 to 256"},

@@ -44,7 +44,8 @@ std::string FileWith(std::span<const FileTable> tables, const FileTable& table,
     return lines;
   };
   std::string line = StrCat(NameOf(key), " = ", value, "\n");
-  // A part of it.
+  // Not of a CPU slot; a part of it.
+  if (key.name == "exclusive") line += "device = \"cuda:0\"\n";
   if (key.name == "context_bytes") line += "memory_bytes = \"141GiB\"\n";
   if (table.heading.empty()) return required_of(table.keys, key.name) + line;
   std::string file = required_of(KeysOf(tables, ""), "");
