@@ -163,7 +163,8 @@ std::string WhyNot(const event::JobUpdated& e, const Job* job,
 std::string WhyNot(const event::ServerForgotten& e,
                    const engine::Agents& agents,
                    const engine::LeaseBook& leases,
-                   const engine::JobTable& jobs, const Cluster& cluster) {
+                   const engine::JobTable& jobs, const Cluster& cluster,
+                   double agent_timeout_s) {
   const Agent* agent = agents.Find(e.server);
   if (agent == nullptr) {
     return StrCat("there is no server \"", e.server,
@@ -172,7 +173,9 @@ std::string WhyNot(const event::ServerForgotten& e,
   if (agent->reachable) {
     return StrCat("server ", e.server,
                   " is there; end its agent first, or `gavel drain ", e.server,
-                  "`");
+                  "`; an agent that was killed, or ended while the coordinator "
+                  "was down, is given up after ",
+                  agent_timeout_s, " s of silence");
   }
   if (const JobId job = JobOn(e.server, leases, jobs, cluster); job.valid()) {
     return StrCat("a process of job ", job.value(), " may still run on server ",

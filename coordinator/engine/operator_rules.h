@@ -35,7 +35,8 @@ std::string WhyNot(const event::JobUpdated& e, const Job* job,
 std::string WhyNot(const event::ServerForgotten& e,
                    const engine::Agents& agents,
                    const engine::LeaseBook& leases,
-                   const engine::JobTable& jobs, const Cluster& cluster);
+                   const engine::JobTable& jobs, const Cluster& cluster,
+                   double agent_timeout_s);
 // Also finds out what was meant, and names it in full.
 std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 

@@ -34,7 +34,8 @@ void Operators::Admit(Time now, const event::JobUpdated& e) {
 }
 
 void Operators::Admit(Time now, const event::ServerForgotten& e) {
-  std::string error = WhyNot(e, agents_, leases_, jobs_, cluster_);
+  std::string error =
+      WhyNot(e, agents_, leases_, jobs_, cluster_, options_.agent_timeout_s);
   if (error.empty()) return recorder_.Record(now, e);
   outbox_.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
 }

@@ -61,7 +61,7 @@ void Sweeper::SweepAgents(Time now) {
     } else if (agent.reachable) {
       silent.push_back(name);
     } else if (WhyNot(event::ServerForgotten{name}, agents_, leases_, jobs_,
-                      cluster_)
+                      cluster_, options_.agent_timeout_s)
                    .empty()) {
       gone.push_back(name);
     }
