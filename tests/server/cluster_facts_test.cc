@@ -95,13 +95,16 @@ TEST(ClusterFacts, ADrainIsToldWithItsReason) {
                           "uncorrectable errors"));
 }
 
-// Its job says that of one after the other, so it is the job.
 TEST(ClusterFacts, AnAcceleratorThatHasNotFailedAfterAllIsTold) {
   Logged logged;
   logged.busy.Submit("a");
+  logged.busy.Submit("b");
   logged.busy.Step(event::AcceleratorLost{"v100-0", "v100-0-0", JobId(1)});
+  EXPECT_THAT(logged.With("job 1 says that it could not use"), SizeIs(1));
+  EXPECT_THAT(logged.With("has failed"), IsEmpty());
+  logged.busy.Step(event::AcceleratorLost{"v100-0", "v100-0-0", JobId(2)});
   EXPECT_THAT(logged.With("has failed"),
-              ElementsAre(HasSubstr("or until the job ends")));
+              ElementsAre(HasSubstr("as a second job says")));
   EXPECT_TRUE(logged.With("no longer").empty());
   logged.busy.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
   EXPECT_THAT(logged.With("no longer"),

@@ -181,21 +181,23 @@ TEST(NodesQuery, AnAcceleratorWhoseJobStartsIsNotIdle) {
 
 TEST(NodesQuery, ALostAcceleratorSaysOnWhoseWordAndWhatToDo) {
   EngineDriver driver(1);
-  const JobId job = driver.Submit("a");
-  const WorkerKey key = driver.Run(job);
+  const JobId first = driver.Submit("a");
+  const JobId second = driver.Submit("b");
   EXPECT_EQ(NodesOf(driver)[0]["accelerators"][0]["lost_for"], "");
-  driver.GiveBack(key, {}, ReleaseCause::kDeviceFailed);
+  driver.Step(event::AcceleratorLost{"here", "here-0", first});
+  driver.Step(event::AcceleratorLost{"here", "here-0", second});
   json lost = NodesOf(driver)[0]["accelerators"][0];
   EXPECT_EQ(lost["state"], "lost");
   EXPECT_THAT(lost["lost_for"].get<std::string>(),
-              AllOf(HasSubstr("job 1 could not use it"),
-                    HasSubstr("the agent of here is restarted")));
-  driver.Step(event::JobCommanded{job, CommandKind::kCancel});
+              AllOf(HasSubstr("as `gavel logs 1` tells"),
+                    HasSubstr("restart the agent of here")));
+  for (const JobId job : {first, second}) {
+    driver.Step(event::JobCommanded{job, CommandKind::kCancel});
+  }
   EXPECT_EQ(NodesOf(driver)[0]["accelerators"][0]["lost_for"], "");
   driver.Step(event::AcceleratorLost{"here", "here-0"});
   lost = NodesOf(driver)[0]["accelerators"][0];
-  EXPECT_THAT(lost["lost_for"].get<std::string>(),
-              HasSubstr("then restart the agent of here"));
+  EXPECT_THAT(lost["lost_for"].get<std::string>(), StartsWith("it failed;"));
 }
 
 TEST(NodesQuery, AnAcceleratorSaysWhetherItIsExclusiveAndWhatProcessesSee) {

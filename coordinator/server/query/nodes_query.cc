@@ -87,17 +87,12 @@ struct Nodes {
 std::string WhyLost(const Accelerator& accelerator, const Engine& engine) {
   if (accelerator.state != AcceleratorState::kLost) return "";
   const JobId accuser = engine.AccuserOf(accelerator.id);
-  if (accuser.valid()) {
-    return StrCat("job ", accuser.value(), " could not use it, as `gavel logs ",
-                  accuser.value(),
-                  "` tells; it counts as failed until that "
-                  "job has ended, or the agent of ",
-                  accelerator.server, " is restarted");
-  }
-  return StrCat(
-      "a job that runs on others of its type could not use it; see to the "
-      "device, then restart the agent of ",
-      accelerator.server);
+  const std::string who = accuser.valid()
+                              ? StrCat("jobs could not use it, as `gavel logs ",
+                                       accuser.value(), "` tells")
+                              : "it failed";
+  return StrCat(who, "; see to the device, then restart the agent of ",
+                accelerator.server);
 }
 
 void AddHealth(const Accelerator& accelerator, const Engine& engine,
