@@ -236,8 +236,13 @@ absl::Status FillFromGpus(std::vector<AcceleratorInfo>* accelerators) {
   if (!any) return absl::OkStatus();
   const absl::StatusOr<std::vector<Gpu>> gpus = ListGpus();
   if (!gpus.ok()) {
-    return Annotate(gpus.status(),
-                    "GPUs are declared as accelerators, but can't be found");
+    // NOT_FOUND: there is no driver. UNAVAILABLE: it fails, perhaps for a while
+    // after the boot.
+    return absl::Status(
+        gpus.status().code(),
+        StrCat("GPUs are declared as accelerators, but can't be found: ",
+               gpus.status().message(),
+               "; mend the driver, or declare what this server has"));
   }
   return FillFromGpus(VisibleGpus(*gpus, VisibleDevices()), accelerators);
 }

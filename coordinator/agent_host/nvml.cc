@@ -224,7 +224,7 @@ absl::StatusOr<Nvml> Nvml::Open() {
   auto library = std::make_unique<Library>();
   library->handle.reset(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL));
   if (library->handle == nullptr) {
-    return absl::UnavailableError(
+    return absl::NotFoundError(
         StrCat("no NVIDIA driver: ", kLibrary, " is not there"));
   }
   GAVEL_RETURN_IF_ERROR(library->LoadAll());

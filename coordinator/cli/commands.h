@@ -26,7 +26,7 @@ inline constexpr int kExitDiskFull = 5;
 inline constexpr int kExitDamaged = 6;
 inline constexpr char kDaemonExitCodes[] =
     "Exit codes: 0 stopped in order, 1 failed otherwise, 2 wrong options or "
-    "configuration, 3 another one runs (state directory, port or name), 4 "
+    "configuration, 3 another one runs (state directory or port), 4 "
     "fenced: another one has taken over, or the coordinator does not take this "
     "agent, 5 a disk is full, 6 the journal is damaged.";
 

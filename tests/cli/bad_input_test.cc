@@ -82,6 +82,18 @@ TEST_F(BadInputTest, AMissingFileIsNamed) {
   EXPECT_THAT(agent.errors, HasSubstr(Path("none.toml")));
 }
 
+TEST_F(BadInputTest, AGpuThatIsDeclaredAndNotThereIsAnErrorOfTheFile) {
+  for (const char* gpu : {"device = \"cuda:99\"", "uuid = \"GPU-deadbeef\""}) {
+    const std::string file =
+        Write("gpus.toml", StrCat("[[server]]\nname = \"here\"\n"
+                                  "[[server.accelerator]]\ntype = \"a\"\n",
+                                  gpu, "\n"));
+    const Ended agent = Run({"agent", "--cluster", file, "--jobs-as-root"});
+    EXPECT_EQ(agent.exit_code, 2);
+    EXPECT_THAT(agent.errors, HasSubstr(file + ": server \"here\": "));
+  }
+}
+
 TEST_F(BadInputTest, TwoFilesWithOneNameAreRefused) {
   const std::string first = WriteJob("job", {});
   const std::string second = Write("other.toml", ReadText(first));

@@ -66,7 +66,9 @@ absl::StatusOr<ServerSpec> FromCluster(const AgentOptions& options) {
 absl::StatusOr<ServerSpec> FindServer(const AgentOptions& options) {
   if (options.cluster) {
     GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FromCluster(options));
-    GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
+    GAVEL_RETURN_IF_ERROR(
+        Annotate(FillFromGpus(&server.accelerators),
+                 StrCat(*options.cluster, ": server \"", server.name, "\"")));
     return server;
   }
   ServerSpec server;

@@ -155,7 +155,9 @@ class LocalRun {
         MergeScheduling(cluster_spec_.scheduling, options_.scheduling));
     GAVEL_ASSIGN_OR_RETURN(jobs_, ReadJobFiles(options_.job_paths));
     for (ServerSpec& server : cluster_spec_.servers) {
-      GAVEL_RETURN_IF_ERROR(FillFromGpus(&server.accelerators));
+      GAVEL_RETURN_IF_ERROR(Annotate(
+          FillFromGpus(&server.accelerators),
+          StrCat(options_.cluster_path, ": server \"", server.name, "\"")));
     }
     return absl::OkStatus();
   }
