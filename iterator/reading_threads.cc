@@ -1,5 +1,8 @@
 #include "gavel/internal/reading_threads.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -36,6 +39,9 @@ struct ReadingThreads::State {
     threads.clear();
   }
   void Run() {
+    // Who wakes these threads goes on: it trains.
+    const sched_param none = {};
+    pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
     std::unique_lock lock(mutex);
     while (true) {
       changed.wait(lock, [this] { return ended || !calls.empty(); });

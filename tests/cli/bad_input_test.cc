@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 
+#include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 

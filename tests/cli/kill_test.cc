@@ -113,12 +113,6 @@ TEST_F(KillTest, ASecondAgentOfTheSameNameIsRefused) {
   EXPECT_THAT(second->errors(),
               HasSubstr("an agent of server \"here\" already runs here"));
   EXPECT_THAT(second->errors(), HasSubstr(std::to_string(agent->pid())));
-  // With a state directory of its own only the coordinator knows.
-  const auto third = Start({"agent", "--coordinator", endpoint_, "--state",
-                            Path("other"), "--cluster", Path("cluster.toml"),
-                            "--server", "here", "--jobs-as-root"});
-  EXPECT_EQ(third->Wait(), 4);
-  EXPECT_THAT(third->errors(), HasSubstr("another agent of server \"here\""));
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ TEST_F(EndToEndTest, AKilledAgentLeavesNoOrphanAndTheNextOneGoesOn) {
 }
 
 // The first of the two is a GPU that its driver lists, and no program can use.
-TEST_F(EndToEndTest, AnAcceleratorThatFailsIsLostAndItsJobGoesOnElsewhere) {
+TEST_F(EndToEndTest, AJobThatCantUseAnAcceleratorGoesOnElsewhere) {
   Write("cluster.toml",
         StrCat(
             "[scheduling]\nround_duration_s = 4\nlease_duration_s = ", kLease_s,
@@ -231,7 +231,8 @@ TEST_F(EndToEndTest, AnAcceleratorThatFailsIsLostAndItsJobGoesOnElsewhere) {
   EXPECT_THAT(Log(), HasSubstr("can't take the leased accelerator"));
   const auto accelerators = Json({"nodes"})[0]["accelerators"];
   ASSERT_EQ(accelerators.size(), 2);
-  EXPECT_EQ(accelerators[0]["state"], "lost");
+  // Others may try it: it is lost on the word of two.
+  EXPECT_EQ(accelerators[0]["state"], "idle");
   EXPECT_EQ(accelerators[0]["memory_bytes"], 16ULL << 30);
   EXPECT_EQ(accelerators[1]["state"], "idle");
   ExpectBitIdenticalToAlone();
