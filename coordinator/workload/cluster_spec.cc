@@ -224,15 +224,15 @@ void Append(TomlReader reader, const AcceleratorEntry& entry,
 ServerSpec ReadServer(const toml::table& table, std::string_view source,
                       absl::Status& status) {
   const std::span<const FileTable> tables = ClusterFileTables();
-  TomlReader reader(table, source, KeysOf(tables, "[[server]]"), status);
+  TomlReader reader(table, source, tables, "[[server]]", status);
   ServerSpec server;
   reader.ReadName("name", server.name);
   ReadBytes(reader, "host_memory_bytes", server.host_memory_bytes);
   const bool leased_visibility = ReadVisibility(reader);
   ReadKept(reader, server.keep_environment);
   for (const toml::table* accelerator : reader.Tables("accelerator")) {
-    const TomlReader entry(*accelerator, source,
-                           KeysOf(tables, "[[server.accelerator]]"), status);
+    const TomlReader entry(*accelerator, source, tables,
+                           "[[server.accelerator]]", status);
     Append(entry, ReadAccelerator(entry), server);
   }
   for (AcceleratorInfo& info : server.accelerators) {
@@ -249,20 +249,19 @@ absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
                          ParseToml(toml, source, kClusterSpecBytesMax));
   absl::Status status;
   const std::span<const FileTable> tables = ClusterFileTables();
-  TomlReader reader(root, source, KeysOf(tables, ""), status);
+  TomlReader reader(root, source, tables, "", status);
   ClusterSpec spec;
   if (const toml::table* table = reader.Table("scheduling")) {
-    ReadScheduling(
-        TomlReader(*table, source, KeysOf(tables, "[scheduling]"), status),
-        spec.scheduling);
+    ReadScheduling(TomlReader(*table, source, tables, "[scheduling]", status),
+                   spec.scheduling);
   }
   if (const toml::table* table = reader.Table("prices")) {
-    ReadPrices(TomlReader(*table, source, KeysOf(tables, "[prices]"), status),
+    ReadPrices(TomlReader(*table, source, tables, "[prices]", status),
                spec.scheduling);
   }
   for (const toml::table* table : reader.Tables("entity")) {
-    spec.scheduling.entities.push_back(ReadEntity(
-        TomlReader(*table, source, KeysOf(tables, "[[entity]]"), status)));
+    spec.scheduling.entities.push_back(
+        ReadEntity(TomlReader(*table, source, tables, "[[entity]]", status)));
   }
   std::set<std::string> names;
   for (const toml::table* table : reader.Tables("server")) {

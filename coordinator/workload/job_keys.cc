@@ -30,7 +30,7 @@ constexpr FileKey kJobRows[] = {
      .values = "a path, not empty",
      .otherwise = "`gavel-state/checkpoints/CLUSTER-ID-NAME` beside the file",
      .example = R"("/shared/checkpoints/resnet-1")",
-     .meaning = "Where the job's checkpoints lie."},
+     .meaning = "Where the job's checkpoints lie; its own, of no other job."},
     {.name = "environment",
      .kind = KeyKind::kTable,
      .otherwise = "no variables",
@@ -51,8 +51,10 @@ constexpr FileKey kJobRows[] = {
      .values = "`training`, `interactive`, `inference` or `opaque`",
      .default_value = R"("training")",
      .example = R"("training")",
-     .meaning = "Kind of job. All are scheduled as `training` today; `submit` "
-                "says so of others."},
+     .meaning = "Kind of job. `opaque`: a command that does not link the "
+                "runtime; it has whole accelerators, is never paused, and "
+                "keeps them until its end or `time_limit`. The other two are "
+                "scheduled as `training` today; `submit` says so."},
     {.name = "scale_factor",
      .kind = KeyKind::kInteger,
      .range = {.min = 1, .max = kScaleFactorMax},
@@ -141,6 +143,13 @@ constexpr FileKey kJobRows[] = {
      .example = "120",
      .meaning = "Longest that a worker may take to leave while none of its "
                 "bytes move."},
+    {.name = "time_limit",
+     .kind = KeyKind::kNumber,
+     .range = kPositive,
+     .otherwise = "none",
+     .example = "7200",
+     .meaning = "Seconds that a job of class `opaque` may run: then it gets "
+                "SIGTERM, after `pause_grace_s` SIGKILL, and is held."},
     {.name = "visibility",
      .values = "`all` or `leased`",
      .otherwise = "as the server says",

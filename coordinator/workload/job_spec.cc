@@ -86,6 +86,11 @@ void ReadWorkers(TomlReader& reader, JobSpec& spec) {
   reader.Read("scale_factor_max", spec.scale_factor_max);
   CheckScaleFactors(spec.scale_factor_min, spec.scale_factor,
                     spec.scale_factor_max, reader);
+  if (spec.opaque() && spec.elastic()) {
+    reader.FailHere(
+        "a job of class \"opaque\" can't grow and shrink; leave "
+        "scale_factor_min and scale_factor_max out");
+  }
 }
 
 void ReadTypes(TomlReader& reader, JobSpec& spec) {
@@ -109,6 +114,7 @@ void ReadGoals(TomlReader& reader, JobSpec& spec) {
   reader.Read("hang_timeout_s", spec.hang_timeout_s);
   reader.Read("start_timeout_s", spec.start_timeout_s);
   reader.Read("pause_grace_s", spec.pause_grace_s);
+  reader.Read("time_limit", spec.time_limit_s);
   spec.leased_visibility = ReadVisibility(reader);
   reader.Read("pause_s", spec.pause_s);
   reader.Read("resume_s", spec.resume_s);
@@ -176,6 +182,20 @@ void AppendTexts(std::string* toml, std::string_view key,
   StrAppend(toml, "]\n");
 }
 
+// In braces, where a name may be that of a key (TomlReader).
+template <class Values, class Text>
+void AppendInline(std::string* toml, std::string_view key, const Values& values,
+                  const Text& text) {
+  if (values.empty()) return;
+  std::string_view separator = " = { ";
+  StrAppend(toml, key);
+  for (const auto& [name, value] : values) {
+    StrAppend(toml, separator, name, " = ", text(value));
+    separator = ", ";
+  }
+  StrAppend(toml, " }\n");
+}
+
 void AppendProgram(std::string* toml, const JobSpec& spec) {
   AppendTexts(toml, "command", spec.argv);
   AppendText(toml, "working_directory", spec.working_directory);
@@ -189,6 +209,7 @@ void AppendGoals(std::string* toml, const JobSpec& spec) {
        {std::pair("hang_timeout_s", spec.hang_timeout_s),
         std::pair("start_timeout_s", spec.start_timeout_s),
         std::pair("pause_grace_s", spec.pause_grace_s),
+        std::pair("time_limit", spec.time_limit_s),
         std::pair("pause_s", spec.pause_s),
         std::pair("resume_s", spec.resume_s), std::pair("move_s", spec.move_s),
         std::pair("deadline_s", spec.deadline_s),
@@ -219,7 +240,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                          ParseToml(toml, source, kJobSpecBytesMax));
   absl::Status status;
   const std::span<const FileTable> tables = JobFileTables();
-  TomlReader reader(root, source, KeysOf(tables, ""), status);
+  TomlReader reader(root, source, tables, "", status);
   JobSpec spec;
   ReadIdentity(reader, spec);
   ReadProgram(reader, spec);
@@ -227,14 +248,12 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   ReadTypes(reader, spec);
   ReadGoals(reader, spec);
   if (const toml::table* table = reader.Table("environment")) {
-    ReadEnvironment(
-        TomlReader(*table, source, KeysOf(tables, "[environment]"), status),
-        spec);
+    ReadEnvironment(TomlReader(*table, source, tables, "[environment]", status),
+                    spec);
   }
   if (const toml::table* table = reader.Table("throughputs")) {
-    ReadThroughputs(
-        TomlReader(*table, source, KeysOf(tables, "[throughputs]"), status),
-        spec);
+    ReadThroughputs(TomlReader(*table, source, tables, "[throughputs]", status),
+                    spec);
   }
   GAVEL_RETURN_IF_ERROR(status);
   return spec;
@@ -242,10 +261,16 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
 
 std::vector<std::string> WithoutEffect(const JobSpec& spec) {
   std::vector<std::string> notes;
-  if (spec.job_class != JobClass::kTraining) {
+  if (spec.job_class == JobClass::kInteractive ||
+      spec.job_class == JobClass::kInference) {
     notes.push_back(StrCat(
         "class \"", kClassNames[static_cast<size_t>(spec.job_class)],
         "\" has no effect yet: the job is paused and moved as training is"));
+  }
+  if (spec.time_limit_s.has_value() && !spec.opaque()) {
+    notes.emplace_back(
+        "time_limit has no effect without class = \"opaque\": other jobs are "
+        "paused in their turn");
   }
   if (spec.budget.has_value()) {
     notes.emplace_back(
@@ -265,14 +290,8 @@ std::string FormatJobSpec(const JobSpec& spec) {
   StrAppend(&toml, "scale_factor_max = ", spec.scale_factor_max, "\n");
   if (!spec.types.empty()) AppendTexts(&toml, "types", spec.types);
   AppendGoals(&toml, spec);
-  if (!spec.environment.empty()) StrAppend(&toml, "[environment]\n");
-  for (const auto& [name, value] : spec.environment) {
-    StrAppend(&toml, name, " = ", QuoteToml(value), "\n");
-  }
-  if (!spec.throughputs.empty()) StrAppend(&toml, "[throughputs]\n");
-  for (const auto& [type, steps_per_s] : spec.throughputs) {
-    StrAppend(&toml, type, " = ", Digits(steps_per_s), "\n");
-  }
+  AppendInline(&toml, "environment", spec.environment, QuoteToml);
+  AppendInline(&toml, "throughputs", spec.throughputs, Digits);
   return toml;
 }
 

@@ -22,8 +22,8 @@ namespace gavel {
 
 // kTraining is paused and moved as the policy wants; kInteractive is never
 // paused; kInference is never paused and spread over servers; kOpaque has no
-// runtime linked: it can only be killed and started again.
-// Today all but kTraining are accepted and scheduled as kTraining is.
+// runtime linked: once started it has its accelerators, whole, until its end.
+// Today kInteractive and kInference are scheduled as kTraining is.
 enum class JobClass : uint8_t { kTraining, kInteractive, kInference, kOpaque };
 
 struct JobSpec {
@@ -64,6 +64,9 @@ struct JobSpec {
   // --pause-grace).
   std::optional<double> start_timeout_s, pause_grace_s;  // (0, 3600]
 
+  // Of kOpaque alone: it is ended after it has run for so long. Default: never.
+  std::optional<double> time_limit_s;  // > 0
+
   // Its processes see the accelerator of their lease and no other, also where
   // the server would let them see all.
   bool leased_visibility = false;
@@ -85,6 +88,7 @@ struct JobSpec {
     return scale_factor_max > 0 ? scale_factor_max : scale_factor;
   }
   bool elastic() const { return LeastWorkers() < MostWorkers(); }
+  bool opaque() const { return job_class == JobClass::kOpaque; }
 
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };

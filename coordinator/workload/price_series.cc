@@ -42,10 +42,10 @@ absl::StatusOr<PriceSeries> PriceSeries::Parse(std::string_view csv,
   PriceSeries series;
   absl::Status status;
   CsvReader reader(csv, source, status);
-  const size_t time = reader.RequireColumn("time_s");
-  const size_t type = reader.RequireColumn("type");
-  const size_t price = reader.RequireColumn("price");
-  reader.RefuseOtherColumns({"time_s", "type", "price"});
+  const size_t time = reader.RequireColumn({"time_s"});
+  const size_t type = reader.RequireColumn({"type"});
+  const size_t price = reader.RequireColumn({"price"});
+  reader.RefuseOtherColumns();
   while (reader.NextRow()) {
     const std::string_view name = reader.Text(type);
     if (!IsValidName(name)) reader.Fail(type, RefusalOfType(name));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "core/text.h"
 
@@ -9,10 +10,6 @@ namespace gavel {
 namespace {
 
 constexpr size_t kQuotedBytesMax = 60;  // of a field in an error
-
-bool IsBlank(std::string_view text) {
-  return text.find_first_not_of(" \t\r") == std::string_view::npos;
-}
 
 std::string_view Trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
@@ -43,6 +40,10 @@ std::string Quoted(std::string_view text) {
 }
 
 }  // namespace
+
+bool IsBlank(std::string_view text) {
+  return text.find_first_not_of(" \t\r") == std::string_view::npos;
+}
 
 std::optional<TextLine> TextLines::Next() {
   while (!rest_.empty()) {
@@ -85,8 +86,12 @@ double FieldReader::Number(const TextField& field, std::string_view name,
 
 int FieldReader::Integer(const TextField& field, std::string_view name, int min,
                          int max) {
-  const auto value = ParseInteger(Trimmed(field.text));
-  if (value.has_value() && *value >= min && *value <= max) return *value;
+  // Programs of tables write 8 as "8.0" once a column has a gap.
+  const auto value = ParseNumber(Trimmed(field.text));
+  if (value.has_value() && *value >= min && *value <= max &&
+      *value == std::floor(*value)) {
+    return static_cast<int>(*value);
+  }
   Fail(field, StrCat(name, " is ", Quoted(field.text),
                      "; write an integer from ", min, " to ", max));
   return 0;

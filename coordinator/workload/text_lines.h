@@ -27,6 +27,12 @@ struct TextLine {
   size_t number = 0;           // from 1
 };
 
+bool IsBlank(std::string_view text);
+// Begins with "#".
+inline bool IsComment(const TextLine& line) {
+  return line.text.starts_with('#');
+}
+
 // Goes through the lines of a text one by one, without those that are blank.
 class TextLines {
  public:

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_replace.h"
 #include "coordinator/workload/throughput_table.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
@@ -18,27 +19,35 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kAloneKey = "null";  // Python's None as a key
 
-// ('JOB TYPE', SCALE), as Python prints a tuple.
+// ('JOB TYPE', SCALE), as Python prints a tuple: between double quotes where
+// the job type has an apostrophe, with backslashes where it has both quotes.
 std::optional<std::pair<std::string, int>> ParseRowName(std::string_view text) {
-  constexpr std::string_view kBegin = "('";
-  constexpr std::string_view kMiddle = "', ";
-  const size_t middle = text.rfind(kMiddle);
-  if (!text.starts_with(kBegin) || !text.ends_with(')') ||
-      middle == std::string_view::npos || middle <= kBegin.size()) {
+  if (text.size() < 2 || text[0] != '(' || !text.ends_with(')')) {
     return std::nullopt;
   }
-  const std::string_view digits = text.substr(
-      middle + kMiddle.size(), text.size() - 1 - middle - kMiddle.size());
+  const char quote = text[1];
+  if (quote != '\'' && quote != '"') return std::nullopt;
+  const std::string middle = StrCat(std::string(1, quote), ", ");
+  const size_t end = text.rfind(middle);
+  if (end == std::string_view::npos || end <= 2) return std::nullopt;
+  std::string_view digits = text.substr(end + middle.size());
+  digits.remove_suffix(1);
   int scale_factor = 0;
-  const auto [end, error] = std::from_chars(
+  const auto [rest, error] = std::from_chars(
       digits.data(), digits.data() + digits.size(), scale_factor);
-  if (error != std::errc() || end != digits.data() + digits.size() ||
+  if (error != std::errc() || rest != digits.data() + digits.size() ||
       scale_factor < 1 || digits[0] == '0') {
     return std::nullopt;
   }
   return std::pair(
-      std::string(text.substr(kBegin.size(), middle - kBegin.size())),
+      absl::StrReplaceAll(ToAbsl(text.substr(2, end - 2)),
+                          {{"\\\\", "\\"}, {"\\'", "'"}, {"\\\"", "\""}}),
       scale_factor);
+}
+
+// Python's json writes NaN and Infinity, which JSON does not have.
+bool IsNotFinite(std::string_view rest) {
+  return rest.starts_with("NaN") || rest.starts_with("Infinity");
 }
 
 // "LINE:COLUMN" of the last of the first `position` bytes.
@@ -112,9 +121,14 @@ class FigureReader : public nlohmann::json_sax<Json> {
     if (place != std::string_view::npos && colon != std::string_view::npos) {
       what.remove_prefix(colon + 2);
     }
-    status_ = absl::InvalidArgumentError(
-        StrCat(source_, ":", PlaceOf(text_, position), ": not JSON", Where(),
-               ": ", what, "; correct it here or just before"));
+    const bool not_finite =
+        position > 0 && IsNotFinite(text_.substr(position - 1));
+    status_ = absl::InvalidArgumentError(StrCat(
+        source_, ":", PlaceOf(text_, position), ": not JSON", Where(), ": ",
+        not_finite
+            ? "a throughput that is no number; write steps/s, 0 for what "
+              "cannot run there, or leave the row out"
+            : StrCat(what, "; correct it here or just before")));
     return false;
   }
 
@@ -179,7 +193,7 @@ class FigureReader : public nlohmann::json_sax<Json> {
   bool RefuseRowName(std::string_view name) {
     return Fail(StrCat(": \"", name,
                        "\" names no row; write ('JOB TYPE', SCALE) with a "
-                       "scale factor from 1"));
+                       "scale factor from 1, e.g. ('A3C', 1)"));
   }
 
   // Its number; each name is parsed once.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 
@@ -10,8 +11,14 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+// As Python prints a tuple of the two.
 std::string RowName(const std::pair<std::string, int>& name) {
-  return StrCat("('", name.first, "', ", name.second, ")");
+  const bool apostrophe = name.first.find('\'') != std::string::npos;
+  const bool quotes = name.first.find('"') != std::string::npos;
+  const char* const quote = apostrophe && !quotes ? "\"" : "'";
+  std::string type = absl::StrReplaceAll(name.first, {{"\\", "\\\\"}});
+  if (apostrophe && quotes) type = absl::StrReplaceAll(type, {{"'", "\\'"}});
+  return StrCat("(", quote, type, quote, ", ", name.second, ")");
 }
 
 // All rows of one table: of a type, consolidated or not.

@@ -55,6 +55,29 @@ size_t Edits(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+bool HasKey(std::span<const FileKey> keys, std::string_view name) {
+  return std::ranges::any_of(keys, [name](const FileKey& key) {
+    return !key.any_name && key.name == name;
+  });
+}
+
+// The table of `key`: of several the last one before `heading`, which the user
+// most likely meant. Null: none has it.
+const FileTable* OwnerOf(std::string_view key,
+                         std::span<const FileTable> tables,
+                         std::string_view heading) {
+  const FileTable* owner = nullptr;
+  bool before = true;
+  for (const FileTable& table : tables) {
+    if (table.heading == heading) {
+      before = false;
+    } else if (HasKey(table.keys, key) && (before || owner == nullptr)) {
+      owner = &table;
+    }
+  }
+  return owner;
+}
+
 }  // namespace
 
 absl::StatusOr<toml::table> ParseToml(std::string_view text,
@@ -88,13 +111,18 @@ TomlReader::TomlReader(const toml::table& table, std::string_view source,
 TomlReader::TomlReader(const toml::table& table, std::string_view source,
                        std::span<const FileKey> keys, absl::Status& status)
     : table_(table), source_(source), status_(status), keys_(keys) {
-  if (!keys.empty() && keys[0].any_name) return;
-  std::vector<std::string_view> known;
-  for (const FileKey& key : keys) known.push_back(key.name);
-  RefuseUnknownKeys(known);
-  for (const FileKey& key : keys) {
-    if (key.required) Require(key.name, StrCat(key.name, " = ", key.example));
-  }
+  CheckKeys();
+}
+
+TomlReader::TomlReader(const toml::table& table, std::string_view source,
+                       std::span<const FileTable> tables,
+                       std::string_view heading, absl::Status& status)
+    : table_(table),
+      source_(source),
+      status_(status),
+      keys_(KeysOf(tables, heading)) {
+  RefuseKeysOfOthers(tables, heading);
+  CheckKeys();
 }
 
 TomlReader::TomlReader(const toml::table& table, std::string_view source,
@@ -118,14 +146,50 @@ void TomlReader::RefuseUnknownKeys(const std::vector<std::string_view>& known) {
   }
 }
 
+void TomlReader::CheckKeys() {
+  if (!keys_.empty() && keys_[0].any_name) return;
+  std::vector<std::string_view> known;
+  for (const FileKey& key : keys_) known.push_back(key.name);
+  RefuseUnknownKeys(known);
+  for (const FileKey& key : keys_) {
+    if (key.required) Require(key.name, StrCat(key.name, " = ", key.example));
+  }
+}
+
+void TomlReader::RefuseKeysOfOthers(std::span<const FileTable> tables,
+                                    std::string_view heading) {
+  const bool any_name = keys_[0].any_name;
+  if (heading.empty() || (any_name && table_.is_inline())) return;
+  for (const auto& [key, value] : table_) {
+    const std::string_view name = key.str();
+    const FileTable* const owner = OwnerOf(name, tables, heading);
+    if (owner == nullptr || HasKey(keys_, name)) continue;
+    std::string what = owner->heading.empty()
+                           ? StrCat(QuoteToml(name), " belongs above ", heading)
+                           : StrCat(QuoteToml(name), " belongs to ",
+                                    owner->heading, ", not to ", heading);
+    if (any_name) {
+      const size_t begin = heading.find_last_of("[.") + 1;
+      const std::string_view bare =
+          heading.substr(begin, heading.find(']') - begin);
+      StrAppend(&what, "; move it there, or write ", bare, " = { ", name,
+                " = ... } for a ", keys_[0].name, " that is called so");
+    } else {
+      StrAppend(&what, "; move it there");
+    }
+    FailAt(key.source(), what);
+  }
+}
+
 bool TomlReader::CheckString(std::string_view key, const toml::node& node) {
   if (!node.is_string()) {
     const auto row = std::ranges::find_if(keys_, [&](const FileKey& one) {
       return !one.any_name && one.name == key;
     });
     WrongType(key, node,
-              row == keys_.end() ? "a string"
-                                 : StrCat("a string such as ", row->example));
+              row == keys_.end() || row->example.empty()
+                  ? "a string"
+                  : StrCat("a string such as ", row->example));
     return false;
   }
   if (node.as_string()->get().find('\0') != std::string::npos) {

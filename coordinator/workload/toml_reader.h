@@ -36,6 +36,14 @@ class TomlReader {
   // required one that is missing. The rows outlive the reader.
   TomlReader(const toml::table& table, std::string_view source,
              std::span<const FileKey> keys, absl::Status& status);
+  // The table under `heading` of a file of `tables`: as above. A key of another
+  // table is an error that says where it belongs, also where users choose the
+  // keys: TOML gives a key to the header above it, so one that was written too
+  // late would become an accelerator type or a variable. In braces ({...}) the
+  // user has named the table, and chooses any key.
+  TomlReader(const toml::table& table, std::string_view source,
+             std::span<const FileTable> tables, std::string_view heading,
+             absl::Status& status);
   // A key that is not `known` is an error, with the closest one as remedy.
   TomlReader(const toml::table& table, std::string_view source,
              std::initializer_list<std::string_view> known,
@@ -78,6 +86,9 @@ class TomlReader {
  private:
   void FailAt(const toml::source_region& place, std::string_view what);
   void RefuseUnknownKeys(const std::vector<std::string_view>& known);
+  void RefuseKeysOfOthers(std::span<const FileTable> tables,
+                          std::string_view heading);
+  void CheckKeys();  // against keys_
   // The value under `key`; null when it is missing or, an error, of another
   // type than `expected` in words.
   template <class T>

@@ -23,18 +23,18 @@ absl::Status EmptyError(std::string_view source) {
 }
 
 absl::StatusOr<Trace> ParseForm(const TextLine& first, std::string_view text,
-                                std::string_view source) {
+                                std::string_view source,
+                                std::string_view ignored_columns) {
   const std::string_view line = first.text;
   const auto has = [line](char c) {
     return line.find(c) != std::string_view::npos;
   };
   // What TOML begins with may hold tabs and commas, too.
-  if (line.starts_with('[') || line.starts_with('#')) {
-    return ParseTomlTrace(text, source);
-  }
+  if (line.starts_with('[')) return ParseTomlTrace(text, source);
+  if (IsHeaderOfCsv(line)) return ParseCsvTrace(text, source, ignored_columns);
   if (has('\t')) return ParseGavelTrace(text, source);
-  if (has(',')) return ParseCsvTrace(text, source);
   if (has('=')) return ParseTomlTrace(text, source);
+  if (has(',')) return ParseCsvTrace(text, source, ignored_columns);
   return absl::InvalidArgumentError(
       StrCat(source, ":", first.number, ":1: a line of no form of a trace; ",
              "write columns between tabs as Gavel does, a CSV with a header, "
@@ -43,8 +43,16 @@ absl::StatusOr<Trace> ParseForm(const TextLine& first, std::string_view text,
 
 }  // namespace
 
-absl::StatusOr<Trace> ParseTrace(std::string_view text,
-                                 std::string_view source) {
+void IdleRows::Tell(Trace& trace) const {
+  for (const auto& [what, rows] : rows_) {
+    trace.notices.push_back(StrCat(rows, rows == 1 ? " row" : " rows", " of 0 ",
+                                   what, rows == 1 ? " is" : " are",
+                                   " left out: there is nothing to run"));
+  }
+}
+
+absl::StatusOr<Trace> ParseTrace(std::string_view text, std::string_view source,
+                                 std::string_view ignored_columns) {
   if (text.size() > kTraceBytesMax) {
     return ErrorOf(source, StrCat(text.size(), " bytes exceed the ",
                                   kTraceBytesMax, " allowed; split the trace"));
@@ -52,11 +60,19 @@ absl::StatusOr<Trace> ParseTrace(std::string_view text,
   if (text.starts_with(kByteOrderMark)) {
     text.remove_prefix(kByteOrderMark.size());
   }
-  const std::optional<TextLine> first = TextLines(text).Next();
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    return ErrorOf(source, "the text is UTF-16; save it as UTF-8");
+  }
+  TextLines lines(text);
+  std::optional<TextLine> first = lines.Next();
+  while (first.has_value() && IsComment(*first)) first = lines.Next();
   if (!first.has_value()) return EmptyError(source);
-  GAVEL_ASSIGN_OR_RETURN(Trace trace, ParseForm(*first, text, source));
-  if (trace.jobs.empty()) return EmptyError(source);
-  return trace;
+  GAVEL_ASSIGN_OR_RETURN(Trace trace,
+                         ParseForm(*first, text, source, ignored_columns));
+  if (!trace.jobs.empty()) return trace;
+  if (trace.notices.empty()) return EmptyError(source);
+  return ErrorOf(source,
+                 StrCat("the trace has no jobs, for ", trace.notices.front()));
 }
 
 std::string FormatTrace(const Trace& trace) {

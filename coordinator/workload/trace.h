@@ -66,32 +66,46 @@ struct Trace {
   std::vector<JobTemplate> templates;
   std::vector<TraceJob> jobs;
   std::vector<TraceEntity> entities;
+  // Names of the jobs in the file, by number; empty: it names none.
+  std::vector<std::string> names;
+  // Sentences that tell the user which parts of the file are not simulated.
+  std::vector<std::string> notices;
 };
 
 inline constexpr size_t kTraceBytesMax = size_t{1} << 30;
 
-// Any of the forms below, told apart by the text itself: lines with tabs are
-// Gavel's, a first line with commas is a CSV, all else is TOML. Errors are
+// As `ignored_columns` below: all columns of a CSV that are not known.
+inline constexpr std::string_view kAllOtherColumns = "*";
+
+// Any of the forms below, told apart by the first line that is no comment ("#"
+// begins one): with tabs it is Gavel's, unless it is the header of a CSV; the
+// header of a CSV has commas, semicolons or tabs; all else is TOML. Errors are
 // INVALID_ARGUMENT, "SOURCE:LINE:COLUMN: what; remedy"; the column counts
 // characters of the line from 1.
 //
-// Gavel's own: one job per line, tab-separated, no header, by arrival; ten
-// columns (type, command, working directory, steps flag, needs data directory,
-// steps, scale factor, weight, SLO, arrival), or the old seven (type, command,
-// steps flag, needs data directory, steps, arrival, scale factor).
+// Gavel's own: one job per line, tab-separated, by arrival, with or without a
+// line of names; ten columns (type, command, working directory, steps flag,
+// needs data directory, steps, scale factor, weight, SLO, arrival), the old
+// seven (type, command, steps flag, needs data directory, steps, arrival, scale
+// factor), or Shockwave's twelve, which are the ten with a mode behind the
+// scale factor and a duration before the arrival.
 //
-// Philly-like CSV: a header that names at least `duration_s` and `num_gpus`;
-// also understood: `arrival_s` (or `submit_time`, seconds), `type`, `weight`.
-// Without arrivals all jobs are there at 0. `duration_s` is on the reference
-// type; a job without a `type` has the type "philly", and steps_total is then
-// its duration_s (1 step/s). Any other column is an error.
+// CSV: a header that names at least the duration and the accelerators of a job
+// (trace_csv.cc lists all names). Without arrivals all jobs are there
+// at 0; dates are counted from the first. The duration is on the reference
+// type; a job without a type has the type "philly", and steps_total is then its
+// duration_s (1 step/s). Any other column is an error unless `ignored_columns`
+// names it: names between commas, or kAllOtherColumns.
+//
+// Jobs that have nothing to do (0 steps, 0 seconds, 0 accelerators) are left
+// out; a notice tells how many.
 //
 // TOML: [[job]] with type, steps_total or duration_s, and optionally count,
 // scale_factor, scale_factor_min and scale_factor_max (elastic), weight,
 // arrival_s, slo, entity, command (a string); [[entity]] with name, weight,
 // policy.
-absl::StatusOr<Trace> ParseTrace(std::string_view text,
-                                 std::string_view source);
+absl::StatusOr<Trace> ParseTrace(std::string_view text, std::string_view source,
+                                 std::string_view ignored_columns = {});
 
 // Gavel's ten columns, byte for byte as the original dumps them: steps and
 // weight truncated to whole numbers, arrivals and SLOs with six decimals. They

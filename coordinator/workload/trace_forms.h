@@ -4,6 +4,8 @@
 #define GAVEL_COORDINATOR_WORKLOAD_TRACE_FORMS_H_
 
 #include <cstddef>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -31,12 +33,27 @@ inline bool IsBeforeLastArrival(const Trace& trace, double arrival_s) {
   return !trace.jobs.empty() && arrival_s < trace.jobs.back().arrival_s;
 }
 
-// The text has at least one line that is not blank, and no byte order mark. The
-// result may have no jobs.
+// Counts the rows of a trace that have nothing to run, by the reason.
+class IdleRows {
+ public:
+  void Count(std::string_view what) { ++rows_[std::string(what)]; }
+  // "2 rows of 0 steps are left out" for each.
+  void Tell(Trace& trace) const;
+
+ private:
+  std::map<std::string, size_t> rows_;
+};
+
+// Whether it names the duration or the accelerators of jobs.
+bool IsHeaderOfCsv(std::string_view line);
+
+// The text has at least one line that is neither blank nor a comment, and no
+// byte order mark. The result may have no jobs.
 absl::StatusOr<Trace> ParseGavelTrace(std::string_view text,
                                       std::string_view source);
 absl::StatusOr<Trace> ParseCsvTrace(std::string_view text,
-                                    std::string_view source);
+                                    std::string_view source,
+                                    std::string_view ignored_columns);
 absl::StatusOr<Trace> ParseTomlTrace(std::string_view text,
                                      std::string_view source);
 

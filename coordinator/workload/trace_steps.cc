@@ -1,7 +1,9 @@
 #include "coordinator/workload/trace_steps.h"
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "coordinator/workload/toml_reader.h"
@@ -83,9 +85,90 @@ absl::Status RequireKnownTypes(const ThroughputTable& throughputs,
                type, "\" at scale factor ", job.scale_factor, " (",
                ClosestRow(throughputs, type),
                "); correct the type, add the row, or let jobs without one be "
-               "equally fast on all accelerators: --unknown-types equal"));
+               "equally fast on all accelerators: --unknown-types equal, or "
+               "unknown_types = \"equal\" in a sweep"));
   }
   return absl::OkStatus();
+}
+
+std::optional<ThroughputTable> ScaleRows(const ThroughputTable& throughputs,
+                                         Trace& trace) {
+  std::map<std::string_view, std::map<int, ThroughputTable::Row>> rows_of;
+  for (ThroughputTable::Row row = 0; row < throughputs.rows(); ++row) {
+    const auto& [type, scale_factor] = throughputs.NameOf(row);
+    rows_of[type][scale_factor] = row;
+  }
+  struct Scaled {
+    ThroughputTable::Row from;
+    double times;
+  };
+  std::map<std::pair<std::string_view, int>, Scaled> scaled;
+  size_t jobs = 0;
+  size_t first = 0;
+  for (size_t number = 0; number < trace.jobs.size(); ++number) {
+    const TraceJob& job = trace.jobs[number];
+    const std::string& type = trace.templates[job.job_template].type;
+    const auto known = rows_of.find(type);
+    if (known == rows_of.end() || known->second.contains(job.scale_factor)) {
+      continue;
+    }
+    if (jobs++ == 0) first = number;
+    // The next smaller scale factor, or the smallest.
+    auto nearest = known->second.lower_bound(job.scale_factor);
+    if (nearest != known->second.begin()) --nearest;
+    scaled.try_emplace(
+        std::pair(known->first, job.scale_factor),
+        Scaled{nearest->second,
+               static_cast<double>(job.scale_factor) / nearest->first});
+  }
+  if (jobs == 0) return std::nullopt;
+  ThroughputTable::Figures figures = throughputs.ToFigures();
+  const size_t tables = figures.types.size() * 2;
+  std::vector<double> alone;
+  std::vector<std::vector<std::pair<uint64_t, std::pair<double, double>>>>
+      partners;
+  for (size_t table = 0; table < tables; ++table) {
+    const size_t begin = table * throughputs.rows();
+    for (size_t row = 0; row < throughputs.rows(); ++row) {
+      alone.push_back(figures.alone[begin + row]);
+      partners.push_back(std::move(figures.partners[begin + row]));
+    }
+    for (const auto& [name, one] : scaled) {
+      const double steps_per_s = figures.alone[begin + one.from];
+      alone.push_back(steps_per_s > 0 ? steps_per_s * one.times : steps_per_s);
+      partners.emplace_back();
+    }
+  }
+  for (const auto& [name, one] : scaled) figures.names.emplace_back(name);
+  figures.alone = std::move(alone);
+  figures.partners = std::move(partners);
+  const TraceJob& job = trace.jobs[first];
+  trace.notices.push_back(StrCat(
+      jobs, jobs == 1 ? " job has a scale factor" : " jobs have scale factors",
+      " that the throughput file has no row for (job ", first, ": \"",
+      trace.templates[job.job_template].type, "\" at ", job.scale_factor,
+      "); their speeds are those of the next smaller one, in proportion"));
+  return ThroughputTable::FromFigures(std::move(figures)).value();
+}
+
+void EqualizeUnknownTypes(const ThroughputTable& throughputs, Trace& trace) {
+  size_t jobs = 0;
+  std::string example;
+  for (TraceJob& job : trace.jobs) {
+    const std::string& type = trace.templates[job.job_template].type;
+    if (job.duration_s > 0 ||
+        throughputs.FindRow(type, job.scale_factor).has_value()) {
+      continue;
+    }
+    if (jobs++ == 0) example = type;
+    job.duration_s = job.steps_total;
+  }
+  if (jobs == 0) return;
+  trace.notices.push_back(
+      StrCat(jobs, jobs == 1 ? " job has a type" : " jobs have types",
+             " without a row in the throughput file, and no duration (such as "
+             "\"",
+             example, "\"); 1 step/s is assumed on every accelerator type"));
 }
 
 absl::Status CompleteTrace(const ThroughputTable& throughputs, Trace& trace) {

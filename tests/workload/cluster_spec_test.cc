@@ -159,6 +159,25 @@ TEST(ClusterSpec, UnknownKeysAreRefusedAtEveryLevel) {
               IsInvalid("5:1: unknown key \"thread\"; did"));
 }
 
+TEST(ClusterSpec, AKeyBehindATableIsToldWhereItBelongs) {
+  EXPECT_EQ(
+      Parse("[scheduling]\npolicy = \"fifo\"\n[prices]\nv100 = 2\n"
+            "round_duration_s = 60")
+          .status()
+          .message(),
+      "cluster.toml:5:1: \"round_duration_s\" belongs to [scheduling], not to "
+      "[prices]; move it there, or write prices = { round_duration_s = ... } "
+      "for a TYPE that is called so");
+  EXPECT_OK(Parse("prices = { round_duration_s = 2 }"));
+  EXPECT_THAT(ParseAccelerator("host_memory_bytes = \"64GiB\""),
+              IsInvalid("5:1: \"host_memory_bytes\" belongs to [[server]], not "
+                        "to [[server.accelerator]]; move it there"));
+  EXPECT_THAT(ParseAccelerator("name = \"b\""),
+              IsInvalid("\"name\" belongs to [[server]]"));
+  EXPECT_THAT(Parse("[[entity]]\nname = \"a\"\nqueue = \"global\""),
+              IsInvalid("3:1: \"queue\" belongs to [scheduling]"));
+}
+
 TEST(ClusterSpec, ServersNeedANameAndAccelerators) {
   EXPECT_THAT(Parse("[[server]]\n[[server.accelerator]]\ntype = \"a\""),
               IsInvalid("1:1: there is no \"name\"; add e.g. name = \"node-1"));

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <random>
 
+#include "coordinator/workload/file_keys.h"
+#include "core/text.h"
 #include "tests/support/test.h"
 
 namespace gavel {
@@ -15,7 +17,7 @@ working_directory = "/home/ada/resnet"
 checkpoint_directory = "checkpoints"
 app = "ResNet-18 (batch size 64)"
 entity = "vision"
-class = "opaque"
+class = "inference"
 scale_factor = 4
 scale_factor_min = 2
 scale_factor_max = 8
@@ -71,7 +73,7 @@ TEST(JobSpec, ReadsEveryKey) {
                           Pair("_DATA", "/data with \"quotes\"")));
   EXPECT_EQ(spec.app, "ResNet-18 (batch size 64)");
   EXPECT_EQ(spec.entity, "vision");
-  EXPECT_EQ(spec.job_class, JobClass::kOpaque);
+  EXPECT_EQ(spec.job_class, JobClass::kInference);
   EXPECT_EQ(spec.scale_factor, 4);
   EXPECT_EQ(spec.scale_factor_min, 2);
   EXPECT_EQ(spec.scale_factor_max, 8);
@@ -113,6 +115,26 @@ TEST(JobSpec, ReadsEveryClass) {
   EXPECT_EQ(ParseWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
 }
 
+TEST(JobSpec, ATimeLimitIsOfOpaqueJobs) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseWith("class = \"opaque\"\ntime_limit = 7200"));
+  EXPECT_EQ(spec.time_limit_s, 7200);
+  EXPECT_TRUE(WithoutEffect(spec).empty());
+  ASSERT_OK_AND_ASSIGN(const JobSpec read,
+                       ParseJobSpec(FormatJobSpec(spec), "b"));
+  EXPECT_EQ(read, spec);
+  ASSERT_OK_AND_ASSIGN(const JobSpec training, ParseWith("time_limit = 7200"));
+  EXPECT_THAT(WithoutEffect(training),
+              ElementsAre(HasSubstr("no effect without class = \"opaque\"")));
+  EXPECT_THAT(ParseWith("class = \"opaque\"\ntime_limit = 0"),
+              IsInvalid("time_limit"));
+}
+
+TEST(JobSpec, AnOpaqueJobDoesNotGrow) {
+  EXPECT_THAT(ParseWith("class = \"opaque\"\nscale_factor_max = 2"),
+              IsInvalid("can't grow and shrink"));
+}
+
 TEST(JobSpec, MissingKeysAreNamedWithAnExample) {
   EXPECT_EQ(ErrorOf("command = [\"./train\"]").message(),
             "job.toml:1:1: there is no \"name\"; add e.g. name = \"resnet-1\"");
@@ -136,6 +158,39 @@ TEST(JobSpec, AKeyLikeNoOtherIsToldAllOfThem) {
   EXPECT_THAT(ParseWith("gpu = 2"),
               IsInvalid("job.toml:3:1: unknown key \"gpu\"; the keys here are "
                         "name, command, working_directory"));
+}
+
+TEST(JobSpec, AKeyBehindATableIsToldWhereItBelongs) {
+  EXPECT_EQ(
+      ParseWith("[throughputs]\ncpu = 3\nscale_factor = 2").status().message(),
+      "job.toml:5:1: \"scale_factor\" belongs above [throughputs]; move it "
+      "there, or write throughputs = { scale_factor = ... } for a TYPE that is "
+      "called so");
+  EXPECT_EQ(
+      ParseWith("[environment]\nA = \"1\"\nentity = \"x\"").status().message(),
+      "job.toml:5:1: \"entity\" belongs above [environment]; move it there, or "
+      "write environment = { entity = ... } for a NAME that is called so");
+  for (const FileKey& key : KeysOf(JobFileTables(), "")) {
+    for (const char* table : {"environment", "throughputs"}) {
+      EXPECT_THAT(ParseWith(StrCat("[", table, "]\n", key.name, " = 1")),
+                  IsInvalid(StrCat("4:1: \"", key.name, "\" belongs above [")));
+    }
+  }
+}
+
+TEST(JobSpec, BracesLeaveNoDoubtAboutAKeysTable) {
+  ASSERT_OK_AND_ASSIGN(
+      const JobSpec spec,
+      ParseWith("environment = { entity = \"x\", WEIGHT = \"2\" }\n"
+                "throughputs = { weight = 3 }"));
+  EXPECT_THAT(spec.environment,
+              ElementsAre(Pair("WEIGHT", "2"), Pair("entity", "x")));
+  EXPECT_EQ(spec.throughputs.at("weight"), 3);
+  EXPECT_EQ(spec.weight, 1);
+  EXPECT_EQ(spec.entity, "");
+  ASSERT_OK_AND_ASSIGN(const JobSpec read,
+                       ParseJobSpec(FormatJobSpec(spec), "b"));
+  EXPECT_EQ(read, spec);
 }
 
 TEST(JobSpec, WrongTypesAreNamed) {
@@ -287,8 +342,12 @@ class RandomSpecs {
     if (Int(0, 1) == 1) spec.entity = Name();
     spec.job_class = static_cast<JobClass>(Int(0, 3));
     spec.scale_factor = Int(1, 4096);
-    spec.scale_factor_min = Int(0, spec.scale_factor);
-    spec.scale_factor_max = Int(0, 1) * Int(spec.scale_factor, 4096);
+    if (spec.opaque()) {
+      if (Int(0, 1) == 1) spec.time_limit_s = Positive();
+    } else {
+      spec.scale_factor_min = Int(0, spec.scale_factor);
+      spec.scale_factor_max = Int(0, 1) * Int(spec.scale_factor, 4096);
+    }
     spec.weight = Positive();
     spec.steps_total = random_() >> Int(1, 63);
     if (Int(0, 1) == 1) spec.deadline_s = Positive();

@@ -85,6 +85,35 @@ TEST(WriteThroughputs, WhatIsWrittenReadsBackTheSame) {
   EXPECT_EQ(again.has_unconsolidated(), table.has_unconsolidated());
 }
 
+TEST(ThroughputTable, NamesAreReadAsPythonWritesThem) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(R"json({"v100": {
+          "(\"ada's net\", 1)": {"null": 1, "('a\\\\b', 1)": [0.5, 1]},
+          "('a\\\\b', 1)": {"null": 2},
+          "('it\\'s \"it\"', 2)": {"null": 3},
+          "('say \"no\"', 1)": {"null": 4}}})json",
+                                              "t"));
+  EXPECT_TRUE(table.FindRow("ada's net", 1).has_value());
+  EXPECT_TRUE(table.FindRow("a\\b", 1).has_value());
+  EXPECT_TRUE(table.FindRow("it's \"it\"", 2).has_value());
+  EXPECT_TRUE(table.FindRow("say \"no\"", 1).has_value());
+  const std::string json = WriteThroughputs(table.ToFigures());
+  EXPECT_THAT(json, HasSubstr(R"x("(\"ada's net\", 1)")x"));
+  EXPECT_THAT(json, HasSubstr(R"x("('it\\'s \"it\"', 2)")x"));
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable again,
+                       ThroughputTable::Parse(json, "again.json"));
+  ExpectSame(table, again);
+}
+
+TEST(ThroughputTable, WhatIsNoNumberIsToldTheRemedy) {
+  for (const char* value : {"NaN", "Infinity", "-Infinity"}) {
+    EXPECT_THAT(TableError(OneRow(std::string("{\"null\": ") + value + "}")),
+                IsInvalid("a throughput that is no number; write steps/s, 0 "
+                          "for what cannot run there, or leave the row out"))
+        << value;
+  }
+}
+
 TEST(WriteThroughputs, RandomFiguresKeepAllTheirDigits) {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> draw(0, 1000);
@@ -230,7 +259,8 @@ TEST(ThroughputTable, WhatIsNotJsonIsPointedAt) {
       {"{", "t.json:1:1: not JSON"},
       {"{\n  \"v100\" 3", "t.json:2:10: not JSON in v100: syntax error"},
       {OneRow("{\"null\": NaN}"),
-       "t.json:1:32: not JSON in v100, row ('A', 1): syntax error"},
+       "t.json:1:32: not JSON in v100, row ('A', 1): a throughput that is no "
+       "number; write steps/s"},
       {OneRow("{\"null\": Infinity}"), "t.json:1:32: not JSON in v100, row"},
       {OneRow("{\"null\": 1e999}"), "number overflow parsing '1e999'"},
       {OneRow("{\"null\": 1}") + " x", "t.json:1:37: not JSON"},

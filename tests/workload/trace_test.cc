@@ -94,8 +94,8 @@ TEST(ParseTrace, WhatHasNoFormIsToldTheForms) {
 
 TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
   const std::pair<std::string, const char*> cases[] = {
-      {Line("0", "1", "1", "-1", "0"),
-       "a.trace:1:23: steps is \"0\"; write a number above 0 to 9.0072e+15"},
+      {Line("-0.5", "1", "1", "-1", "0"),
+       "a.trace:1:23: steps is \"-0.5\"; write a number from 0 to 9.0072e+15"},
       {Line("-5", "1", "1", "-1", "0"), "1:23: steps is \"-5\"; write"},
       {Line("nan", "1", "1", "-1", "0"), "1:23: steps is \"nan\"; write"},
       {Line("1e300", "1", "1", "-1", "0"), "1:23: steps is \"1e300\"; write"},
@@ -123,10 +123,11 @@ TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
       {Line("5", "1", "1", "-1", "0") + "A\tb\n",
        "2:4: the line has 2 columns; write ten between tabs"},
       {Line("5", "1", "1", "-1", "0\t9"), "1:35: the line has 11 columns"},
+      {Line("5,000", "1", "1", "-1", "0"), "1:23: steps is \"5,000\"; write"},
       {"A\tb\tc\td\t2\t5\t1\t1\t-1\t0\n",
        "1:9: needs data directory is \"2\"; write an integer from 0 to 1"},
       {"\tb\tc\td\t1\t5\t1\t1\t-1\t0\n", "1:1: the job type is empty; write"},
-      {"\xc3\xa4\tb\tc\td\t1\t0\t1\t1\t-1\t0\n", "1:11: steps is \"0\""},
+      {"\xc3\xa4\tb\tc\td\t1\t-\t1\t1\t-1\t0\n", "1:11: steps is \"-\""},
       {"A\tb\t-n\t1\t5\t0\t0\n", "1:14: scale factor is \"0\""},
   };
   for (const auto& [text, error] : cases) {
@@ -134,9 +135,96 @@ TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
   }
 }
 
+TEST(ParseTrace, ReadsTheTwelveColumnsOfShockwave) {
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      Parse("LM (10)\tpython3 lm.py\tlm\t--steps\t1\t134583\t1\tgns\t1"
+            "\t-1.000000\t1418\t0\n"
+            "LM (10)\tpython3 lm.py\tlm\t--steps\t1\t500\t2\tstatic\t5"
+            "\t1.2\t7\t55\n"));
+  ASSERT_EQ(trace.templates.size(), 1U);
+  EXPECT_EQ(trace.templates[0].working_directory, "lm");
+  EXPECT_THAT(trace.jobs,
+              ElementsAre(TraceJob{.steps_total = 134583, .duration_s = 1418},
+                          TraceJob{.scale_factor = 2,
+                                   .weight = 5,
+                                   .steps_total = 500,
+                                   .arrival_s = 55,
+                                   .slo = 1.2,
+                                   .duration_s = 7}));
+  // Changes of the batch size are not simulated, and a notice says so.
+  EXPECT_THAT(trace.notices,
+              ElementsAre(HasSubstr("1 job changes the batch size by a mode")));
+}
+
+TEST(ParseTrace, TabsBehindTheLastColumnAreOfNoAccount) {
+  std::string line = Line("5", "1", "1", "-1", "3");
+  line.insert(line.size() - 1, "\t");
+  ASSERT_OK_AND_ASSIGN(const Trace ten, Parse(line + "\n"));
+  EXPECT_EQ(ten.jobs[0].arrival_s, 3);
+  // Three of them are not the three columns that ten have more.
+  ASSERT_OK_AND_ASSIGN(const Trace seven,
+                       Parse("LM\tlm.py\t--steps\t1\t9\t6\t4\t\t\t\n"));
+  EXPECT_EQ(seven.jobs[0].scale_factor, 4);
+}
+
+TEST(ParseTrace, CommentsAndALineOfNamesAreNoJobs) {
+  const std::string names =
+      "job_type\tcommand\tworking_directory\tnum_steps_arg\tneeds_data_dir\t"
+      "total_steps\tscale_factor\tpriority_weight\tSLO\tarrival_time\n";
+  const std::string job = Line("5", "1", "1", "-1", "0");
+  for (const std::string& text :
+       {"# two jobs\n" + job + job, names + job + "# between\n" + job,
+        "#" + names + job + job, "#\t#\n\n" + names + job + job}) {
+    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    EXPECT_EQ(trace.jobs.size(), 2U) << text;
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const Trace toml,
+      Parse("# one, two\t\n[[job]]\ntype = \"A\"\nsteps_total = 5\n"));
+  EXPECT_EQ(toml.jobs.size(), 1U);
+  std::string swapped = names;
+  swapped.replace(swapped.find("total_steps\tscale_factor"), 24,
+                  "scale_factor\ttotal_steps");
+  EXPECT_THAT(Parse(swapped + job),
+              IsInvalid("a.trace:1:65: column 6 is named scale_factor, and "
+                        "total_steps belongs there; reorder the columns"));
+  EXPECT_THAT(Parse(job + names), IsInvalid("a.trace:2:65: steps is"))
+      << "only the first line names columns";
+}
+
+TEST(ParseTrace, JobsOfNoStepsAreLeftOutAndCounted) {
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      Parse(Line("0", "1", "1", "-1", "0") + Line("5", "1", "1", "-1", "1") +
+            Line("0", "2", "1", "-1", "2")));
+  EXPECT_THAT(trace.jobs,
+              ElementsAre(TraceJob{.steps_total = 5, .arrival_s = 1}));
+  EXPECT_THAT(trace.notices, ElementsAre("2 rows of 0 steps are left out: "
+                                         "there is nothing to run"));
+  EXPECT_THAT(Parse(Line("0", "1", "1", "-1", "0")),
+              IsInvalid("a.trace:1:1: the trace has no jobs, for 1 row of 0 "
+                        "steps is left out"));
+}
+
+TEST(ParseTrace, WholeNumbersMayBeWrittenWithAPoint) {
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       Parse(Line("5e3", "8.0", "0.5", "-1", "0")));
+  EXPECT_THAT(trace.jobs,
+              ElementsAre(TraceJob{
+                  .scale_factor = 8, .weight = 0.5, .steps_total = 5000}));
+}
+
+TEST(ParseTrace, OtherEncodingsAreToldSo) {
+  EXPECT_THAT(Parse(std::string_view("\xff\xfe"
+                                     "A\0\t\0",
+                                     6)),
+              IsInvalid("a.trace:1:1: the text is UTF-16; save it as UTF-8"));
+}
+
 TEST(ParseTrace, LongFieldsAreCutInErrors) {
   EXPECT_THAT(Parse(Line(std::string(100'000, '9'), "1", "1", "-1", "0")),
-              IsInvalid("999...\"; write a number above"));
+              IsInvalid("999...\"; write a number from 0"));
 }
 
 TEST(ParseTrace, ReadsACsv) {
@@ -172,25 +260,134 @@ TEST(ParseTrace, ACsvNeedsDurationsAndAcceleratorsOnly) {
 TEST(ParseTrace, UnknownColumnsOfACsvAreErrors) {
   EXPECT_THAT(Parse("duration_s,num_gpus,app\n60,1,A3C\n"),
               IsInvalid("a.trace:1:21: unknown column \"app\"; the columns are "
-                        "duration_s, num_gpus, arrival_s, submit_time, type, "
-                        "weight; rename it to one of them, or remove it"));
+                        "duration_s, num_gpus, arrival_s, type, weight, "
+                        "entity, deadline_s, job_id; rename it, remove it, or "
+                        "leave it out by --ignore-columns"));
   EXPECT_THAT(Parse("duration_s,num_gpus,wieght\n60,1,2\n"),
               IsInvalid("unknown column \"wieght\"; did you mean \"weight\"?"));
+  EXPECT_THAT(Parse("duration_s,num_gpus,submit_time,arrival_s\n60,1,2,3\n"),
+              IsInvalid("1:21: column \"submit_time\" says what another one"));
+}
+
+TEST(ParseTrace, ColumnsOfACsvAreLeftOutWhereTheUserSaysSo) {
+  const std::string text = "user,Duration,GPU num,vc,wieght\nada,60,1,a,5\n";
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       ParseTrace(text, "a.csv", kAllOtherColumns));
+  EXPECT_THAT(trace.jobs,
+              ElementsAre(TraceJob{.steps_total = 60, .duration_s = 60}));
+  EXPECT_THAT(trace.notices,
+              ElementsAre("3 columns left out: user, vc, wieght"));
+  EXPECT_OK(ParseTrace(text, "a.csv", "user,vc,wieght"));
+  EXPECT_THAT(ParseTrace(text, "a.csv", "user,vc"),
+              IsInvalid("a.csv:1:26: unknown column \"wieght\"; did you mean"));
+}
+
+TEST(ParseTrace, DatesOfACsvCountFromTheFirstArrival) {
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      Parse("duration_s,num_gpus,submit_time\n60,1,2020-02-28 23:59:30\n"
+            "60,1,2020-02-29 00:00:00.5\n60,1,2020/03/01T00:00\n"
+            "60,1,2020-03-01T08:00:00+08:00\n60,1,2020-03-01 00:01:00 UTC\n"
+            "60,1,2020-03-02\n60,1,2020-03-01T20:00:01-0400\n"));
+  std::vector<double> arrivals;
+  for (const TraceJob& job : trace.jobs) arrivals.push_back(job.arrival_s);
+  EXPECT_THAT(arrivals,
+              ElementsAre(0, 30.5, 86430, 86430, 86490, 172830, 172831));
+  const std::string header = "duration_s,num_gpus,submit_time\n";
+  const std::pair<const char*, const char*> cases[] = {
+      {"60,1,2020-02-30",
+       "2:6: submit_time is \"2020-02-30\"; write seconds, "
+       "or a date such as 2017-10-09 07:09:30"},
+      {"60,1,10/9/2017 7:09", "2:6: submit_time is \"10/9/2017 7:09\"; write"},
+      {"60,1,2020-02-03 24:00:00", "2:6: submit_time is"},
+      {"60,1,2020-02-03 00:00:00 CST", "2:6: submit_time is"},
+      {"60,1,", "2:6: submit_time is \"\"; write seconds"},
+      {"60,1,2020-02-03\n60,1,2020-02-02", "3:6: arrival 2020-02-02 is before"},
+      {"60,1,2020-02-03\n60,1,7", "3:6: submit_time 7 is no date, and others"},
+      {"60,1,7\n60,1,2020-02-03", "3:6: submit_time 2020-02-03 is a date, and"},
+  };
+  for (const auto& [rows, error] : cases) {
+    EXPECT_THAT(Parse(header + rows), IsInvalid(error)) << rows;
+  }
+}
+
+TEST(ParseTrace, ACsvMayTellEntitiesDeadlinesAndIds) {
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      Parse("job_id,duration_s,num_gpus,entity,deadline,arrival_s\n"
+            "app_1,100,1,vision,150,0\n\"a,\"\"2\"\"\",100,1,,,5\n"
+            "7,100,2,text,300,5\n8,100,1,vision,,6\n"));
+  EXPECT_THAT(trace.names, ElementsAre("app_1", "a,\"2\"", "7", "8"));
+  EXPECT_THAT(trace.entities, ElementsAre(TraceEntity{"vision", 1, "fairness"},
+                                          TraceEntity{"text", 1, "fairness"}));
+  ASSERT_EQ(trace.jobs.size(), 4U);
+  EXPECT_EQ(trace.jobs[0].slo, 1.5);
+  EXPECT_EQ(trace.jobs[1].slo, 0);
+  EXPECT_EQ(trace.jobs[1].entity, TraceJob::kNoEntity);
+  EXPECT_EQ(trace.jobs[2].entity, 1U);
+  EXPECT_EQ(trace.jobs[3].entity, 0U);
+  ASSERT_OK_AND_ASSIGN(
+      const Trace dated,
+      Parse("duration_s,num_gpus,arrival_s,deadline\n"
+            "100,1,2020-01-01 00:00:00,2020-01-01 00:05:00\n"));
+  EXPECT_EQ(dated.jobs[0].slo, 3);
+  EXPECT_THAT(Parse("duration_s,num_gpus,arrival_s,deadline\n"
+                    "100,1,2020-01-01,2019-12-31\n"),
+              IsInvalid("2:18: the deadline 2019-12-31 is not after the arr"));
+  EXPECT_THAT(Parse("duration_s,num_gpus,deadline\n100,1,2019-12-31\n"),
+              IsInvalid("2:7: the deadline is a date, and arrivals are none"));
+  EXPECT_THAT(Parse("duration_s,num_gpus,entity\n100,1,a b\n"),
+              IsInvalid("2:7: entity \"a b\" is no name; write 1 to 64"));
+}
+
+TEST(ParseTrace, RowsOfACsvWithNothingToRunAreLeftOutAndCounted) {
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       Parse("job_id,duration_s,num_gpus\n1,60,0\n2,60,1.0\n"
+                             "3,60,0\n4,0,1\n"));
+  EXPECT_EQ(trace.jobs.size(), 1U);
+  EXPECT_THAT(trace.names, ElementsAre("2"));
+  EXPECT_THAT(trace.notices,
+              ElementsAre(HasSubstr("2 rows of 0 accelerators are left out"),
+                          HasSubstr("1 row of 0 seconds is left out")));
+}
+
+TEST(ParseTrace, CsvsOfSpreadsheetsAndProgramsAreRead) {
+  const TraceJob job = {
+      .scale_factor = 2, .steps_total = 60, .arrival_s = 9, .duration_s = 60};
+  for (const char* text :
+       {"# made by hand\nduration_s,num_gpus,arrival_s\n60,2,9\n",
+        "#duration_s,num_gpus,arrival_s\n60,2,9\n",
+        "# duration_s, num_gpus, arrival_s\n# and more\n"
+        "duration_s,num_gpus,arrival_s\n60,2,9\n",
+        "duration_s;num_gpus;arrival_s\n60;2;9\n",
+        "duration_s\tnum_gpus\tarrival_s\n60\t2\t9\n",
+        "\"Duration\",\"Num GPUs\",\"Submit-Time\"\n\"60\",\"2\",\"9\"\n",
+        ",duration,gpu_num,submit_time\n0,60,2,9\n",
+        "start_time,end_time,gpus,arrival_s\n5,65,2,9\n",
+        "start_time,end_time,gpus,arrival_s\n"
+        "2020-01-01 00:00:30,2020-01-01 00:01:30,2,9\n"}) {
+    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    EXPECT_THAT(trace.jobs, ElementsAre(job)) << text;
+  }
+  EXPECT_THAT(
+      Parse("start_time,end_time,gpus\n65,5,2\n"),
+      IsInvalid("a.trace:2:4: end_time 5 is not after start_time 65; correct"));
 }
 
 TEST(ParseTrace, BadLinesOfACsvArePointedAt) {
   const std::string header = "duration_s,num_gpus,arrival_s,weight\n";
   const std::pair<std::string, const char*> cases[] = {
-      {"duration,num_gpus\n3,1",
-       "a.trace:1:1: there is no column \"duration_s\"; rename \"duration\"?"},
-      {"duration_s,jobs\n3,1", "1:1: there is no column \"num_gpus\"; name"},
+      {"durations,num_gpus\n3,1",
+       "a.trace:1:1: there is no column \"duration_s\"; rename \"durations\"?"},
+      {"duration_s,jobs\n3,1",
+       "1:1: there is no column \"num_gpus\"; name the columns in the first "
+       "line; it may also be called num_gpu, gpu_num, gpus"},
       {"duration_s,num_gpus,duration_s\n",
        "1:21: column \"duration_s\" is the"},
-      {header + "0,1,0,1", "2:1: duration_s is \"0\"; write a number above 0"},
-      {header + "-5,1,0,1", "2:1: duration_s is \"-5\"; write"},
+      {header + "-5,1,0,1", "2:1: duration_s is \"-5\"; write a number from 0"},
       {header + "nan,1,0,1", "2:1: duration_s is \"nan\"; write"},
       {header + "1e12,1,0,1", "2:1: duration_s is \"1e12\"; write"},
-      {header + "5,0,0,1", "2:3: num_gpus is \"0\"; write an integer from 1"},
+      {header + "5,-1,0,1", "2:3: num_gpus is \"-1\"; write an integer from 0"},
       {header + "5,2.5,0,1", "2:3: num_gpus is \"2.5\"; write an integer"},
       {header + "5,1,-1,1", "2:5: arrival_s is \"-1\"; write a number from 0"},
       {header + "5,1,0,0", "2:7: weight is \"0\"; write a number above 0"},
