@@ -43,9 +43,9 @@ class Sizes {
     for (const size_t i : came_) KeepSize(i);
     if (!options_.keep_running) {
       for (size_t i = 0; i < jobs_.size(); ++i) GiveBackSlow(i);
-      Grow(&SizedJob::size_asked);
-      Grow(&SizedJob::size_max);
     }
+    Grow(&SizedJob::size_asked);
+    Grow(&SizedJob::size_max);
     std::vector<Resize> resizes;
     for (size_t i = 0; i < jobs_.size(); ++i) {
       if (jobs_[i].size == before_[i]) continue;
@@ -222,7 +222,8 @@ class Sizes {
   bool MayGrow(size_t i) const {
     const SizedJob& job = jobs_[i];
     if (!job.type || job.rests || free_[*job.type] == 0 ||
-        blocked_[*job.type] || job.size < before_[i]) {
+        blocked_[*job.type] || job.size < before_[i] ||
+        (options_.keep_running && !job.starts)) {
       return false;
     }
     const Throughput now = job.speed(*job.type, before_[i]);

@@ -28,6 +28,8 @@ struct SizedJob {
   std::vector<bool> usable;    // by type
   // It was resized so recently that it may only shrink for others.
   bool rests = false;
+  // It waits, and starts where the plan has it: with any size, at no cost.
+  bool starts = false;
   double resize_cost_s = 0;  // in which it does nothing
   std::function<Throughput(size_t type, int size)> speed;
 };
@@ -42,7 +44,7 @@ struct Resize {
 struct ElasticOptions {
   double horizon_s = 0;  // a larger size must pay off within this time
   // In the middle of a round: those that run stay as they are, and those that
-  // wait may take what is free.
+  // wait may take what is free, up to the size that they can use.
   bool keep_running = false;
 };
 

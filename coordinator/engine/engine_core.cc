@@ -29,8 +29,12 @@ Actions Core::Step(Time now, Event event) {
   const uint64_t seq = p.outbox.seq();
   p.outbox.Fence(event);
   if (p.outbox.halted()) return p.outbox.Take();
+  // An answer is worth a fill at once, though another one may be on its way.
+  const bool answered = std::holds_alternative<event::AllocationReady>(event);
   Admit(now, event);
-  if (p.agenda.fill_due()) p.rounds.Fill(now);
+  const bool waits = p.agenda.fill_due() && !answered &&
+                     p.solver.IsAnswerNear(now) && p.agenda.FillMayWait(now);
+  if (p.agenda.fill_due() && !waits) p.rounds.Fill(now);
   if (p.agenda.memory_due()) p.memory.MakeRoom(now);
   if (p.agenda.unsolved() && !unsolved) p.agenda.NoteUnsolved(p.outbox.seq());
   p.solver.MaybeSolve(now, p.operators.operated().policy.name);
@@ -41,8 +45,8 @@ Actions Core::Step(Time now, Event event) {
 Time Core::NextDeadline() const {
   const Parts& p = parts_;
   if (p.outbox.halted()) return kNever;
-  return std::min(
-      {p.agenda.next_sweep(), p.solver.NextDeadline(), p.round.NextDeadline()});
+  return std::min({p.agenda.next_sweep(), p.agenda.fill_by(),
+                   p.solver.NextDeadline(), p.round.NextDeadline()});
 }
 
 void Core::Replay(uint64_t seq, uint64_t term, Time time, const Event& event) {
@@ -141,10 +145,17 @@ void Core::Apply(Time now, const Event& event) {
           [](const auto&) {},  // the volatile ones
       },
       event);
+  // A job that shares an accelerator has another pace with each partner.
+  if (p.options.packing) p.isolated.CountChanged(now);
 }
 
 void Core::TakeTick(Time now) {
   Parts& p = parts_;
+  // The plan does not know what a fill that still waits is due for, such as the
+  // loss of an accelerator.
+  if (p.agenda.fill_due() && p.round.planned() && p.round.IsOver(now)) {
+    p.rounds.PlanRoundAhead(now);
+  }
   p.rounds.Look(now);
   if (p.round.IsOver(now)) {
     Record(now, event::RoundStarted{p.memory.ChooseTiers(now)});
@@ -173,7 +184,7 @@ void Core::BeginTerm(Time now, const event::CoordinatorStarted& e) {
     p.leases.SetEarlierUntil(
         std::max(p.leases.earlier_until(), p.terms.LeasesOver(now)));
   }
-  p.terms.TakeDurations(e);
+  p.terms.TakeDurations(now, e);
   TakeSettings(e.settings);
   p.operators.TakePolicyOf(e);
   p.agents.HearAll(now);
@@ -207,18 +218,23 @@ bool Core::SetDownJobs(Time now) {
 // What a restart forgets of a worker, as far as it can be known anew.
 void Core::SetDown(Time now, Job& job, int rank) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  const bool goes =
-      worker.leaving || (worker.held_epoch != 0 &&
-                         (worker.held_epoch != job.epoch || MustGo(job, rank)));
+  const bool goes = worker.leaving ||
+                    (worker.held_epoch != 0 &&
+                     ((worker.held_epoch != job.epoch && !job.spec.opaque()) ||
+                      MustGo(job, rank)));
   worker.asked_at = now;
   worker.lease_seq = 0;
-  worker.lease_expires = parts_.leases.earlier_until();
+  worker.lease_expires =
+      job.spec.opaque() ? kNever : parts_.leases.earlier_until();
   worker.pause_sent_at = goes ? now : kNever;
   worker.stop_sent_at = kNever;
   worker.launch_repeated_at = kNever;
-  worker.launch_sent_at = worker.process == ProcessState::kLaunching
-                              ? parts_.processes.NextLaunch(now)
-                              : kNever;
+  // One that leaves is not launched once more.
+  const bool launches = worker.process == ProcessState::kLaunching &&
+                        !worker.leaving &&
+                        !parts_.leases.InTheWay(job, worker) &&
+                        (!job.spec.opaque() || worker.held_epoch != 0);
+  worker.launch_sent_at = launches ? parts_.processes.NextLaunch(now) : kNever;
   worker.reported_at = -kNever;
   worker.last_nonce = 0;
   worker.stepped_at = now;

@@ -51,8 +51,8 @@ auto Fields(As<JobSpec> auto& s) {
                   s.steps_total, s.deadline_s, s.budget, s.throughputs,
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
-                  s.pause_grace_s, s.owner_weight, s.types,
-                  s.leased_visibility);
+                  s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
+                  s.time_limit_s);
 }
 
 // ---- settings
@@ -200,19 +200,19 @@ auto Fields(As<Worker::Known> auto& k) {
 }
 
 auto Fields(As<Worker> auto& w) {
-  return std::tie(w.incarnation, w.process, w.server, w.held_epoch, w.held,
-                  w.held_with, w.leased_at, w.accrued_at, w.finished, w.leaving,
-                  w.progress, w.progress_at, w.lease_expires, w.pause_sent_at,
-                  w.stop_sent_at, w.launch_sent_at, w.launch_repeated_at,
-                  w.asked_at, w.lease_seq, w.reported_at, w.last_nonce,
-                  w.restarting, w.pause_tier, w.parked_at, w.kept_on,
-                  w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
-                  w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke,
-                  w.known, w.left_on, w.sees_only);
+  return std::tie(
+      w.incarnation, w.process, w.server, w.held_epoch, w.held, w.held_with,
+      w.leased_at, w.accrued_at, w.finished, w.leaving, w.progress,
+      w.progress_at, w.lease_expires, w.pause_sent_at, w.stop_sent_at,
+      w.launch_sent_at, w.launch_repeated_at, w.asked_at, w.lease_seq,
+      w.reported_at, w.last_nonce, w.restarting, w.pause_tier, w.parked_at,
+      w.kept_on, w.need_bytes, w.contexts, w.out_of_memory, w.world_size,
+      w.unswept, w.stepped_at, w.hung_s, w.profiles, w.spoke, w.known,
+      w.left_on, w.sees_only, w.finished_code, w.launched_on);
 }
 
 auto Fields(As<Job::Pace> auto& p) {
-  return std::tie(p.steps_per_s, p.isolated_per_clock, p.at, p.clock);
+  return std::tie(p.steps_per_s, p.isolated_per_clock, p.at, p.clock, p.epoch);
 }
 
 auto Fields(As<Job> auto& j) {
@@ -226,7 +226,8 @@ auto Fields(As<Job> auto& j) {
                   j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
                   j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
                   j.row_speed, j.profile, j.last_error, j.hung_launches,
-                  j.stays, j.claimed, j.planned_claim);
+                  j.stays, j.claimed, j.planned_claim, j.left_unasked,
+                  j.last_end, j.submitted_wall_s, j.ended_wall_s);
 }
 
 auto Fields(As<Agent> auto& a) {
@@ -241,7 +242,8 @@ auto Fields(As<DecidingPolicy> auto& p) {
 
 auto Fields(As<Accelerator> auto& a) {
   return std::tie(a.id, a.server, a.index, a.info, a.state, a.drained,
-                  a.leaving, a.forgotten, a.drained_for, a.errors_known);
+                  a.leaving, a.forgotten, a.drained_for, a.errors_known,
+                  a.drained_alone, a.reserved);
 }
 
 auto Fields(As<Cluster> auto& c) { return Cluster::State(c); }

@@ -12,6 +12,9 @@ namespace gavel {
 
 // The settings of decisions, and what else the engine goes by.
 struct EngineOptions : DecisionSettings {
+  // Seconds since 1970 at the engine's time 0, as the CoordinatorStarted of the
+  // present term has it. For people: it decides nothing.
+  double wall_offset_s = 0;
   double round_duration_s = 360;  // > 0
   MechanismKind mechanism = MechanismKind::kGavel;
   QueueKind queue = QueueKind::kGlobal;

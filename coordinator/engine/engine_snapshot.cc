@@ -19,18 +19,20 @@ auto Core::State(auto& p) {
   auto [jobs, names, ended, next_job, numbers_from] = JobTable::State(p.jobs);
   auto [term, seq, persisted, halted, term_seq, term_began_at, term_starts] =
       Outbox::State(p.outbox);
-  auto [round_duration, lease_duration, mechanism, queue, memory_rounds] =
-      Terms::State(p.terms);
+  auto [round_duration, lease_duration, mechanism, queue, memory_rounds,
+        wall_offset] = Terms::State(p.terms);
   auto [fill_due, unsolved, unsolved_seq, throughputs_moved, next_sweep,
         memory_due] = Agenda::State(p.agenda);
   auto [agents, has_budgets] = Agents::State(p.agents);
-  auto [quarantined, holders, contexts, leases_until, lost_leases_until] =
-      LeaseBook::State(p.leases);
+  auto [quarantined, holders, contexts, leases_until, lost_leases_until,
+        silent] = LeaseBook::State(p.leases);
   auto [assigned] = AssignedAccelerators::State(p.assigned);
   auto [changed, all_changed] = Changes::State(p.changes);
   auto [result, prices] = AllocationTable::State(p.allocation);
-  auto [time_received, failure_rate, booked_at] = Ledger::State(p.ledger);
-  auto [isolated_clock, counted_at] = IsolatedTime::State(p.isolated);
+  auto [time_received, failure_rate, booked_at, ended_ahead] =
+      Ledger::State(p.ledger);
+  auto [isolated_clock, counted_at, isolated_version] =
+      IsolatedTime::State(p.isolated);
   auto [tried, tried_pairs, trials, planned_trials, profiling] =
       TrialBook::State(p.trials);
   auto [rounds, round_ends_at, planned, replanned] = RoundClock::State(p.round);
@@ -52,7 +54,8 @@ auto Core::State(auto& p) {
       memory_due, accused, replanned, isolated_clock, counted_at, changed,
       all_changed, p.speeds, profiling, leases_until, trials, planned_trials,
       failure_rate, term_starts, launches, policy, drains, numbers_from,
-      lost_leases_until, seconded, avoided);
+      lost_leases_until, seconded, avoided, isolated_version, ended_ahead,
+      wall_offset, silent);
   return std::tuple_cat(before, std::tuple(RowsAgain{&result.allocation}),
                         after);
 }
@@ -84,6 +87,7 @@ absl::Status Core::Restore(std::string_view snapshot) {
              State(parts_));
   unpacker.Leave();
   if (unpacker.ok()) parts_.cluster.CountUsable();
+  const uint64_t version = parts_.throughputs.version();
   event::Settings settings;
   GetField(unpacker, settings);
   GAVEL_RETURN_IF_ERROR(Rebuild(live));
@@ -92,6 +96,8 @@ absl::Status Core::Restore(std::string_view snapshot) {
                                       ToStd(unpacker.status().message())));
   }
   settings.told ? TakeSettings(settings) : parts_.measurements.FindTableRows();
+  // Rows of the table and barred types are only found again.
+  std::get<4>(ThroughputMatrix::State(parts_.throughputs)) = version;
   const bool all = parts_.changes.all(Changes::kIsolated);
   parts_.assigned.Recount();
   parts_.changes.SetAll(Changes::kIsolated, all);

@@ -83,6 +83,7 @@ struct JobCommanded {
   JobId job;
   CommandKind kind = CommandKind::kCancel;
   uint64_t reply_to = 0;  // not journaled
+  std::string by = "";    // an operator; empty: the job's owner
 };
 
 struct ServerJoined {
@@ -119,7 +120,8 @@ struct LeaseEnded {
   Progress progress;
   bool finished = false;  // its training loop has ended; it won't ask again
   ReleaseCause cause = ReleaseCause::kPaused;
-  JournalPosition highest_seen = {};  // not journaled
+  JournalPosition highest_seen = {};      // not journaled
+  std::optional<int> finished_code = {};  // of its WorkerFinished
 };
 
 // Cumulative progress. Journaled at most once in report_interval_s for each
@@ -131,11 +133,31 @@ struct StepsReported {
   JournalPosition highest_seen = {};  // not journaled
 };
 
+// How the end of a process was read when it was heard of (engine::ReadEnd).
+enum class ProcessEnd : uint8_t {
+  kUntold,  // a row of an older version
+  kDone,    // it came to its end
+  kLeft,    // as it was asked to, or for a reason outside of it
+  kFailed,
+  kTimeLimit  // of an opaque job
+};
+
 struct WorkerGone {
   WorkerExited exit;
   // It was ended because its loop had passed no boundary for so long; 0: not.
   double hung_s = 0;
+  ProcessEnd end = ProcessEnd::kUntold;
+  // It never spoke, so that it may have used this accelerator since then.
+  // Invalid: it has, or was not launched.
+  AcceleratorId launched_on = {};
+  Time launched_at = 0;
 };
+
+// With code 0, though its session had not come to its end.
+inline bool EndedUnfinished(const WorkerGone& e) {
+  return e.end == ProcessEnd::kFailed && e.exit.signal == 0 &&
+         e.exit.exit_code == 0 && e.exit.launch_error.empty();
+}
 
 // The lease is over by every clock and the agent can't be asked: the job may
 // start elsewhere, the accelerator stays quarantined.

@@ -47,7 +47,7 @@ auto Fields(As<CoordinatorStarted> auto& e) {
                   e.after_loss, e.numbers_from);
 }
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
-auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind); }
+auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind, e.by); }
 auto Fields(As<ServerJoined> auto& e) { return std::tie(e.hello); }
 auto Fields(As<ServerLost> auto& e) { return std::tie(e.server, e.left); }
 auto Fields(As<AcceleratorLost> auto& e) {
@@ -58,12 +58,16 @@ auto Fields(As<LeaseStarted> auto& e) {
   return std::tie(e.worker, e.epoch, e.accelerator);
 }
 auto Fields(As<LeaseEnded> auto& e) {
-  return std::tie(e.worker, e.epoch, e.progress, e.finished, e.cause);
+  return std::tie(e.worker, e.epoch, e.progress, e.finished, e.cause,
+                  e.finished_code);
 }
 auto Fields(As<StepsReported> auto& e) {
   return std::tie(e.worker, e.epoch, e.progress);
 }
-auto Fields(As<WorkerGone> auto& e) { return std::tie(e.exit, e.hung_s); }
+constexpr ProcessEnd LastOf(ProcessEnd) { return ProcessEnd::kTimeLimit; }
+auto Fields(As<WorkerGone> auto& e) {
+  return std::tie(e.exit, e.hung_s, e.end, e.launched_on, e.launched_at);
+}
 auto Fields(As<WorkerAbandoned> auto& e) { return std::tie(e.worker); }
 auto Fields(As<AllocationReady> auto& e) {
   return std::tie(e.epoch, e.result, e.problem_seq, e.problem_at);
@@ -78,7 +82,7 @@ auto Fields(As<WorkersEvicted> auto& e) { return std::tie(e.workers); }
 auto Fields(As<JobsResized> auto& e) { return std::tie(e.resizes); }
 auto Fields(As<AcceleratorsDrained> auto& e) {
   return std::tie(e.server, e.uuid, e.drained, e.by_agent, e.until, e.why,
-                  e.errors);
+                  e.errors, e.scoped);
 }
 auto Fields(As<JobUpdated> auto& e) { return std::tie(e.job, e.update); }
 auto Fields(As<PolicyChanged> auto& e) {

@@ -101,6 +101,28 @@ void Invariants::Broken(std::string what) {
 // is gone.
 void Invariants::CheckLeases(const Engine& engine) {
   std::map<AcceleratorId, JobId> leased;
+  // Where processes run that have not spoken, which no lease keeps off. Two of
+  // a pair are launched beside each other, and stay there until one has ended
+  // where the pair is parted.
+  std::map<AcceleratorId, std::pair<JobId, const Worker*>> silent;
+  const auto launched_beside = [](const Worker& launched, const Worker& there) {
+    return !there.leaving || launched.launch_sent_at > there.pause_sent_at;
+  };
+  for (const auto& [id, job] : engine.jobs()) {
+    for (const Worker& worker : job.workers) {
+      const AcceleratorId where = worker.launched_on;
+      const bool sent = worker.launch_repeated_at != kNever;
+      if (!where.valid() || !sent || worker.launch_sent_at == kNever) continue;
+      const auto [it, fresh] = silent.try_emplace(where, id, &worker);
+      const auto& [other, there] = it->second;
+      if (!fresh && other != job.partner && launched_beside(worker, *there) &&
+          launched_beside(*there, worker)) {
+        Broken(StrCat("accelerator ", where.value(), " has processes of job ",
+                      other.value(), " and of job ", id.value(),
+                      " that have not spoken"));
+      }
+    }
+  }
   for (const auto& [id, job] : engine.jobs()) {
     std::set<int> types;
     for (size_t rank = 0; rank < job.workers.size(); ++rank) {
@@ -121,6 +143,13 @@ void Invariants::CheckLeases(const Engine& engine) {
           quarantine->second.job != worker.held_with) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       id.value(), " while quarantined"));
+      }
+      const auto other = silent.find(worker.held);
+      if (begins && other != silent.end() && other->second.first != id &&
+          other->second.first != worker.held_with) {
+        Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
+                      id.value(), " beside a process of job ",
+                      other->second.first.value(), " that has not spoken"));
       }
       if (!worker.Sees(worker.held)) {
         Broken(StrCat("job ", id.value(), " holds accelerator ",
@@ -172,13 +201,13 @@ void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
         }
         if (epoch != 0 && worker.lease_seq != 0) {
           lease.horizon = 0;
-          if (!job.AllJoined()) {
+          if (!job.AllJoined() && !job.spec.opaque()) {
             Broken(StrCat("job ", id.value(),
                           " was leased what only a part of its gang can use"));
           }
         }
       }
-      if (epoch == 0) continue;
+      if (epoch == 0 || job.spec.opaque()) continue;
       lease.horizon = std::max(lease.horizon, engine.LeaseHorizon(job));
       if (worker.lease_expires >
           std::max(lease.horizon, now) + drift_s + kTolerance_s) {

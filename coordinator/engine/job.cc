@@ -55,6 +55,8 @@ void AddCosts(const Job& job, RoundUnit& row) {
 
 AcceleratorId Occupied(const Job& job, const Worker& worker) {
   if (worker.held_epoch != 0) return worker.held;
+  if (worker.launch_sent_at == kNever) return AcceleratorId();
+  if (worker.launched_on.valid()) return worker.launched_on;
   const auto rank = static_cast<size_t>(&worker - job.workers.data());
   const bool starts =
       worker.process == ProcessState::kLaunching && rank < job.assigned.size();

@@ -101,6 +101,11 @@ struct Worker {
   bool unswept = false;
   bool profiles = false;  // its lease is a trial, and not yet counted
   bool spoke = false;     // said hello, ready or not
+  // Where it was launched, until it speaks: it may use that accelerator, for
+  // nothing says yet that it asks before. Invalid: it has spoken, or is gone.
+  AcceleratorId launched_on;
+  // With what its session ended, in its own words; the agent tells it again.
+  std::optional<int> finished_code;
   // The one accelerator that its process sees; invalid: all of its server.
   AcceleratorId sees_only;
   bool Sees(AcceleratorId accelerator) const {
@@ -158,6 +163,9 @@ struct Job {
   Reason reason;  // of kHeld, kCancelled, kFinished; else see Engine::Why
   Time submitted_at = 0;
   Time ended_at = 0;
+  // The same, since 1970; 0: not told (EngineOptions::wall_offset_s).
+  double submitted_wall_s = 0;
+  double ended_wall_s = 0;
 
   uint64_t epoch = 0;  // rises with every new assignment and incarnation
   int world_size = 1;  // of the gang as it was last assigned
@@ -174,6 +182,7 @@ struct Job {
   int planned_claim = -1;
   int failures_in_a_row = 0;    // without a newer generation in between
   std::string last_error;       // line of the output of the last failure
+  int last_end = 0;             // its exit code or -signal; 0: none failed yet
   int hung_launches = 0;        // in a row: no worker spoke in between
   Generation restored;          // what its workers last started from
   double target_share = 0;      // sum of its row of the allocation, at most 1
@@ -190,6 +199,7 @@ struct Job {
     double isolated_per_clock = 0;
     Time at = 0;
     double clock = 0;
+    uint64_t epoch = 0;  // of the lease that it goes on under
   };
   Pace pace;
   // Its row of EngineOptions::throughputs.
@@ -204,6 +214,9 @@ struct Job {
   // as somebody's failure.
   int failed_starts = 0;
   bool failure_counted = false;
+  // A rank of the gang that restarts had left with 75 unasked: the failure of
+  // none, unless some other rank turns out to have broken the gang.
+  bool left_unasked = false;
   // Where rank 0's store listens, and for which epoch; forgotten by a restart.
   std::string gang_address;
   uint64_t gang_epoch = 0;
@@ -237,6 +250,8 @@ struct Job {
   Generation forgone;
 
   bool active() const { return state == JobState::kActive; }
+  // It keeps what it has until its end; no round is planned with it.
+  bool pinned() const { return spec.opaque() && !assigned.empty(); }
   // Of time on accelerators of a type, one of so many.
   size_t BookedType(int held_type, size_t types) const {
     const bool claims = claimed >= 0 && static_cast<size_t>(claimed) < types;
@@ -259,8 +274,8 @@ void AddCosts(const Job& job, RoundUnit& row);
 // Some worker leaves so that all of the gang start again together.
 bool IsRestarting(const Job& job);
 // The accelerator that the worker, one of `job`, keeps from others: that of its
-// lease, or of its place while it starts. So a program that never speaks, or
-// fails at every start, uses up its share.
+// lease, or where it was launched, or of its place while it starts. So a
+// program that never speaks, or fails at every start, uses up its share.
 AcceleratorId Occupied(const Job& job, const Worker& worker);
 
 // The first to notice a broken gang ends with 75, and may be heard of before

@@ -47,6 +47,9 @@ struct AcceleratorsDrained {
   // and AcceleratorHealth::uncorrectable_errors, which then are known.
   std::string why = "";
   uint64_t errors = 0;
+  // An accelerator that is drained by itself stays so when its server is
+  // resumed. Events of earlier versions make no difference.
+  bool scoped = false;
 };
 
 struct JobUpdated {

@@ -45,9 +45,21 @@ std::string WhyNoCheckpoint(const Job& job) {
   if (job.state == JobState::kHeld) return Held(job);
   if (!job.active()) return Ended(job);
   if (job.HoldsAny()) return "";
-  return StrCat("job ", job.id.value(),
-                " does not run now, it was saved when it stopped (step ",
-                job.workers.front().progress.last_generation.step, ")");
+  Generation last = job.restored;
+  uint64_t steps = 0;
+  for (const Worker& worker : job.workers) {
+    last = std::max(last, worker.progress.last_generation);
+    steps = std::max(steps, worker.progress.steps_done);
+  }
+  // A process writes its checkpoint after it has released, or ends with it: the
+  // last one that was reported may be older.
+  return StrCat(
+      "job ", job.id.value(), " does not run now",
+      steps > last.step
+          ? StrCat(", it stopped at step ", steps,
+                   "; the last checkpoint that it told of is of step ",
+                   last.step)
+          : StrCat(", and its checkpoint is of step ", last.step));
 }
 
 // By any of its names here.
@@ -97,9 +109,27 @@ std::string WhyOff(const Accelerator& accelerator) {
 }
 
 std::string WhyNotResumed(const std::string& target,
-                          const std::vector<AcceleratorId>& which,
+                          const event::AcceleratorsDrained& e,
                           const Cluster& cluster) {
-  for (const AcceleratorId id : which) {
+  std::vector<std::string> alone;
+  for (const AcceleratorId id : AcceleratorsOf({e.server}, cluster)) {
+    const Accelerator& accelerator = cluster.accelerator(id);
+    if (!accelerator.drained_alone) continue;
+    alone.push_back(StrCat("`gavel resume ", e.server, "/",
+                           accelerator.info.uuid,
+                           "` (drained: ", WhyOff(accelerator), ")"));
+  }
+  if (e.uuid.empty() && !alone.empty()) {
+    const size_t more = alone.size() - std::min(alone.size(), kDrainedMax);
+    alone.resize(alone.size() - more);
+    return StrCat(
+        "server ", target,
+        " is not drained as a whole, but accelerators of it by "
+        "themselves: ",
+        absl::StrJoin(alone, ", "),
+        more > 0 ? StrCat(" and ", more, " more, see `gavel nodes`") : "");
+  }
+  for (const AcceleratorId id : AcceleratorsOf(e, cluster)) {
     const Accelerator& accelerator = cluster.accelerator(id);
     if (accelerator.state != AcceleratorState::kLost) continue;
     return StrCat(target, " is not drained: ", accelerator.info.uuid,
@@ -211,7 +241,7 @@ std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster) {
   const std::vector<AcceleratorId> which = AcceleratorsOf(e, cluster);
   const bool any = std::ranges::any_of(
       which, [&](AcceleratorId id) { return cluster.accelerator(id).drained; });
-  if (!e.drained && !any) return WhyNotResumed(target, which, cluster);
+  if (!e.drained && !any) return WhyNotResumed(target, e, cluster);
   if (which.empty()) return StrCat("server ", target, " has no accelerators");
   return "";
 }
@@ -220,7 +250,15 @@ std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
                                           const Cluster& cluster) {
   const auto server = cluster.servers().find(e.server);
   if (server == cluster.servers().end()) return {};
-  if (e.uuid.empty()) return server->second;
+  if (e.uuid.empty()) {
+    std::vector<AcceleratorId> all = server->second;
+    if (!e.drained && e.scoped) {
+      std::erase_if(all, [&](AcceleratorId id) {
+        return cluster.accelerator(id).drained_alone;
+      });
+    }
+    return all;
+  }
   const AcceleratorId id = cluster.Find(e.server, e.uuid);
   return id.valid() ? std::vector{id} : std::vector<AcceleratorId>();
 }

@@ -86,8 +86,8 @@ struct Parts {
   IsolatedTime isolated{jobs, changes, cluster, throughputs, options, figures};
   TrialBook trials{terms,   jobs,       cluster,    throughputs,
                    options, allocation, candidates, figures};
-  RoundRows rows{jobs,       cluster, throughputs, options, allocation,
-                 candidates, figures, ledger,      trials};
+  RoundRows rows{terms,      jobs,       cluster, throughputs, options,
+                 allocation, candidates, figures, ledger,      trials};
   RoundClock round{terms, jobs, options};
   Processes processes{outbox, agenda,  jobs,        changes, cluster, assigned,
                       leases, options, checkpoints, ledger,  round};
@@ -108,13 +108,14 @@ struct Parts {
                      cluster,      throughputs, speeds,      assigned,
                      leases,       agents,      options,     recorder,
                      measurements, processes,   accusations, endings};
-  Problems problems{terms,   jobs,       changes, cluster, throughputs,
-                    options, allocation, figures, ledger,  trials};
+  Problems problems{terms,       jobs,     changes,    cluster,
+                    throughputs, options,  allocation, figures,
+                    ledger,      isolated, trials};
   Solver solver{outbox,     agenda, jobs,     changes, options, recorder,
                 allocation, ledger, isolated, round,   problems};
   Planner planner{terms,  jobs,    changes,    cluster,     assigned,
                   agents, options, allocation, checkpoints, candidates,
-                  trials, rows,    speeds,     avoidance};
+                  trials, rows,    figures,    speeds,      avoidance};
   Resizing resizing{terms,      agenda,      jobs,    changes,
                     cluster,    throughputs, options, recorder,
                     candidates, figures,     solver,  planner};
@@ -124,14 +125,15 @@ struct Parts {
                 assignments, planner,  resizing};
   MemoryPlan memory{terms,  agenda,  jobs,     cluster, assigned, leases,
                     agents, options, recorder, rows,    round,    processes};
-  Submissions submissions{outbox,      agenda,  jobs,     changes,      cluster,
-                          throughputs, options, recorder, measurements, ledger};
+  Submissions submissions{outbox,       agenda,      jobs,    changes,
+                          cluster,      throughputs, options, recorder,
+                          measurements, isolated,    ledger};
   Operators operators{terms,       outbox,      agenda,       jobs,
                       changes,     cluster,     throughputs,  assigned,
                       leases,      agents,      options,      recorder,
                       allocation,  checkpoints, measurements, processes,
-                      assignments, accusations, endings,      problems,
-                      solver};
+                      assignments, accusations, endings,      isolated,
+                      problems,    solver};
   Sweeper sweeper{outbox,  agenda,   jobs, cluster,   leases,   agents,
                   options, recorder, hang, processes, operators};
   Explanations explanations{

@@ -68,6 +68,7 @@ std::string Priority::Sentence() const {
 
 std::string Starting::Sentence() const {
   std::string text = StrCat("starting on ", server);
+  if (!failures.empty()) StrAppend(&text, " again: ", failures);
   if (silent_s < kIdleStartToTell_s) return text;
   StrAppend(&text, absl::StrFormat(
                        ": for %.0f s its process has given no sign and read no "
@@ -78,13 +79,42 @@ std::string Starting::Sentence() const {
 }
 
 std::string HeldFailures::Sentence() const {
-  std::string how =
-      end >= 0 ? StrCat("exit code ", end) : StrCat("killed by signal ", -end);
+  std::string how = end < 0    ? StrCat("killed by signal ", -end)
+                    : end == 0 ? "ended with code 0 without Finish(); does a "
+                                 "shell hide its exit code?"
+                               : StrCat("exit code ", end);
+  // EX_TEMPFAIL; core/messages.h has it as kExitEvicted.
+  if (end == 75) StrAppend(&how, ", which nobody had asked for");
   if (!last_error.empty()) StrAppend(&how, ", \"", last_error, "\"");
   return absl::StrFormat(
       "held: failed %1$d times in a row without a new checkpoint (last: %2$s); "
       "%3$sread `gavel logs %4$d`, then `gavel release %4$d`",
       failures, how, RemedyOf(last_error), job.value());
+}
+
+std::string HeldLaunch::Sentence() const {
+  return StrCat("held: could not be started",
+                error.empty() ? "; `gavel why` tells its owner more"
+                              : StrCat(": ", error));
+}
+
+std::string Cancelled::Sentence() const {
+  return StrCat("cancelled by ",
+                by.empty() ? "its user" : StrCat("operator ", by));
+}
+
+std::string HeldByUser::Sentence() const {
+  return StrCat("held: by `gavel hold`",
+                by.empty() ? "" : StrCat(" of operator ", by),
+                "; `gavel release ", job.value(), "` lets it go on");
+}
+
+std::string HeldHungLaunch::Sentence() const {
+  return StrCat("held: its launch came to nothing ", launches,
+                " times, at last ", where, why.empty() ? "" : ": ", why,
+                "; see that its working_directory and its program can be read "
+                "there, then `gavel release ",
+                job.value(), "`");
 }
 
 std::string Moving::Sentence() const {
@@ -144,7 +174,7 @@ void ForEachSlot(auto& reason, Row& row, F call) {
 
 // ---- a field for a slot and for a sentence, and back
 
-const char* ValueOf(reason::NoText) { return ""; }
+const std::string& ValueOf(const reason::OwnersText& text) { return text; }
 uint64_t ValueOf(JobId id) { return id.value(); }
 std::string ValueOf(const reason::JobAndWay& moved) {
   return StrCat(moved.job.value(), " ", moved.way);
@@ -154,7 +184,6 @@ const T& ValueOf(const T& field) {
   return field;
 }
 
-void Read(const std::string&, reason::NoText&) {}
 void Read(const std::string& slot, std::string& field) { field = slot; }
 void Read(double slot, double& field) { field = slot; }
 
@@ -215,6 +244,18 @@ std::string_view ReasonName(const Reason& reason) {
 
 std::string RenderReason(const Reason& reason) {
   return std::visit([](const auto& r) { return SentenceOf(r); }, reason);
+}
+
+Reason ForOthers(Reason reason) {
+  const auto clear = []<class T>(T& field) {
+    if constexpr (std::same_as<T, reason::OwnersText>) field.clear();
+  };
+  std::visit(
+      [&](auto& r) {
+        std::apply([&](auto&... field) { (clear(field), ...); }, FieldsOf(r));
+      },
+      reason);
+  return reason;
 }
 
 ReasonRow ToReasonRow(const Reason& reason) {

@@ -5,7 +5,8 @@
 // - kSentence: for a person; "%2$d" is its second field. Where a format is not
 //   enough: a member Sentence(), in reason.cc.
 // - Its fields, at most four, in the order of the slots of ReasonRow: text,
-//   number, number, text. Ids and integers fit into any slot.
+//   number, number, text. Ids and integers fit into any slot. What a program
+//   wrote, or its job file says, is an OwnersText.
 // Values, made by the engine; the functions are pure.
 #ifndef GAVEL_COORDINATOR_ENGINE_REASON_H_
 #define GAVEL_COORDINATOR_ENGINE_REASON_H_
@@ -14,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "core/ids.h"
@@ -23,7 +25,12 @@ namespace reason {
 
 using Text = std::string_view;
 
-struct NoText {};   // an empty slot
+// Words of a job's program or of its job file, which may hold a password: for
+// the job's owner and for operators alone (ForOthers).
+struct OwnersText : std::string {
+  using std::string::string;
+  OwnersText(std::string text) : std::string(std::move(text)) {}
+};
 struct JobAndWay {  // in one slot: "7 a to b"
   JobId job;
   std::string way;
@@ -72,6 +79,7 @@ struct Starting {
   std::string Sentence() const;
   std::string server;
   double silent_s = 0, silent_s_max = 0;  // without a sign of it
+  std::string failures = {};              // before this start; empty: none
 };
 
 struct Pausing {
@@ -106,19 +114,20 @@ struct HeldFailures {
   std::string Sentence() const;
   JobId job;
   int failures = 0;
-  int end = 0;                  // exit code or -signal
-  std::string last_error = {};  // of its output
+  int end = 0;                 // exit code or -signal
+  OwnersText last_error = {};  // of its output
 };
 
 struct HeldLaunch {
   static constexpr Text kName = "held_launch";
-  static constexpr Text kSentence = "held: could not be started: %1$s";
-  std::string error;  // of the agent
+  std::string Sentence() const;
+  OwnersText error;  // of the agent; it names the program and its directory
 };
 
 struct Cancelled {
   static constexpr Text kName = "cancelled";
-  static constexpr Text kSentence = "cancelled by its user";
+  std::string Sentence() const;
+  std::string by = {};  // an operator; empty: its owner
 };
 
 struct Finished {
@@ -275,23 +284,21 @@ struct HeldDevice {
 struct HeldSilent {
   static constexpr Text kName = "held_silent";
   static constexpr Text kSentence =
-      "held: failed %2$d times in a row: it never spoke to the coordinator; "
-      "does it link the gavel runtime? If it does, and is long before its "
-      "session, raise its start_timeout_s; read `gavel logs %1$d`, then `gavel "
-      "release %1$d`";
+      "held: it never spoke to the coordinator within its start_timeout_s "
+      "(failure %2$d): it does not link the runtime; set class = \"opaque\" to "
+      "run it as it is. If it links it, and is long before its session, raise "
+      "start_timeout_s; read `gavel logs %1$d`, then `gavel release %1$d`";
   JobId job;
   int failures = 0;
 };
 
 struct HeldHungLaunch {
   static constexpr Text kName = "held_hung_launch";
-  static constexpr Text kSentence =
-      "held: its launch came to nothing %3$d times, at last %1$s; see that its "
-      "working_directory and its program can be read there, then `gavel "
-      "release %2$d`";
-  std::string where;  // and why: "on a: exec did not return"
+  std::string Sentence() const;
+  std::string where;  // "on a"
   JobId job;
   int launches = 0;
+  OwnersText why = {};  // of the agent, as in HeldLaunch
 };
 
 struct TooExtreme {
@@ -314,9 +321,8 @@ struct Drained {
 
 struct HeldByUser {
   static constexpr Text kName = "held_by_user";
-  static constexpr Text kSentence =
-      "held: by `gavel hold`; `gavel release %2$d` lets it go on";
-  NoText unused = {};
+  std::string Sentence() const;
+  std::string by = {};  // an operator; empty: its owner
   JobId job;
 };
 
@@ -343,23 +349,48 @@ struct KeptOut {
   JobId job;
 };
 
+struct LosesPlace {
+  static constexpr Text kName = "loses_place";
+  static constexpr Text kSentence =
+      "waiting: its process on %1$s has no place any more and is being ended; "
+      "it has not spoken to the coordinator, so it may still use its "
+      "accelerator";
+  std::string server;
+};
+
+struct RunningOpaque {
+  static constexpr Text kName = "running_opaque";
+  static constexpr Text kSentence =
+      "running on %1$s, which it has until its end: it is opaque";
+  std::string type;
+};
+
+struct HeldTimeLimit {
+  static constexpr Text kName = "held_time_limit";
+  static constexpr Text kSentence =
+      "held: it was ended, having run for its time_limit of %2$g s; submit it "
+      "again with a longer one, or let it run again with `gavel release %1$d`";
+  JobId job;
+  double time_limit_s = 0;
+};
+
 }  // namespace reason
 
 // The position of each is its number in every journal ever written: append.
-using Reason =
-    std::variant<reason::None, reason::Running, reason::Submitted,
-                 reason::NoServer, reason::Priority, reason::NotInAllocation,
-                 reason::Starting, reason::Pausing, reason::Ending,
-                 reason::WaitsForRelease, reason::Unusable,
-                 reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
-                 reason::Finished, reason::GangStarting, reason::HeldGang,
-                 reason::RunningPacked, reason::OutOfMemory, reason::Grown,
-                 reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
-                 reason::ShrunkFailed, reason::Moving, reason::Stranded,
-                 reason::TooWide, reason::HeldFetch, reason::StandsStill,
-                 reason::HeldHung, reason::HeldDevice, reason::HeldSilent,
-                 reason::HeldHungLaunch, reason::TooExtreme, reason::Drained,
-                 reason::HeldByUser, reason::HeldUnready, reason::KeptOut>;
+using Reason = std::variant<
+    reason::None, reason::Running, reason::Submitted, reason::NoServer,
+    reason::Priority, reason::NotInAllocation, reason::Starting,
+    reason::Pausing, reason::Ending, reason::WaitsForRelease, reason::Unusable,
+    reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
+    reason::Finished, reason::GangStarting, reason::HeldGang,
+    reason::RunningPacked, reason::OutOfMemory, reason::Grown,
+    reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
+    reason::ShrunkFailed, reason::Moving, reason::Stranded, reason::TooWide,
+    reason::HeldFetch, reason::StandsStill, reason::HeldHung,
+    reason::HeldDevice, reason::HeldSilent, reason::HeldHungLaunch,
+    reason::TooExtreme, reason::Drained, reason::HeldByUser,
+    reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
+    reason::RunningOpaque, reason::HeldTimeLimit>;
 
 // "priority".
 std::string_view ReasonName(const Reason& reason);
@@ -367,6 +398,10 @@ std::string_view ReasonName(const Reason& reason);
 // One sentence for a person: "waiting: 3rd in line for v100, 41 % of its share
 // received".
 std::string RenderReason(const Reason& reason);
+
+// The reason as others than the job's owner and operators see it: without any
+// OwnersText.
+Reason ForOthers(Reason reason);
 
 // A reason as journals and snapshots have it.
 struct ReasonRow {

@@ -6,6 +6,7 @@
 #define GAVEL_COORDINATOR_ENGINE_WORKER_LIMITS_H_
 
 #include <algorithm>
+#include <cmath>
 
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/job.h"
@@ -31,6 +32,16 @@ inline double StartTimeout(const Job& job, const EngineOptions& options) {
 inline double PauseGrace(const Job& job, const EngineOptions& options) {
   if (job.state == JobState::kCancelled) return options.pause_grace_s;
   return job.spec.pause_grace_s.value_or(options.pause_grace_s);
+}
+
+// A job whose process failed starts again at once. After each further failure
+// in a row it waits twice as long, up to the limit: one that fails fast would
+// else keep its server busy with starting it.
+inline double RetryDelay(const Job& job) {
+  constexpr double kFirst_s = 2;
+  constexpr double kMax_s = 60;
+  if (job.failures_in_a_row < 2) return 0;
+  return std::min(kMax_s, std::ldexp(kFirst_s, job.failures_in_a_row - 2));
 }
 
 // Of a worker that gives its lease back: only its reports tell of speeds.

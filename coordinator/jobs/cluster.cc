@@ -52,18 +52,7 @@ absl::Status Cluster::Join(std::string_view server,
     type_of_[id.value() - 1] = AddType(info.type);
     Count(entry);
   }
-  FindExclusiveTypes();
   return absl::OkStatus();
-}
-
-void Cluster::FindExclusiveTypes() {
-  exclusive_types_.assign(types_.size(), false);
-  for (size_t i = 0; i < std::min(accelerators_.size(), type_of_.size()); ++i) {
-    const auto type = static_cast<size_t>(type_of_[i]);  // -1: none
-    const Accelerator& accelerator = accelerators_[i];
-    if (type >= types_.size() || accelerator.forgotten) continue;
-    if (accelerator.info.exclusive) exclusive_types_[type] = true;
-  }
 }
 
 AcceleratorId Cluster::Find(std::string_view server,
@@ -144,11 +133,16 @@ void Cluster::SetState(Accelerator& accelerator, AcceleratorState state) {
 }
 
 void Cluster::SetDrained(AcceleratorId accelerator, bool drained,
-                         std::string_view why) {
+                         std::string_view why, bool alone) {
   Alter(accelerator, [&](Accelerator& a) {
     a.drained = drained;
+    a.drained_alone = drained && (alone || a.drained_alone);
     if (!drained || !why.empty()) a.drained_for = why;
   });
+}
+
+void Cluster::SetReserved(AcceleratorId accelerator, bool reserved) {
+  Alter(accelerator, [&](Accelerator& a) { a.reserved = reserved; });
 }
 
 void Cluster::NoteErrors(AcceleratorId accelerator, uint64_t errors) {
@@ -177,13 +171,15 @@ void Cluster::Forget(std::string_view server) {
   places_.clear();
 }
 
-bool Cluster::HasType(size_t type) const {
-  return std::ranges::any_of(accelerators_, [&](const Accelerator& a) {
-    return !a.forgotten && static_cast<size_t>(TypeOf(a.id)) == type;
-  });
+void Cluster::AddToType(const Accelerator& accelerator, int count) {
+  if (accelerator.forgotten) return;
+  const auto type = static_cast<size_t>(TypeOf(accelerator.id));
+  declared_[type] += count;
+  if (accelerator.info.exclusive) exclusive_[type] += count;
 }
 
 void Cluster::Count(const Accelerator& accelerator) {
+  AddToType(accelerator, 1);
   if (!accelerator.usable()) return;
   const auto type = static_cast<size_t>(TypeOf(accelerator.id));
   usable_types_[accelerator.id.value() - 1] = static_cast<uint32_t>(type);
@@ -193,6 +189,7 @@ void Cluster::Count(const Accelerator& accelerator) {
 // One that has just been added has no id yet, and is not counted.
 void Cluster::Uncount(const Accelerator& accelerator) {
   if (!accelerator.id.valid()) return;
+  AddToType(accelerator, -1);
   uint32_t& type = usable_types_[accelerator.id.value() - 1];
   if (type != kUnusable) --capacity_[type];
   type = kUnusable;
@@ -201,17 +198,15 @@ void Cluster::Uncount(const Accelerator& accelerator) {
 // What was read may be damaged.
 void Cluster::CountUsable() {
   places_.clear();
-  FindExclusiveTypes();
   capacity_.assign(types_.size(), 0);
+  declared_ = exclusive_ = capacity_;
   forgotten_ = static_cast<size_t>(
       std::ranges::count(accelerators_, true, &Accelerator::forgotten));
   usable_types_.assign(accelerators_.size(), kUnusable);
   for (size_t i = 0; i < std::min(accelerators_.size(), type_of_.size()); ++i) {
     const auto type = static_cast<size_t>(type_of_[i]);  // -1: none
-    if (!accelerators_[i].usable()) continue;
-    if (type >= capacity_.size()) continue;
-    usable_types_[i] = static_cast<uint32_t>(type);
-    ++capacity_[type];
+    const bool known = accelerators_[i].id == AcceleratorId(i + 1);
+    if (known && type < types_.size()) Count(accelerators_[i]);
   }
 }
 
@@ -232,7 +227,9 @@ int Cluster::TypeOf(AcceleratorId id) const {
 int Cluster::AddType(std::string_view type) {
   if (const int known = TypeIndex(type); known >= 0) return known;
   types_.emplace_back(type);
-  capacity_.push_back(0);
+  for (std::vector<int>* count : {&capacity_, &declared_, &exclusive_}) {
+    count->push_back(0);
+  }
   return static_cast<int>(types_.size()) - 1;
 }
 

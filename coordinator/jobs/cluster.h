@@ -29,16 +29,22 @@ struct Accelerator {
   int index = 0;  // on its server
   AcceleratorInfo info;
   AcceleratorState state = AcceleratorState::kUsable;
-  bool drained = false;    // by an operator: for nobody to start on
+  bool drained = false;    // for nobody to start on
   bool leaving = false;    // its agent ends: the same, until the next Join
   bool forgotten = false;  // its server was; only its id is still taken
   // Drained by the coordinator: why. And the uncorrectable errors of its memory
   // that it was drained for last.
   std::string drained_for = "";
   uint64_t errors_known = 0;
-  bool usable() const {
+  // Drained by itself, and not only with its server: stays so when that is
+  // resumed.
+  bool drained_alone = false;
+  // An opaque job has it until its end: policies and rounds count on the rest.
+  bool reserved = false;
+  bool may_start() const {
     return state == AcceleratorState::kUsable && !drained && !leaving;
   }
+  bool usable() const { return may_start() && !reserved; }
 };
 
 class Cluster {
@@ -58,9 +64,11 @@ class Cluster {
   void MarkLost(AcceleratorId accelerator);
   // It was not lost after all.
   void MarkFound(AcceleratorId accelerator, bool reachable);
-  // `why` empty: as before, if it is drained.
+  // `why` empty: as before, if it is drained. `alone`: by itself; else it is
+  // that as it was before.
   void SetDrained(AcceleratorId accelerator, bool drained,
-                  std::string_view why = "");
+                  std::string_view why = "", bool alone = false);
+  void SetReserved(AcceleratorId accelerator, bool reserved);
   void NoteErrors(AcceleratorId accelerator, uint64_t errors);
   void SetLeaving(std::string_view server);
   // The server and its accelerators are no more; ids are not given again.
@@ -72,9 +80,9 @@ class Cluster {
   // ever, types with no usable accelerator left keep theirs.
   const std::vector<std::string>& types() const { return types_; }
   // Some server declares, or did, an accelerator of it.
-  bool HasType(size_t type) const;
-  // Some accelerator of it is of one process only, so nobody shares one.
-  bool IsExclusive(size_t type) const { return exclusive_types_.at(type); }
+  bool HasType(size_t type) const { return declared_.at(type) > 0; }
+  // Some accelerator of it takes one process only, so no two jobs share one.
+  bool IsExclusive(size_t type) const { return exclusive_.at(type) > 0; }
   // Usable accelerators of each type, [J].
   const std::vector<int>& Capacity() const { return capacity_; }
   // Index into types(); -1 when the type is unknown.
@@ -119,9 +127,11 @@ class Cluster {
   // Index of `type`, added when it is new.
   int AddType(std::string_view type);
   void SetState(Accelerator& accelerator, AcceleratorState state);
-  void FindExclusiveTypes();
+  // Adds `accelerator` to the counts below, which must not have it, or takes it
+  // out of them. So a change costs the same whatever the cluster's size.
   void Count(const Accelerator& accelerator);
   void Uncount(const Accelerator& accelerator);
+  void AddToType(const Accelerator& accelerator, int count);
   template <class Change>
   void Alter(AcceleratorId id, const Change& change);
 
@@ -129,9 +139,12 @@ class Cluster {
   std::vector<int> type_of_;  // by accelerator, index into types_
   std::vector<std::string> types_;
   std::vector<uint32_t> usable_types_;  // by accelerator
-  std::vector<int> capacity_;           // by type
-  std::vector<bool> exclusive_types_;   // by type
-  size_t forgotten_ = 0;                // of accelerators_
+  // By type: the number of accelerators that are usable, of those that are not
+  // forgotten, and of exclusive ones among the latter.
+  std::vector<int> capacity_;
+  std::vector<int> declared_;
+  std::vector<int> exclusive_;
+  size_t forgotten_ = 0;  // of accelerators_
   std::map<std::string, std::vector<AcceleratorId>, std::less<>> servers_;
   mutable std::vector<Place> places_;  // made when asked for; empty: not yet
 };

@@ -93,7 +93,7 @@ void TimeReceived::Reset() {
 }
 
 // One factor for all types: the mechanism compares across them.
-void TimeReceived::Age(double keep_s) {
+double TimeReceived::Age(double keep_s) {
   double most_since_reset = 0;
   double most = 0;
   for (const auto& [unit, entry] : seconds_) {
@@ -107,6 +107,16 @@ void TimeReceived::Age(double keep_s) {
     Scale(entry.owed, factor);
     Scale(entry.received, factor);
   }
+  return factor;
+}
+
+std::vector<ShareUnit> TimeReceived::UnitsOf(JobId job) const {
+  std::vector<ShareUnit> units = {{job, JobId()}};
+  const auto found = pairs_.find(job);
+  if (found != pairs_.end()) {
+    units.insert(units.end(), found->second.begin(), found->second.end());
+  }
+  return units;
 }
 
 void TimeReceived::Remove(JobId job) {

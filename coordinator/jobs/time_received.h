@@ -41,10 +41,13 @@ class TimeReceived {
   // weighs no more than keep_s against a unit that has just come. Both sides of
   // the deficits are scaled in the same way, for kDeficitMemory times as long:
   // a debt that can't be paid fades, and no two of them end up equal.
-  void Age(double keep_s);
+  // Returns the factor of the deficits.
+  double Age(double keep_s);
   // The job is over: what it had, alone or in pairs, no longer counts.
   void Remove(JobId job);
 
+  // The job alone, and the pairs in which it has received something.
+  std::vector<ShareUnit> UnitsOf(JobId job) const;
   // Sets both rows, by type. `since_reset`: seconds since the last reset,
   // RoundUnit::time_received_s. `deficit`: owed less received, over all resets;
   // positive: owed.

@@ -160,7 +160,7 @@ class ThroughputMatrix {
   template <class M>
   static auto State(M& matrix) {
     return std::tie(matrix.figures_, matrix.pairs_, matrix.sizes_,
-                    matrix.scale_factors_);
+                    matrix.scale_factors_, matrix.version_);
   }
 
  private:

@@ -211,6 +211,8 @@ class EngineDriver {
     exit.worker = key;
     exit.exit_code = code;
     exit.signal = signal;
+    // Its session has come to its end, as its agent tells.
+    if (code == 0 && signal == 0) exit.finished_code = 0;
     Step(event::WorkerGone{exit});
   }
 

@@ -308,6 +308,8 @@ TEST_F(Gang, ADeathCountsOnceWhoeverIsHeardFirst) {
   }
 }
 
+// The first left unasked, which counts; that the second was killed does not
+// count once more.
 TEST_F(Gang, WhoIsKilledForTheRestartHasNotFailed) {
   Start();
   driver_.Gone(Key(0), 75);
@@ -315,8 +317,29 @@ TEST_F(Gang, WhoIsKilledForTheRestartHasNotFailed) {
   exit.signal = 9;
   exit.stopped = true;  // by its agent, as it was told
   driver_.Step(event::WorkerGone{exit});
+  EXPECT_EQ(driver_.job(job_).failures_in_a_row, 0);
+  driver_.Gone(Key(2), 75);
+  EXPECT_EQ(driver_.job(job_).failures_in_a_row, 1);
+}
+
+TEST_F(Gang, ThatARankLeavesUnaskedAsItsServerWasLostHasNotFailed) {
+  Start();
+  driver_.Gone(Key(0), 75);
+  WorkerExited exit = driver_.ExitOf(job_, 1);
+  exit.signal = 9;
+  exit.no_failure = true;
+  driver_.Step(event::WorkerGone{exit});
   driver_.Gone(Key(2), 75);
   EXPECT_EQ(driver_.job(job_).failures_in_a_row, 0);
+}
+
+TEST_F(Gang, WhoseRanksLeaveUnaskedAgainAndAgainIsHeld) {
+  for (int i = 0; i < 3; ++i) {
+    Start();
+    for (const int rank : {1, 0, 2}) driver_.Gone(Key(rank), 75);
+  }
+  EXPECT_EQ(driver_.job(job_).state, JobState::kHeld);
+  EXPECT_THAT(Why(), HasSubstr("exit code 75, which nobody had asked for"));
 }
 
 TEST_F(Gang, StartsAgainOnlyWhenAllOldProcessesAreGone) {

@@ -65,6 +65,17 @@ TEST_F(HungWorker, IsNotRenewedAndStartsAgainWhenItIsGone) {
   EXPECT_EQ(driver_.Last<LaunchWorker>()->worker.incarnation, 2u);
 }
 
+TEST_F(HungWorker, ThatLeavesWith75WhenItIsEndedHasFailed) {
+  Start();
+  ReportUntil(70, 5);
+  WorkerExited exit = driver_.ExitOf(job_);
+  exit.exit_code = 75;
+  exit.finished_code = 75;
+  exit.stopped = true;
+  driver_.Step(event::WorkerGone{exit});
+  EXPECT_EQ(driver_.job(job_).failures_in_a_row, 1);
+}
+
 TEST_F(HungWorker, ThatPassesBoundariesIsLeftAlone) {
   Start();
   for (uint64_t i = 1; i < 20; ++i) {

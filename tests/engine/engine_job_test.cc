@@ -30,6 +30,31 @@ TEST(Submission, OfANameWhoseJobHasEndedIsAccepted) {
   EXPECT_EQ(driver.LastReply(), "");
 }
 
+TEST(Submission, IntoTheCheckpointDirectoryOfAJobThatHasNotEndedIsRefused) {
+  EngineDriver driver;
+  JobSpec spec;
+  spec.checkpoint_directory = "/shared/lm";
+  const JobId first = driver.Submit("a", 1, spec);
+  driver.Submit("b", 1, spec);
+  EXPECT_THAT(driver.LastReply(),
+              AllOf(HasSubstr("job \"b\": its checkpoint_directory /shared/lm "
+                              "is that of job 1 (\"a\")"),
+                    HasSubstr("give it one of its own")));
+  EXPECT_EQ(driver.engine().jobs().size(), 1u);
+  // Also while it is held, and by an engine that has read a snapshot.
+  driver.Step(event::JobCommanded{first, CommandKind::kHold, 1});
+  driver.Submit("b", 1, spec);
+  EXPECT_THAT(driver.LastReply(), HasSubstr("is that of job 1"));
+  Engine restored = driver.Restored();
+  spec.name = "b";
+  spec.argv = {"./train"};
+  restored.Step(driver.now, event::JobSubmitted{spec, 1});
+  EXPECT_EQ(restored.jobs().size(), 1u);
+  driver.Step(event::JobCommanded{first, CommandKind::kCancel, 1});
+  driver.Submit("b", 1, spec);
+  EXPECT_EQ(driver.LastReply(), "");
+}
+
 TEST(Submission, OfAScaleFactorThatFitsNowhereNamesTheCluster) {
   EngineDriver driver(2);
   driver.Submit("big", 3);
@@ -234,6 +259,17 @@ TEST(Failure, TellsTheLastErrorOfItsOutput) {
               HasSubstr("(last: exit code 1, \"ValueError: 2\")"));
 }
 
+TEST(Failure, HowItEndedIsKnownBeforeTheJobIsHeldAndAfterARestart) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  EXPECT_EQ(driver.job(job).last_end, 0);
+  driver.Gone(driver.Run(job), 3);
+  EXPECT_EQ(driver.job(job).last_end, 3);
+  driver.Gone(driver.Run(job), 0, 11);
+  driver.Restart();
+  EXPECT_EQ(driver.job(job).last_end, -11);
+}
+
 TEST(Failure, ToLaunchHoldsTheJobAtOnce) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
@@ -253,12 +289,381 @@ TEST(Failure, AHeldJobThatIsReleasedTriesAgain) {
   EXPECT_EQ(driver.worker(job).held_epoch, driver.job(job).epoch);
 }
 
-TEST(Exit, With75IsNoFailure) {
+TEST(Exit, With75IsNoFailureOfOneThatWasAskedToLeave) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
-  for (int i = 0; i < 5; ++i) driver.Gone(driver.Run(job), 75);
+  for (int i = 0; i < 5; ++i) {
+    const WorkerKey key = driver.Run(job);
+    driver.Step(event::JobCommanded{job, CommandKind::kRequeue, 1});
+    driver.GiveBack(key);
+    driver.Gone(key, 75);
+  }
   EXPECT_EQ(driver.job(job).state, JobState::kActive);
   EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
+}
+
+TEST(Exit, With75UnaskedIsAFailure) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (int i = 0; i < 2; ++i) driver.Gone(driver.Run(job), 75);
+  EXPECT_THAT(driver.Why(job), HasSubstr("it failed 2 times in a row"));
+  driver.Gone(driver.Run(job), 75);
+  EXPECT_EQ(driver.job(job).state, JobState::kHeld);
+  EXPECT_THAT(driver.Why(job),
+              HasSubstr("exit code 75, which nobody had asked for"));
+}
+
+TEST(Exit, With75UnaskedIsAFailureThoughANewerCheckpointHasTheSameStep) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  for (uint64_t i = 1; i <= 3; ++i) {
+    WorkerHello hello;
+    hello.worker = driver.Key(job);
+    hello.progress.last_generation = {i, 7};
+    driver.Step(event::WorkerJoined{hello});
+    driver.Gone(hello.worker, 75);
+  }
+  // The first start is the one that got to that step.
+  EXPECT_EQ(driver.job(job).state, JobState::kHeld);
+}
+
+// Its agent ends it when its lease is over, wherever it is cut off.
+TEST(Exit, With75IsNoFailureOfOneWhoseLeaseWasOver) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  WorkerExited exit = driver.ExitOf(job);
+  exit.exit_code = 75;
+  exit.stopped = true;
+  driver.Step(event::WorkerGone{exit});
+  EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
+}
+
+TEST(Exit, With75IsAFailureOfOneThatWasEndedAsItNeverBegan) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a");
+  driver.Hello(driver.Key(job));
+  WorkerExited exit = driver.ExitOf(job);
+  exit.exit_code = 75;
+  exit.stopped = true;
+  driver.Step(event::WorkerGone{exit});
+  EXPECT_EQ(driver.job(job).failures_in_a_row, 1);
+}
+
+TEST(Retries, WaitLongerAfterEachFailureInARow) {
+  EngineDriver driver;
+  JobSpec spec;
+  spec.retries_max = 20;
+  const JobId job = driver.Submit("a", 1, spec);
+  std::vector<double> waits;
+  for (int i = 0; i < 9; ++i) {
+    driver.Gone(driver.Key(job), 75);
+    const int launches = driver.Count<LaunchWorker>();
+    const Time failed_at = driver.now;
+    while (driver.worker(job).launch_sent_at > driver.now) {
+      EXPECT_EQ(driver.Count<LaunchWorker>(), launches);
+      driver.At(driver.worker(job).launch_sent_at);
+    }
+    waits.push_back(driver.now - failed_at);
+  }
+  EXPECT_THAT(waits, ElementsAre(0, 2, 4, 8, 16, 32, 60, 60, 60));
+}
+
+// Of a process that has a session.
+class SessionEnd : public ::testing::Test {
+ protected:
+  SessionEnd() : job_(driver_.Submit("a")) {}
+
+  // `finished`: what its session said at its end.
+  void Ends(int code, std::optional<int> finished = {}) {
+    WorkerExited exit = driver_.ExitOf(job_);
+    exit.exit_code = code;
+    exit.finished_code = finished;
+    driver_.Step(event::WorkerGone{exit});
+  }
+  JobState state() const { return driver_.job(job_).state; }
+  int failures() const { return driver_.job(job_).failures_in_a_row; }
+
+  EngineDriver driver_;
+  const JobId job_;
+};
+
+TEST_F(SessionEnd, WithCode0ButWithoutFinishIsAFailure) {
+  for (int i = 0; i < 3; ++i) {
+    driver_.Run(job_);
+    Ends(0);
+    EXPECT_EQ(failures(), i + 1);
+  }
+  EXPECT_THAT(driver_.Why(job_),
+              HasSubstr("ended with code 0 without Finish(); does a shell hide "
+                        "its exit code?"));
+}
+
+TEST_F(SessionEnd, OfAnEvictedOneInAShellIsNoEndOfTheJob) {
+  for (const std::optional<int> finished : {std::optional(75), {}}) {
+    driver_.GiveBack(driver_.Run(job_));
+    driver_.Step(event::JobCommanded{job_, CommandKind::kRequeue, 1});
+    Ends(0, finished);
+    EXPECT_EQ(state(), JobState::kActive);
+    EXPECT_EQ(failures(), 0);
+    EXPECT_EQ(driver_.worker(job_).process, ProcessState::kLaunching);
+  }
+}
+
+TEST_F(SessionEnd, ThatFailedInAShellIsAFailureOfThatCode) {
+  for (int i = 0; i < 3; ++i) {
+    driver_.Run(job_);
+    Ends(0, 1);
+  }
+  EXPECT_THAT(driver_.Why(job_), HasSubstr("exit code 1"));
+}
+
+TEST_F(SessionEnd, BeforeAFailureOfTheProgramIsAFailure) {
+  driver_.Run(job_);
+  Ends(3, 0);
+  EXPECT_EQ(state(), JobState::kActive);
+  EXPECT_EQ(failures(), 1);
+}
+
+TEST_F(SessionEnd, CountsWhereOnlyItsOwnMessageTellsOfIt) {
+  for (const bool restarts : {false, true}) {
+    EngineDriver driver;
+    const JobId job = driver.Submit("a");
+    WorkerFinished finished;
+    finished.worker = driver.Run(job);
+    finished.epoch = driver.worker(job).held_epoch;
+    driver.Step(event::WorkerSaidFinished{finished});
+    if (restarts) driver.Restart();
+    driver.Step(event::WorkerGone{driver.ExitOf(job)});
+    EXPECT_EQ(driver.job(job).state, JobState::kFinished);
+  }
+}
+
+TEST_F(SessionEnd, WithoutALeaseCounts) {
+  driver_.Hello(driver_.Key(job_));
+  WorkerFinished finished;
+  finished.worker = driver_.Key(job_);
+  driver_.Step(event::WorkerSaidFinished{finished});
+  Ends(0);
+  EXPECT_EQ(state(), JobState::kFinished);
+}
+
+TEST_F(SessionEnd, OfARankWithoutFinishStartsTheGangAgain) {
+  EngineDriver driver(2);
+  const JobId gang = driver.Submit("gang", 2);
+  for (const int rank : {0, 1}) driver.Hello(driver.Key(gang, rank));
+  driver.Gone(driver.Key(gang, 0), 0);
+  driver.Step(event::WorkerGone{driver.ExitOf(gang, 1)});
+  EXPECT_EQ(driver.job(gang).state, JobState::kActive);
+  EXPECT_EQ(driver.job(gang).failures_in_a_row, 1);
+}
+
+TEST_F(SessionEnd, IsReadByTheCodeInRowsOfBefore) {
+  driver_.Run(job_);
+  Engine replayed = driver_.Replayed(driver_.engine().options());
+  replayed.Replay(driver_.rows.size() + 1, 1, driver_.now,
+                  event::WorkerGone{driver_.ExitOf(job_)});
+  EXPECT_EQ(replayed.jobs().at(job_).state, JobState::kFinished);
+}
+
+TEST(Exit, OfAProgramThatNeverSpokeIsItsEndWhereNobodyStoppedIt) {
+  for (const bool stopped : {false, true}) {
+    EngineDriver driver;
+    const JobId job = driver.Submit("a");
+    WorkerExited exit = driver.ExitOf(job);
+    exit.stopped = stopped;
+    driver.Step(event::WorkerGone{exit});
+    EXPECT_EQ(driver.job(job).state == JobState::kFinished, !stopped);
+  }
+}
+
+// A process that has not spoken may use its accelerator whatever the engine
+// says.
+class SilentProcess : public ::testing::Test {
+ protected:
+  SilentProcess() : first_(driver_.Submit("a")), second_(driver_.Submit("b")) {}
+
+  void Cancel() {
+    driver_.Step(event::JobCommanded{first_, CommandKind::kCancel, 1});
+  }
+
+  EngineDriver driver_;
+  const JobId first_, second_;
+};
+
+TEST_F(SilentProcess, ThatLosesItsPlaceIsEndedByItsAgent) {
+  Cancel();
+  ASSERT_TRUE(driver_.Last<StopWorker>().has_value());
+  EXPECT_EQ(driver_.Last<StopWorker>()->worker, driver_.Key(first_));
+  EXPECT_GT(driver_.Last<StopWorker>()->grace_s, 0);
+}
+
+TEST_F(SilentProcess, KeepsTheNextOneFromBeingLaunchedUntilItIsGone) {
+  Cancel();
+  EXPECT_EQ(driver_.job(second_).assigned.size(), 1u);
+  EXPECT_EQ(driver_.Count<LaunchWorker>(), 1);
+  EXPECT_THAT(driver_.Why(second_),
+              HasSubstr("job 1 has not yet released its v100"));
+  driver_.At(driver_.now + 9);
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->worker.job, first_);
+  driver_.Gone(driver_.Key(first_), 0, 15);
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->worker.job, second_);
+}
+
+TEST_F(SilentProcess, KeepsItsAcceleratorOverARestart) {
+  Cancel();
+  driver_.Restart();
+  driver_.JoinServer("here", 1, {{driver_.Key(first_), 7}});
+  driver_.At(driver_.now + 9);
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->worker.job, first_);
+  driver_.Gone(driver_.Key(first_), 0, 15);
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->worker.job, second_);
+}
+
+TEST_F(SilentProcess, ThatSpeaksIsNoLongerInTheWay) {
+  const WorkerKey key = driver_.Key(first_);
+  Cancel();
+  driver_.Hello(key);
+  EXPECT_EQ(driver_.Last<LaunchWorker>()->worker.job, second_);
+}
+
+TEST(SilentPlace, KeepsAPausedOneFromStartingAgain) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId paused = driver.Submit("a");
+  const JobId silent = driver.Submit("b");
+  driver.Run(paused);
+  driver.EndRound();
+  ASSERT_EQ(driver.worker(silent).process, ProcessState::kLaunching);
+  driver.Step(event::JobCommanded{silent, CommandKind::kCancel, 1});
+  ASSERT_EQ(driver.job(paused).assigned.size(), 1u);
+  driver.Request(driver.Key(paused));
+  EXPECT_EQ(driver.worker(paused).held_epoch, 0u);
+  driver.Gone(driver.Key(silent), 0, 15);
+  driver.Request(driver.Key(paused));
+  EXPECT_NE(driver.worker(paused).held_epoch, 0u);
+}
+
+TEST_F(SilentProcess, IsChargedForUntilItsEnd) {
+  Cancel();
+  const JobId gone = first_;
+  driver_.At(5);
+  driver_.Gone(driver_.Key(gone), 0, 15);
+  EXPECT_NEAR(driver_.job(gone).received_s, 5, 1e-9);
+}
+
+JobSpec OpaqueSpec(std::optional<double> time_limit_s = {}) {
+  JobSpec spec;
+  spec.job_class = JobClass::kOpaque;
+  spec.time_limit_s = time_limit_s;
+  return spec;
+}
+
+TEST(OpaqueJob, HasItsAcceleratorFromItsLaunchToItsEnd) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, OpaqueSpec());
+  driver.At(driver.now);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 1);
+  EXPECT_NE(driver.worker(job).held_epoch, 0u);
+  driver.At(900);  // nine rounds, and beyond every limit on starting
+  EXPECT_EQ(driver.Count<StopWorker>(), 0);
+  EXPECT_THAT(driver.Why(job), HasSubstr("which it has until its end"));
+  driver.Step(event::WorkerGone{driver.ExitOf(job)});
+  EXPECT_EQ(driver.job(job).state, JobState::kFinished);
+  EXPECT_NEAR(driver.job(job).received_s, 900, 1);
+}
+
+TEST(OpaqueJob, IsNotPausedForOthers) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId opaque = driver.Submit("a", 1, OpaqueSpec());
+  driver.At(driver.now);
+  const JobId waits = driver.Submit("b");
+  driver.At(900);
+  EXPECT_EQ(driver.Count<StopWorker>() + driver.Count<PauseRequest>(), 0);
+  EXPECT_THAT(driver.Why(waits),
+              HasSubstr("job 1 has not yet released its v100"));
+  driver.Step(event::WorkerGone{driver.ExitOf(opaque)});
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, waits);
+}
+
+TEST(OpaqueJob, IsReservedWhereThePolicySharesTheRest) {
+  EngineDriver driver(2, "max_min_fairness");
+  driver.Submit("a", 1, OpaqueSpec());
+  driver.At(driver.now);
+  const JobId training = driver.Submit("b");
+  EXPECT_THAT(driver.problem.capacity, ElementsAre(1));
+  ASSERT_EQ(driver.problem.jobs.size(), 1u);
+  EXPECT_EQ(driver.problem.jobs[0].id, training);
+  driver.Run(training);
+  EXPECT_NE(driver.worker(training).held_epoch, 0u);
+}
+
+TEST(OpaqueJob, StartsWhenNobodyElseIsThere) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId training = driver.Submit("a");
+  driver.Run(training);
+  const JobId opaque = driver.Submit("b", 1, OpaqueSpec());
+  driver.At(driver.engine().round_ends_at());
+  ASSERT_EQ(driver.job(opaque).assigned.size(), 1u);
+  driver.At(driver.now + 1);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, training);
+  driver.GiveBack(training);
+  driver.At(driver.now);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, opaque);
+  EXPECT_NE(driver.worker(opaque).held_epoch, 0u);
+}
+
+TEST(OpaqueJob, StartsAllItsRanksTogether) {
+  EngineDriver driver(2);
+  const JobId job = driver.Submit("a", 2, OpaqueSpec());
+  driver.At(driver.now);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 2);
+  for (const Worker& worker : driver.job(job).workers) {
+    EXPECT_EQ(worker.held_epoch, driver.job(job).epoch);
+  }
+  driver.At(900);
+  EXPECT_EQ(driver.Count<StopWorker>(), 0);
+}
+
+TEST(OpaqueJob, IsEndedAfterItsTimeLimitAndHeld) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, OpaqueSpec(60));
+  driver.At(59);
+  EXPECT_EQ(driver.Count<StopWorker>(), 0);
+  driver.At(61);
+  ASSERT_TRUE(driver.Last<StopWorker>().has_value());
+  EXPECT_EQ(driver.Last<StopWorker>()->grace_s, 30);  // pause_grace_s
+  WorkerExited exit = driver.ExitOf(job);
+  exit.stopped = true;  // and it ends with code 0
+  driver.Step(event::WorkerGone{exit});
+  EXPECT_EQ(driver.job(job).state, JobState::kHeld);
+  EXPECT_THAT(driver.Why(job), HasSubstr("its time_limit of 60 s"));
+}
+
+TEST(OpaqueJob, GoesOnOverARestart) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, OpaqueSpec(2000));
+  driver.At(10);
+  const WorkerKey key = driver.Key(job);
+  driver.Restart();
+  driver.JoinServer("here", 1, {{key, 7}});
+  driver.At(1000);
+  EXPECT_EQ(driver.Count<StopWorker>(), 0);
+  EXPECT_NE(driver.worker(job).held_epoch, 0u);
+  driver.At(2001);
+  EXPECT_EQ(driver.Last<StopWorker>()->worker, key);
+}
+
+TEST(OpaqueJob, ThatIsCancelledIsAskedAndKeepsItsAcceleratorUntilItIsGone) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, OpaqueSpec());
+  driver.At(1);
+  const JobId next = driver.Submit("b");
+  driver.Step(event::JobCommanded{job, CommandKind::kCancel, 1});
+  EXPECT_GT(driver.Last<StopWorker>()->grace_s, 0);
+  driver.At(2);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, job);
+  driver.Gone(driver.Key(job), 0, 15);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, next);
 }
 
 TEST(Exit, OfAnAgentIsNoFailureOfItsJobs) {

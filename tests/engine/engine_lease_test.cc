@@ -50,6 +50,27 @@ TEST(Lease, IsRenewedWithoutWaitingForTheDisk) {
   EXPECT_EQ(driver.Count<LeaseGrant>(), 2);
 }
 
+TEST(Lease, TellsHowLongBeforeItsEndItWouldBeExtended) {
+  EngineDriver driver;  // rounds of 100 s, planned 5 s ahead; leases of 10 s
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  const auto lead_s = [&] {
+    return driver.Last<LeaseGrant>()->extension_lead_s;
+  };
+  const auto renew = [&](Time at) {
+    driver.At(at);
+    driver.Request(key, /*holding=*/true);
+  };
+  EXPECT_DOUBLE_EQ(lead_s(), 20.0 / 3) << "by its renewal";
+  const Time end = driver.engine().round_ends_at();
+  for (Time at = driver.now + 4; at < end - 8; at += 4) renew(at);
+  renew(end - 8);
+  EXPECT_DOUBLE_EQ(driver.Last<LeaseGrant>()->duration_s, 8);
+  EXPECT_DOUBLE_EQ(lead_s(), 5) << "when the next round is planned";
+  renew(end - 4);
+  EXPECT_DOUBLE_EQ(lead_s(), 20.0 / 3) << "it goes on in the next round";
+}
+
 TEST(Lease, CarriesTheNonceOfItsRequest) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");

@@ -147,6 +147,78 @@ TEST_F(Operators, DrainAndResumeRefuseWhatIsNotThere) {
   EXPECT_THAT(driver_.LastReply(), EndsWith("here is not drained"));
 }
 
+TEST_F(Operators, ResumeOfAServerLeavesDrainedWhatWasDrainedByItself) {
+  EngineDriver three(3);
+  const auto command = [&](const std::string& target, bool drained) {
+    event::AcceleratorsDrained event{target};
+    event.drained = drained;
+    event.reply_to = 9;
+    three.Step(event);
+    return three.LastReply();
+  };
+  const auto capacity = [&] { return three.engine().cluster().Capacity()[0]; };
+  AgentHeartbeat failing;
+  failing.server = "here";
+  failing.incarnation = 1;
+  failing.highest_seen = {1, three.rows.back().seq};
+  failing.health.resize(1);
+  failing.health[0].uuid = "here-1";
+  failing.health[0].uncorrectable_errors = 3;
+  three.Step(event::AgentHeard{failing});
+  EXPECT_EQ(command("here/here-0", true), "");
+  ASSERT_EQ(capacity(), 1);
+  EXPECT_THAT(command("here", false),
+              AllOf(HasSubstr("here is not drained as a whole"),
+                    HasSubstr("`gavel resume here/here-0` (drained: by `gavel "
+                              "drain`)"),
+                    HasSubstr("`gavel resume here/here-1` (drained: its memory "
+                              "had 3 uncorrectable errors")));
+  EXPECT_EQ(command("here", true), "");
+  EXPECT_EQ(capacity(), 0);
+  three.Restart();
+  EXPECT_EQ(command("here", false), "");
+  EXPECT_EQ(capacity(), 1);
+  for (const char* one : {"here-0", "here/here-1"}) {
+    EXPECT_EQ(command(one, false), "");
+  }
+  EXPECT_EQ(capacity(), 3);
+}
+
+// The time until which jobs may stay is over: that is no drain of its own.
+TEST_F(Operators, ResumeOfAServerUndoesADrainWhoseTimeHasCome) {
+  Drain("here", 30);
+  driver_.At(driver_.now + 31);
+  Resume("here");
+  EXPECT_EQ(driver_.LastReply(), "");
+  EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{1});
+}
+
+TEST_F(Operators, CancellingAnothersJobIsToldByName) {
+  const JobId job = driver_.Submit("a");
+  driver_.Step(event::JobCommanded{job, CommandKind::kHold, 9, "olga"});
+  EXPECT_THAT(driver_.Why(job), HasSubstr("`gavel hold` of operator olga"));
+  driver_.Step(event::JobCommanded{job, CommandKind::kCancel, 9, "olga"});
+  driver_.Restart();
+  EXPECT_EQ(driver_.Why(job), "cancelled by operator olga");
+}
+
+TEST_F(Operators, ACheckpointOfAJobThatDoesNotRunIsNotTakenForItsLastStep) {
+  const JobId job = driver_.Submit("a");
+  const WorkerKey key = driver_.Run(job);
+  Progress progress;
+  progress.steps_done = 150;
+  progress.last_generation = {1, 100};
+  driver_.Step(
+      event::LeaseEnded{key, driver_.worker(job).held_epoch, progress});
+  Command(CommandKind::kHold, job);
+  Command(CommandKind::kRelease, job);
+  Drain("here");
+  Command(CommandKind::kCheckpoint, job);
+  EXPECT_THAT(driver_.LastReply(),
+              HasSubstr("does not run now, it stopped at step 150; the last "
+                        "checkpoint that it told of is of step 100"));
+}
+
 TEST_F(Operators, ResumeSaysWhatBringsALostAcceleratorBack) {
   driver_.Step(event::AcceleratorLost{"here", "here-0"});
   for (const char* target : {"here", "here-0"}) {

@@ -389,6 +389,13 @@ TEST_F(PairTrials, APairOfWhichOneDoesNotComeIsTriedAgain) {
   int again = 0;
   for (int round = 0; round < 12; ++round) {
     driver_.EndRound();
+    // Whoever does not come is ended when its turn is over.
+    for (const JobId id : {JobId(1), JobId(2), JobId(3)}) {
+      const Worker& worker = driver_.worker(id);
+      if (worker.launched_on.valid() && worker.leaving) {
+        driver_.Gone(driver_.Key(id), 0, 15);
+      }
+    }
     if (driver_.PackedPair() != pair) continue;
     ++again;
     if (driver_.worker(pair.job).held_epoch == 0) Start(pair.job);

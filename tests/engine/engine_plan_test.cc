@@ -135,5 +135,36 @@ TEST(Fill, WhoCannotUseWhatIsFreeKeepsNobodyElseFromIt) {
   EXPECT_EQ(driver.solves, solves);
 }
 
+// The new allocation decides about free accelerators, if it is near.
+TEST(Fill, WaitsForTheNewAllocationButNotForLong) {
+  for (const bool answers : {true, false}) {
+    EngineDriver driver(1, "max_min_fairness");
+    const JobId first = driver.Submit("first");
+    const JobId second = driver.Submit("second");
+    driver.Run(first);
+    driver.At(10);
+    driver.hold_solver = true;
+    const int solves = driver.solves;
+    driver.Step(event::JobCommanded{first, CommandKind::kCancel, 1});
+    driver.Gone(driver.Key(first), 0, 15);
+    ASSERT_EQ(driver.solves, solves + 1);
+    driver.At(10.4);
+    EXPECT_TRUE(driver.job(second).assigned.empty());
+    if (answers) {
+      uint64_t epoch = 0;
+      for (const Action& action : driver.actions) {
+        const auto* solve = std::get_if<action::SolvePolicy>(&action);
+        if (solve != nullptr) epoch = solve->epoch;
+      }
+      const auto policy = *MakePolicy("max_min_fairness");
+      driver.Step(
+          event::AllocationReady{epoch, *policy->Solve(driver.problem)});
+    } else {
+      driver.At(10.6);
+    }
+    EXPECT_EQ(driver.job(second).assigned.size(), 1u) << answers;
+  }
+}
+
 }  // namespace
 }  // namespace gavel

@@ -337,7 +337,9 @@ TEST(Stragglers, AreGivenAwayLastAndLeftForAnIdleAccelerator) {
     driver.Run(jobs.back());
     EXPECT_EQ(driver.job(jobs.back()).assigned == slow, name == "d") << name;
   }
-  driver.Step(event::WorkerGone{driver.ExitOf(jobs[1])});
+  WorkerExited ended = driver.ExitOf(jobs[1]);
+  ended.finished_code = 0;
+  driver.Step(event::WorkerGone{ended});
   EXPECT_EQ(driver.job(jobs.back()).assigned, slow) << "until the round ends";
   for (int round = 0; round < 2; ++round) {
     driver.EndRound();

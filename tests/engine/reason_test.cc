@@ -154,16 +154,17 @@ std::vector<Case> Cases() {
        {30, "GPU-1 nor GPU-2", 7}},
       {reason::HeldSilent{job, 3},
        "held_silent",
-       "held: failed 3 times in a row: it never spoke to the coordinator; does "
-       "it link the gavel runtime? If it does, and is long before its session, "
-       "raise its start_timeout_s; read `gavel logs 7`, then `gavel release 7`",
+       "held: it never spoke to the coordinator within its start_timeout_s "
+       "(failure 3): it does not link the runtime; set class = \"opaque\" to "
+       "run it as it is. If it links it, and is long before its session, raise "
+       "start_timeout_s; read `gavel logs 7`, then `gavel release 7`",
        {31, "7", 3}},
-      {reason::HeldHungLaunch{"on a: no exec", job, 2},
+      {reason::HeldHungLaunch{"on a", job, 2, "no exec"},
        "held_hung_launch",
        "held: its launch came to nothing 2 times, at last on a: no exec; see "
        "that its working_directory and its program can be read there, then "
        "`gavel release 7`",
-       {32, "on a: no exec", 7, 2}},
+       {32, "on a", 7, 2, "no exec"}},
       {reason::TooExtreme{"weight 1e+300", job},
        "too_extreme",
        "waiting: the policy leaves it out, since its figures (weight 1e+300) "
@@ -193,6 +194,20 @@ std::vector<Case> Cases() {
        "could have; see in `gavel logs 7` why, then let it try again with "
        "`gavel release 7`, or repair the device and restart its agent",
        {37, "here/GPU-1", 7}},
+      {reason::LosesPlace{"a"},
+       "loses_place",
+       "waiting: its process on a has no place any more and is being ended; it "
+       "has not spoken to the coordinator, so it may still use its accelerator",
+       {38, "a"}},
+      {reason::RunningOpaque{"v100"},
+       "running_opaque",
+       "running on v100, which it has until its end: it is opaque",
+       {39, "v100"}},
+      {reason::HeldTimeLimit{job, 60},
+       "held_time_limit",
+       "held: it was ended, having run for its time_limit of 60 s; submit it "
+       "again with a longer one, or let it run again with `gavel release 7`",
+       {40, "7", 60}},
   };
 }
 
@@ -266,11 +281,44 @@ TEST(Reason, AnyNumbersAndTextAreRead) {
 
 TEST(Reason, ShortFormsLeaveOutWhatIsNotKnown) {
   EXPECT_EQ(RenderReason(reason::Starting{"a", 29, 120}), "starting on a");
+  EXPECT_EQ(RenderReason(reason::Starting{"a", 29, 120, "it failed once"}),
+            "starting on a again: it failed once");
   EXPECT_EQ(RenderReason(reason::Moving{"a to b"}), "moving from a to b");
   EXPECT_EQ(RenderReason(reason::Moving{"a to b", 5, 10}),
             "moving from a to b: 5 of 10 bytes");
   EXPECT_THAT(RenderReason(reason::HeldFailures{JobId(7), 3, 127}),
               HasSubstr("(last: exit code 127); read"));
+}
+
+TEST(Reason, OfAnOperatorNamesIt) {
+  EXPECT_EQ(RenderReason(reason::Cancelled{"olga"}),
+            "cancelled by operator olga");
+  EXPECT_EQ(RenderReason(reason::HeldByUser{"olga", JobId(7)}),
+            "held: by `gavel hold` of operator olga; `gavel release 7` lets it "
+            "go on");
+}
+
+TEST(Reason, OfAnEarlierJournalIsReadAsItWasWritten) {
+  EXPECT_THAT(RenderReason(*FromReasonRow({32, "on a: no exec", 7, 2})),
+              HasSubstr("at last on a: no exec; see"));
+}
+
+TEST(Reason, OthersAreToldNothingOfWhatAProgramWroteOrItsFileSays) {
+  const auto told = [](const Reason& reason) {
+    return RenderReason(ForOthers(reason));
+  };
+  const JobId job(7);
+  EXPECT_EQ(told(reason::HeldFailures{job, 3, 3, "password=hunter2"}),
+            "held: failed 3 times in a row without a new checkpoint (last: "
+            "exit code 3); read `gavel logs 7`, then `gavel release 7`");
+  EXPECT_EQ(told(reason::HeldLaunch{"./train-hunter2: no such file"}),
+            "held: could not be started; `gavel why` tells its owner more");
+  EXPECT_THAT(told(reason::HeldHungLaunch{"on a", job, 2, "/home/hunter2"}),
+              AllOf(HasSubstr("at last on a; see"), Not(HasSubstr("hunter2"))));
+  // Whatever else there is to say, everybody may know.
+  for (const Case& c : Cases()) {
+    EXPECT_EQ(ReasonName(ForOthers(c.reason)), c.name);
+  }
 }
 
 TEST(Reason, PlacesInLineAreCountedAsPeopleDo) {

@@ -1,5 +1,10 @@
 #include "coordinator/jobs/cluster.h"
 
+#include <algorithm>
+#include <ctime>
+#include <limits>
+
+#include "core/text.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
@@ -170,6 +175,58 @@ TEST_F(ClusterTest, AForgottenServerIsNoMoreButItsIdsAreNotGivenAgain) {
   ASSERT_OK(cluster.Join("s", {Info("v100", "x")}));
   EXPECT_EQ(cluster.Find("s", "x"), AcceleratorId(3));
   EXPECT_EQ(cluster.Capacity(), (std::vector<int>{1, 1}));
+}
+
+// Joins `count` servers with one exclusive accelerator each.
+void JoinExclusive(Cluster& cluster, size_t count) {
+  AcceleratorInfo info = Info("v100", "x");
+  info.exclusive = true;
+  for (size_t i = 0; i < count; ++i) {
+    ASSERT_OK(cluster.Join(StrCat("s", i), {info}));
+  }
+}
+
+TEST_F(ClusterTest, ATypeIsExclusiveWhileOneServerSaysSo) {
+  ASSERT_OK(cluster.Join("open", {Info("v100", "x"), Info("k80", "y")}));
+  EXPECT_FALSE(cluster.IsExclusive(0));
+  JoinExclusive(cluster, 2);
+  EXPECT_TRUE(cluster.IsExclusive(0));
+  EXPECT_FALSE(cluster.IsExclusive(1));
+  cluster.MarkUnreachable("s0");
+  cluster.Forget("s0");
+  EXPECT_TRUE(cluster.IsExclusive(0));
+  Cluster copy;
+  Cluster::State(copy) = Cluster::State(std::as_const(cluster));
+  copy.CountUsable();
+  EXPECT_TRUE(copy.IsExclusive(0));
+  copy.Forget("s1");
+  EXPECT_FALSE(copy.IsExclusive(0));
+  // The last one changes its mode.
+  ASSERT_OK(cluster.Join("s1", {Info("v100", "x")}));
+  EXPECT_FALSE(cluster.IsExclusive(0));
+  EXPECT_TRUE(cluster.HasType(0));
+}
+
+// CPU seconds of 100 joins of known servers: the least of several tries, since
+// what else runs can only add to it.
+double JoinSeconds(Cluster& cluster) {
+  double least_s = std::numeric_limits<double>::max();
+  for (int i = 0; i < 10; ++i) {
+    const std::clock_t begin = std::clock();
+    JoinExclusive(cluster, 100);
+    const std::clock_t took = std::clock() - begin;
+    least_s = std::min(least_s, static_cast<double>(took) / CLOCKS_PER_SEC);
+  }
+  return least_s;
+}
+
+// Where a join looks at all accelerators, it costs several hundred times as
+// much in the large cluster.
+TEST_F(ClusterTest, AJoinCostsTheSameHoweverLargeTheClusterIs) {
+  Cluster small;
+  JoinExclusive(small, 100);
+  JoinExclusive(cluster, 100'000);
+  EXPECT_LT(JoinSeconds(cluster), 20 * JoinSeconds(small));
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ std::vector<JobId> HungLaunches(const Engine& engine) {
   std::vector<JobId> held;
   for (const auto& [id, job] : engine.jobs()) {
     if (job.state == JobState::kHeld &&
-        std::holds_alternative<reason::HeldHungLaunch>(job.reason)) {
+        (std::holds_alternative<reason::HeldHungLaunch>(job.reason) ||
+         std::holds_alternative<reason::HeldSilent>(job.reason))) {
       held.push_back(id);
     }
   }
@@ -134,6 +135,11 @@ Client MakeClient(int i, std::mt19937_64& random) {
     training.fail_at_step = 3;
     training.fail_incarnations = 1'000'000;
     training.checkpoint_every_s = 0;  // or it would get somewhere
+  }
+  // No further draw, so that seeds mean what they meant.
+  training.in_shell = i % 3 == 1;
+  if (client.kind == Kind::kFailing && i % 2 == 0) {
+    training.fail_code = kExitEvicted;
   }
   spec.steps_total = training.steps_total;
   return client;

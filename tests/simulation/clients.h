@@ -47,7 +47,8 @@ std::string WrongEnds(const std::vector<Client>& clients,
                       const VirtualCluster& cluster,
                       const std::set<JobId>& cancelled);
 
-// Jobs that are held for launches over which agents were lost.
+// Jobs that are held for launches over which agents were lost, or that were not
+// heard.
 std::vector<JobId> HungLaunches(const Engine& engine);
 
 // What went wrong on the way, by name.

@@ -2,8 +2,10 @@
 // does inject.
 #include <sys/resource.h>
 
+#include "core/text.h"
 #include "tests/simulation/scenario.h"
 #include "tests/simulation/seed_runs.h"
+#include "tests/simulation/world/virtual_cluster.h"
 #include "tests/support/test.h"
 
 namespace gavel {
@@ -88,6 +90,42 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
     EXPECT_TRUE(runs.pauses.contains(tier) && runs.pauses.at(tier) > 20)
         << tier;
   }
+}
+
+// Two gangs take turns with steps of four seconds.
+TEST(Simulation, AGangOfLongStepsStopsInTimeAndNotInVain) {
+  VirtualClusterOptions options;
+  options.engine.round_duration_s = 120;
+  options.engine.lease_duration_s = 30;
+  options.engine.plan_lead_s = 30;
+  options.policy = "max_min_fairness";
+  const auto run = [&](int gangs) {
+    auto cluster = std::make_unique<VirtualCluster>(options);
+    cluster->AddServer("here", {{"v100", "a"}, {"v100", "b"}});
+    for (int i = 0; i < gangs; ++i) {
+      JobSpec spec;
+      spec.name = StrCat("gang-", i);
+      spec.argv = {"./train"};
+      spec.scale_factor = 2;
+      VirtualTraining training;
+      training.steps_total = 90;
+      training.steps_per_s = {{"v100", 0.25}};
+      cluster->Submit(spec, training);
+    }
+    EXPECT_TRUE(cluster->RunUntilAllEnded(2000));
+    EXPECT_THAT(cluster->violations(), testing::IsEmpty());
+    for (const auto& [id, job] : cluster->engine().jobs()) {
+      for (const Worker& worker : job.workers) {
+        EXPECT_EQ(worker.incarnation, 1u) << "its gang broke";
+      }
+    }
+    return cluster;
+  };
+  const auto two = run(2);
+  EXPECT_GT(two->engine().jobs().begin()->second.stays.pauses(), 0u);
+  // It keeps its accelerators from round to round.
+  const auto one = run(1);
+  EXPECT_EQ(one->engine().jobs().begin()->second.stays.pauses(), 0u);
 }
 
 TEST(SeedRange, IsTwoNumbers) {

@@ -112,7 +112,15 @@ double Figures::StepsDone(const Job& job, Time now) const {
   const auto told = static_cast<double>(worker.known.steps_done);
   if (worker.held_epoch == 0) return told;
   const double since = std::max(worker.known.at, worker.leased_at);
-  const double done = told + Pace(job) * std::max(0.0, now - since);
+  // Counted since it told: by its pace of then, which may have been another one
+  // than beside the job that it shares its accelerator with now.
+  const bool counted = job.pace.steps_per_s > 0 &&
+                       job.pace.epoch == worker.held_epoch &&
+                       job.pace.at >= worker.known.at;
+  const double done =
+      counted ? job.isolated_steps +
+                    job.pace.steps_per_s * std::max(0.0, now - job.pace.at)
+              : told + Pace(job) * std::max(0.0, now - since);
   const auto total = static_cast<double>(job.spec.steps_total);
   return total > 0 ? std::min(total, done) : done;
 }

@@ -3,81 +3,102 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
-#include <vector>
 
 namespace gavel::engine {
 
-void IsolatedTime::CountIsolated(Time now) {
-  const bool all = options_.progress || options_.packing ||
-                   changes_.all(Changes::kIsolated) ||
-                   isolated_version_ != throughputs_.version();
-  const std::vector<JobId> changed = changes_.Take(Changes::kIsolated, jobs_);
-  changes_.SetAll(Changes::kIsolated, options_.progress);
-  isolated_version_ = throughputs_.version();
+void IsolatedTime::CountChanged(Time now) {
+  const bool all = changes_.all(Changes::kIsolated);
   std::vector<Job*> jobs;
-  if (all) {
-    for (const auto& [id, job] : jobs_.live()) jobs.push_back(job);
-  } else {
-    for (const JobId id : changed) {
-      if (Job* job = jobs_.FindLive(id)) jobs.push_back(job);
-    }
+  for (const JobId id : changes_.Take(Changes::kIsolated, jobs_)) {
+    if (Job* job = jobs_.FindLive(id)) jobs.push_back(job);
   }
-  for (Job* job : jobs) SettleIsolated(*job);
-  const std::vector<int>& capacity = cluster_.Capacity();
-  const double accelerators =
-      std::accumulate(capacity.begin(), capacity.end(), 0.0);
-  for (auto& [scale_factor, clock] : isolated_clock_) {
-    clock += (now - counted_at_) *
-             std::max(static_cast<double>(jobs_.active()) * scale_factor,
-                      accelerators);
-  }
-  counted_at_ = now;
-  for (Job* job : jobs) {
-    if (job->active()) CountIsolated(now, *job);
-  }
+  changes_.SetAll(Changes::kIsolated, all);
+  Count(now, jobs);
 }
 
-void IsolatedTime::CountIsolated(Time now, Job& job) {
-  const std::vector<int>& capacity = cluster_.Capacity();
-  const auto jobs = static_cast<double>(jobs_.active());
-  double share = 0;
-  double steps_per_s = 0;
-  double whole_steps_per_s = 0;
-  for (size_t type = 0; type < capacity.size(); ++type) {
-    const double part = capacity[type] / (jobs * job.spec.scale_factor);
-    const double alone =
-        throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s;
-    share += part;
-    steps_per_s += part * alone;
-    whole_steps_per_s += capacity[type] * alone;
+void IsolatedTime::CountAll(Time now) {
+  const bool all = changes_.all(Changes::kIsolated) ||
+                   isolated_version_ != throughputs_.version();
+  isolated_version_ = throughputs_.version();
+  if (!all) return CountChanged(now);
+  changes_.Take(Changes::kIsolated, jobs_);
+  std::vector<Job*> jobs;
+  for (const auto& [id, job] : jobs_.live()) jobs.push_back(job);
+  Count(now, jobs);
+}
+
+void IsolatedTime::End(Time now, Job& job) {
+  changes_.Touch(job);
+  CountChanged(now);
+  job.pace = Job::Pace();
+}
+
+void IsolatedTime::Count(Time now, const std::vector<Job*>& jobs) {
+  for (Job* job : jobs) {
+    const Sum sum = SumOf(*job, now);
+    job->isolated_s = sum.seconds;
+    job->isolated_steps = sum.steps;
   }
-  steps_per_s /= std::max(1.0, share);
+  for (auto& [scale_factor, clock] : isolated_clock_) {
+    clock += (now - counted_at_) * Parts(scale_factor);
+  }
+  counted_at_ = now;
+  for (Job* job : jobs) SetPace(now, *job);
+}
+
+// Until the last count the job ran evenly; since then its steps tell.
+IsolatedTime::Sum IsolatedTime::SumOf(const Job& job, Time now) const {
+  Sum sum{job.isolated_s, job.isolated_steps};
+  if (!job.active()) return sum;
+  if (job.pace.steps_per_s > 0) {
+    const auto clock = isolated_clock_.find(job.spec.scale_factor);
+    if (clock != isolated_clock_.end()) {
+      sum.seconds +=
+          job.pace.isolated_per_clock * (clock->second - job.pace.clock);
+    }
+    const auto total = static_cast<double>(job.spec.steps_total);
+    const double done =
+        sum.steps + job.pace.steps_per_s * (counted_at_ - job.pace.at);
+    sum.steps = total > 0 ? std::min(total, done) : done;
+  }
   const double done = figures_.StepsDone(job, now);
-  if (steps_per_s > 0 && done > job.isolated_steps) {
-    job.isolated_s += (done - job.isolated_steps) / steps_per_s;
+  if (done <= sum.steps) return sum;
+  const double speed = WholeSpeed(job);
+  if (speed > 0) {
+    sum.seconds += (done - sum.steps) * Parts(job.spec.scale_factor) / speed;
   }
-  job.isolated_steps = std::max(done, job.isolated_steps);
-  if (options_.progress || job.workers.front().held_epoch == 0 ||
-      !(whole_steps_per_s > 0)) {
-    return;
-  }
+  sum.steps = done;
+  return sum;
+}
+
+void IsolatedTime::SetPace(Time now, Job& job) {
+  const double done = figures_.StepsDone(job, now);  // by its pace until now
+  job.pace = Job::Pace();
+  const uint64_t epoch = job.workers.front().held_epoch;
+  if (!job.active() || epoch == 0) return;
+  const double speed = WholeSpeed(job);
+  if (!(speed > 0)) return;
   // Before it is where it was when its worker failed, nothing counts.
   if (done < job.isolated_steps) return changes_.Touch(job);
   const double pace = figures_.Pace(job);
-  job.pace = {pace, pace / whole_steps_per_s, now,
-              isolated_clock_[job.spec.scale_factor]};
+  job.pace = {pace, pace / speed, now, isolated_clock_[job.spec.scale_factor],
+              epoch};
 }
 
-void IsolatedTime::SettleIsolated(Job& job) {
-  if (job.pace.steps_per_s > 0) {
-    const double clock = isolated_clock_[job.spec.scale_factor];
-    const auto total = static_cast<double>(job.spec.steps_total);
-    const double done =
-        job.isolated_steps + job.pace.steps_per_s * (counted_at_ - job.pace.at);
-    job.isolated_s += job.pace.isolated_per_clock * (clock - job.pace.clock);
-    job.isolated_steps = total > 0 ? std::min(total, done) : done;
+double IsolatedTime::Parts(int scale_factor) const {
+  const std::vector<int>& capacity = cluster_.Capacity();
+  return std::max(static_cast<double>(jobs_.active()) * scale_factor,
+                  std::accumulate(capacity.begin(), capacity.end(), 0.0));
+}
+
+double IsolatedTime::WholeSpeed(const Job& job) const {
+  const std::vector<int>& capacity = cluster_.Capacity();
+  double steps_per_s = 0;
+  for (size_t type = 0; type < capacity.size(); ++type) {
+    steps_per_s += capacity[type] *
+                   throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s;
   }
-  job.pace = Job::Pace();
+  return steps_per_s;
 }
 
 }  // namespace gavel::engine

@@ -118,11 +118,50 @@ void Ledger::BookWorker(Time now, Job& job, Worker& worker) {
   Book(now, job, worker, booking);
 }
 
+// An entity keeps what its jobs were given: else it would begin anew with each
+// job, and one of many short jobs would have more than its share.
+void Ledger::RemoveJob(JobId id) {
+  const std::vector<PolicyEntity>& entities = terms_.options().entities;
+  const size_t types = cluster_.types().size();
+  std::vector<double> since_reset_s;
+  std::vector<double> deficit_s;
+  for (const ShareUnit& unit : entities.empty() ? std::vector<ShareUnit>()
+                                                : time_received_.UnitsOf(id)) {
+    time_received_.Rows(unit, types, since_reset_s, deficit_s);
+    for (const JobId one : {unit.job, unit.partner}) {
+      const Job* job = jobs_.Find(one);
+      if (job == nullptr) continue;
+      const std::string& entity = job->spec.entity;
+      if (std::ranges::find(entities, entity, &PolicyEntity::name) ==
+          entities.end()) {
+        continue;
+      }
+      std::vector<double>& ahead_s = ended_ahead_s_[entity];
+      ahead_s.resize(std::max(types, ahead_s.size()));
+      const double accelerators = job->scale_factor / (unit.packed() ? 2.0 : 1);
+      for (size_t type = 0; type < types; ++type) {
+        ahead_s[type] -= deficit_s[type] * accelerators;
+      }
+    }
+  }
+  time_received_.Remove(id);
+}
+
+std::span<const double> Ledger::EndedAhead(const std::string& entity) const {
+  const auto found = ended_ahead_s_.find(entity);
+  if (found == ended_ahead_s_.end()) return {};
+  return found->second;
+}
+
 void Ledger::BeginAllocation() {
   // Under an assignment nobody is ahead or behind: it says who runs.
   if (allocation_.result().is_assignment) return;
   if (terms_.memory_rounds() > 0) {
-    time_received_.Age(terms_.memory_rounds() * terms_.round_duration_s());
+    const double factor =
+        time_received_.Age(terms_.memory_rounds() * terms_.round_duration_s());
+    for (auto& [entity, ahead_s] : ended_ahead_s_) {
+      for (double& seconds : ahead_s) seconds *= factor;
+    }
   } else {
     time_received_.Reset();
   }

@@ -2,11 +2,15 @@
 // priorities in rounds and for the shares that people are told. Also how often
 // workers are lost.
 //
-// Not thread-safe. Snapshot fields: all three.
+// Not thread-safe. Snapshot fields: all.
 #ifndef GAVEL_COORDINATOR_ENGINE_ROUNDS_LEDGER_H_
 #define GAVEL_COORDINATOR_ENGINE_ROUNDS_LEDGER_H_
 
+#include <map>
+#include <span>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "coordinator/engine/engine_values.h"
 #include "coordinator/engine/event.h"
@@ -58,14 +62,19 @@ class Ledger {
   // A worker was lost.
   void AddLoss() { failure_rate_.AddLoss(); }
   // It has ended.
-  void RemoveJob(JobId job) { time_received_.Remove(job); }
+  void RemoveJob(JobId job);
+  // [J] What jobs of the entity that have ended had received beyond their
+  // shares, in accelerator-seconds; empty: nothing. The entity's other jobs are
+  // ahead by that.
+  std::span<const double> EndedAhead(const std::string& entity) const;
   // All targets are booked up to now.
   void SetBookedAt(Time now) { booked_at_ = now; }
   // A new allocation: time received counts on, as far as Terms says.
   void BeginAllocation();
 
   static auto State(auto& part) {
-    return std::tie(part.time_received_, part.failure_rate_, part.booked_at_);
+    return std::tie(part.time_received_, part.failure_rate_, part.booked_at_,
+                    part.ended_ahead_s_);
   }
 
  private:
@@ -79,6 +88,8 @@ class Ledger {
   const Candidates& candidates_;
   TimeReceived time_received_;
   FailureRate failure_rate_;
+  // By entity, and type. Entities are those of the cluster file.
+  std::map<std::string, std::vector<double>> ended_ahead_s_;
   Time booked_at_ = 0;  // Job::target_s counts up to here at least
 };
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace gavel::engine {
@@ -19,6 +21,7 @@ bool Planner::PlansWhole() const {
 
 // It is where it is to be in the next round, and runs there or waits.
 bool Planner::IsSettled(const Job& job) const {
+  if (job.pinned()) return true;
   const uint32_t chosen =
       candidates_.MayRun(job) ? allocation_.Chosen(job) : kNoIndex;
   if (job.assigned.empty()) return chosen == kNoIndex;
@@ -127,6 +130,66 @@ RoundAssignment Planner::PlaceJobs(Time at, const std::vector<JobId>& jobs,
   }
   for (const AcceleratorId place : own) free.Claim(place);
   return plan;
+}
+
+void Planner::PlaceElsewhere(Time at,
+                             const std::optional<std::vector<JobId>>& jobs,
+                             std::vector<RoundAssignment::Entry>& places) {
+  if (!allocation_.result().is_assignment) return;
+  const std::vector<int>& free_now = assigned_.free();
+  if (std::ranges::all_of(free_now, [](int free) { return free == 0; })) return;
+  FreePlaces& free = assigned_.Places();
+  std::vector<int> left = free_now;
+  std::set<JobId> placed;
+  for (const auto& [unit, taken] : places) {
+    placed.insert({unit.job, unit.partner});
+    left[static_cast<size_t>(cluster_.TypeOf(taken.front()))] -=
+        static_cast<int>(taken.size());
+  }
+  RoundTable units(/*types=*/0);
+  units.SetSlow(speeds_.slow());
+  units.SetAvoided(avoidance_.At(at));
+  RoundUnit row;
+  std::vector<uint32_t> types;
+  const auto add = [&](const Job& job) {
+    if (!job.assigned.empty() || allocation_.Chosen(job) == kNoIndex ||
+        placed.contains(job.id) || !candidates_.MayRun(job)) {
+      return;
+    }
+    uint32_t best = kNoIndex;
+    const std::vector<bool>& usable = figures_.UsableTypes(job);
+    for (uint32_t type = 0; type < left.size(); ++type) {
+      if (!usable[type] || left[type] < job.scale_factor) continue;
+      if (best == kNoIndex || job.steps_per_s[type] > job.steps_per_s[best]) {
+        best = type;
+      }
+    }
+    if (best == kNoIndex) return;
+    rows_.AddUnits(job, std::nullopt, /*with_trials=*/false, row, units);
+    if (types.size() == units.size()) return;
+    types.resize(units.size(), best);
+    left[best] -= job.scale_factor;
+  };
+  if (jobs.has_value()) {
+    for (const JobId id : *jobs) add(*jobs_.FindLive(id));
+  } else {
+    for (const auto& [id, job] : jobs_.live()) add(*job);
+  }
+  if (types.empty()) return;
+  for (const auto& [unit, taken] : places) {
+    for (const AcceleratorId place : taken) free.Claim(place);
+  }
+  RoundAssignment elsewhere = PlaceAssignment(cluster_, units, types, &free);
+  for (RoundAssignment::Entry& entry : elsewhere.Release()) {
+    places.push_back(std::move(entry));
+  }
+  for (const auto& [unit, taken] : places) {
+    for (const AcceleratorId place : taken) free.Release(place);
+  }
+  std::erase_if(places, [&](const RoundAssignment::Entry& entry) {
+    return !checkpoints_.ShareCheckpoints(entry.second);
+  });
+  std::ranges::sort(places);
 }
 
 }  // namespace gavel::engine

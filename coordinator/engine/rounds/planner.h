@@ -16,6 +16,7 @@
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/rounds/allocation_table.h"
 #include "coordinator/engine/rounds/candidates.h"
+#include "coordinator/engine/rounds/figures.h"
 #include "coordinator/engine/rounds/round_rows.h"
 #include "coordinator/engine/rounds/trial_book.h"
 #include "coordinator/engine/state/agents.h"
@@ -41,8 +42,8 @@ class Planner {
           const Agents& agents, const EngineOptions& options,
           const AllocationTable& allocation, const Checkpoints& checkpoints,
           const Candidates& candidates, const TrialBook& trials,
-          const RoundRows& rows, const AcceleratorSpeeds& speeds,
-          const Avoidance& avoidance)
+          const RoundRows& rows, const Figures& figures,
+          const AcceleratorSpeeds& speeds, const Avoidance& avoidance)
       : terms_(terms),
         jobs_(jobs),
         changes_(changes),
@@ -55,6 +56,7 @@ class Planner {
         candidates_(candidates),
         trials_(trials),
         rows_(rows),
+        figures_(figures),
         speeds_(speeds),
         avoidance_(avoidance) {}
 
@@ -65,6 +67,11 @@ class Planner {
   // out.
   RoundPlan PlanAll(Time at, bool keep_running,
                     const std::vector<bool>& types = {});
+  // An assignment may give a job a type that other jobs still hold in this
+  // round. Such jobs of `jobs` (nullopt: of all) run on idle accelerators until
+  // then, on the type where they are fastest. Adds them to `places`.
+  void PlaceElsewhere(Time at, const std::optional<std::vector<JobId>>& jobs,
+                      std::vector<RoundAssignment::Entry>& places);
 
  private:
   bool IsSettled(const Job& job) const;
@@ -84,6 +91,7 @@ class Planner {
   const Candidates& candidates_;
   const TrialBook& trials_;
   const RoundRows& rows_;
+  const Figures& figures_;
   const AcceleratorSpeeds& speeds_;
   const Avoidance& avoidance_;
   std::vector<JobId> unsettled_;  // by the last plan, unless all are

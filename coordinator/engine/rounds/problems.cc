@@ -54,7 +54,8 @@ std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
     const Job& job = *jobs[m];
     size_t kind = m;
     if (job.table_row.has_value() && !job.spec.elastic() &&
-        job.spec.types.empty() && !measured.contains(job.id)) {
+        !job.spec.opaque() && job.spec.types.empty() &&
+        !measured.contains(job.id)) {
       std::vector<double> alone;
       if (job.row_speed > 0) {
         const auto row = problem.throughputs.begin() +
@@ -94,7 +95,7 @@ void Problems::UpdateProblem(Time now) {
     const std::ptrdiff_t index = row - problem.jobs.begin();
     const bool known = row != problem.jobs.end() && row->id == id;
     const Job* job = jobs_.FindLive(id);
-    if (job == nullptr || !job->active()) {
+    if (job == nullptr || !job->active() || job->pinned()) {
       if (known) gone.push_back(index);
       continue;
     }
@@ -140,7 +141,8 @@ void Problems::BuildProblem(Time now) {
   problem.types = cluster_.types();
   problem.capacity = cluster_.Capacity();
   for (const auto& [id, job] : jobs_.live()) {
-    if (job->active()) problem.jobs.push_back(ProblemJob(*job, now));
+    if (!job->active() || job->pinned()) continue;
+    problem.jobs.push_back(ProblemJob(*job, now));
   }
   for (const PolicyEntity& entity : options_.entities) {
     problem.entities.push_back(entity);
@@ -169,7 +171,7 @@ PolicyJob Problems::ProblemJob(const Job& job, Time now) const {
   if (options_.progress) {
     row.time_since_start_s = now - job.submitted_at;
     row.time_received_s = ledger_.SecondsReceived(job, now);
-    row.isolated_s = job.isolated_s;
+    row.isolated_s = isolated_.SumOf(job, now).seconds;
     row.steps_remaining =
         std::max(0.0, static_cast<double>(job.spec.steps_total) -
                           figures_.StepsDone(job, now));
@@ -281,6 +283,7 @@ void Problems::AddPairs(PolicyProblem& problem) const {
       const Job& second = *jobs[b];
       // One that is packed does not grow, so an elastic one is not packed.
       if (first.spec.elastic() || second.spec.elastic()) continue;
+      if (first.spec.opaque() || second.spec.opaque()) continue;
       bool any = false;
       for (size_t c = 0; c < columns; ++c) {
         const size_t type = problem.TypeOfColumn(c);

@@ -14,6 +14,7 @@
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/rounds/allocation_table.h"
 #include "coordinator/engine/rounds/figures.h"
+#include "coordinator/engine/rounds/isolated_time.h"
 #include "coordinator/engine/rounds/ledger.h"
 #include "coordinator/engine/rounds/trial_book.h"
 #include "coordinator/engine/state/changes.h"
@@ -34,7 +35,7 @@ class Problems {
            const Cluster& cluster, const ThroughputMatrix& throughputs,
            const EngineOptions& options, const AllocationTable& allocation,
            const Figures& figures, const Ledger& ledger,
-           const TrialBook& trials)
+           const IsolatedTime& isolated, const TrialBook& trials)
       : terms_(terms),
         jobs_(jobs),
         changes_(changes),
@@ -44,6 +45,7 @@ class Problems {
         allocation_(allocation),
         figures_(figures),
         ledger_(ledger),
+        isolated_(isolated),
         trials_(trials) {}
 
   // Makes problem() that of now.
@@ -72,6 +74,7 @@ class Problems {
   const AllocationTable& allocation_;
   const Figures& figures_;
   const Ledger& ledger_;
+  const IsolatedTime& isolated_;
   const TrialBook& trials_;
   std::shared_ptr<PolicyProblem> problem_;  // the last one, kept by change
   uint64_t problem_version_ = 0;            // of throughputs_

@@ -61,8 +61,11 @@ std::vector<SizedJob> Resizing::SizedJobs(Time now,
                   options_.resize_rounds * terms_.round_duration_s();
     RoundUnit costs;
     AddCosts(*job, costs);
-    sized.resize_cost_s =
-        job->resize_s >= 0 ? job->resize_s : costs.preempt_cost_s;
+    sized.starts = job->assigned.empty();
+    if (!sized.starts) {
+      sized.resize_cost_s =
+          job->resize_s >= 0 ? job->resize_s : costs.preempt_cost_s;
+    }
     sized.speed = [this, id = id](size_t type, int size) {
       return throughputs_.AtSize(id, cluster_.types()[type], size);
     };

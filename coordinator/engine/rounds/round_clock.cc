@@ -58,6 +58,14 @@ Time RoundClock::LeaseHorizon(const Job& job) const {
                    : round_ends_at_;
 }
 
+double RoundClock::ExtensionLead(const Job& job, Time now,
+                                 double duration_s) const {
+  // Workers ask again when a third of a lease is over.
+  constexpr double kLeftAtRenewal = 2.0 / 3;
+  if (now + duration_s < LeaseHorizon(job)) return kLeftAtRenewal * duration_s;
+  return planned_ ? duration_s : std::min(duration_s, PlanLead());
+}
+
 void RoundClock::StartRounds(Time now) {
   if (round_ends_at_ != kNever) return;
   round_ends_at_ = now + terms_.round_duration_s();

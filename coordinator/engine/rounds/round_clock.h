@@ -38,6 +38,10 @@ class RoundClock {
   void ForgetPlans();
   // The end of the round, or of the next one where the job is planned to go on.
   Time LeaseHorizon(const Job& job) const;
+  // If the job goes on, a lease that it is granted now for `duration_s` is
+  // extended so long before its end at the latest: by a renewal, or once the
+  // next round is planned.
+  double ExtensionLead(const Job& job, Time now, double duration_s) const;
   // Rounds follow each other from now on, unless they do already.
   void StartRounds(Time now);
 

@@ -1,16 +1,29 @@
 #include "coordinator/engine/rounds/round_rows.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "coordinator/engine/type_worth.h"
 
 namespace gavel::engine {
+namespace {
+
+// The shares of an entity are multiplied by this factor when it is one round
+// behind, and by at most the other. Priorities of single units may put an
+// entity of many short jobs tens of times ahead of one with a single job.
+constexpr double kEntityFactor = 100;
+constexpr double kEntityFactorMax = 1000;
+constexpr double kServed_s = 1e-9;
+
+}  // namespace
 
 // Only while jobs wait: with an accelerator for each, nothing is gained.
 void RoundRows::AddPairTrials(RoundTable& units, Time at,
@@ -78,6 +91,9 @@ RoundTable RoundRows::RoundUnits(Time at, bool with_trials) const {
       add_pair(allocated[u]);
     }
   }
+  if (!options_.entities.empty() && !allocation_.result().is_assignment) {
+    WeighEntities(units);
+  }
   if (with_trials && !allocation_.result().is_assignment) {
     const std::vector<int> left = trials_.AddTrials(units);
     if (options_.packing && options_.pair_trials) {
@@ -87,10 +103,95 @@ RoundTable RoundRows::RoundUnits(Time at, bool with_trials) const {
   return units;
 }
 
+// A priority compares units. It does not see the time that an entity had
+// through jobs that have ended, or through many short ones. Therefore the
+// shares of an entity that is ahead of its own share are lowered, and those of
+// one that is behind are raised. One factor for all units of an entity keeps
+// their order among each other. An entity is ahead only as far as others are
+// behind: time that nobody else could use is free. The move-aware mechanism
+// orders by deficits, so it gets a correction of the deficits instead.
+void RoundRows::WeighEntities(RoundTable& units) const {
+  const size_t types = units.types();
+  const std::vector<PolicyEntity>& entities = options_.entities;
+  std::map<std::string_view, size_t> number_of;
+  for (size_t e = 0; e < entities.size(); ++e) number_of[entities[e].name] = e;
+  // The last one is of all jobs without an entity.
+  struct Standing {
+    std::vector<double> ahead_s;  // [J] accelerator-seconds
+    std::vector<double> share;    // [J] accelerators
+  };
+  std::vector<Standing> standings(
+      entities.size() + 1,
+      {std::vector<double>(types), std::vector<double>(types)});
+  const auto entity_of = [&](JobId id) {
+    const auto found = number_of.find(jobs_.at(id).spec.entity);
+    return found == number_of.end() ? entities.size() : found->second;
+  };
+  // Calls visit(entity, part of the unit) for each job of the unit.
+  const auto visit = [&](size_t u, const auto& of) {
+    const ShareUnit& unit = units.unit(u);
+    if (!unit.packed()) return of(entity_of(unit.job), 1.0);
+    of(entity_of(unit.job), 0.5);
+    of(entity_of(unit.partner), 0.5);
+  };
+  for (size_t u = 0; u < units.size(); ++u) {
+    visit(u, [&](size_t e, double part) {
+      for (size_t j = 0; j < types; ++j) {
+        const double accelerators = part * units.scale_factor(u);
+        standings[e].ahead_s[j] -= accelerators * units.deficit_s(u)[j];
+        standings[e].share[j] += accelerators * units.share(u)[j];
+      }
+    });
+  }
+  const bool by_debt = terms_.mechanism() == MechanismKind::kMoveAware;
+  for (size_t e = 0; e < entities.size(); ++e) {
+    const std::span<const double> ended = ledger_.EndedAhead(entities[e].name);
+    for (size_t j = 0; j < std::min(types, ended.size()); ++j) {
+      standings[e].ahead_s[j] += ended[j];
+    }
+  }
+  for (size_t j = 0; j < types; ++j) {
+    double ahead_s = 0;
+    double behind_s = 0;
+    for (const Standing& one : standings) {
+      (one.ahead_s[j] > 0 ? ahead_s : behind_s) += std::abs(one.ahead_s[j]);
+    }
+    for (Standing& one : standings) {
+      if (one.ahead_s[j] > 0 && ahead_s > behind_s) {
+        one.ahead_s[j] *= behind_s / ahead_s;
+      }
+    }
+  }
+  const double round_s = terms_.round_duration_s();
+  for (size_t u = 0; u < units.size(); ++u) {
+    for (size_t j = 0; j < types; ++j) {
+      double ahead_rounds = 0;
+      double owed_s = 0;
+      double served_s = 0;
+      visit(u, [&](size_t e, double part) {
+        const double share = standings[e].share[j];
+        if (e == entities.size() || !(share > 0)) return;
+        ahead_rounds +=
+            part * standings[e].ahead_s[j] / (round_s * std::max(1.0, share));
+        owed_s -= standings[e].ahead_s[j] * part * units.share(u)[j] / share;
+        if (by_debt) served_s = kServed_s;
+      });
+      if (by_debt) {
+        units.deficit_s(u)[j] += owed_s;
+        // A new job has a head start there, but its entity is not new.
+        units.received_s(u)[j] = std::max(units.received_s(u)[j], served_s);
+      } else {
+        units.share(u)[j] *= std::clamp(std::pow(kEntityFactor, -ahead_rounds),
+                                        1 / kEntityFactorMax, kEntityFactorMax);
+      }
+    }
+  }
+}
+
 void RoundRows::AddUnits(const Job& job, std::optional<Time> at,
                          bool with_trials, RoundUnit& row,
                          RoundTable& units) const {
-  if (!candidates_.MayRun(job) ||
+  if (!candidates_.MayRun(job) || job.pinned() ||
       (job.assigned.empty() && !allocation_.IsAllocated(job)))
     return;
   const auto make = [&](const ShareUnit& unit) {

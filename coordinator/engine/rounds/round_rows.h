@@ -15,6 +15,7 @@
 #include "coordinator/engine/rounds/ledger.h"
 #include "coordinator/engine/rounds/trial_book.h"
 #include "coordinator/engine/state/job_table.h"
+#include "coordinator/engine/state/terms.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/round_table.h"
 #include "coordinator/throughput/throughput_matrix.h"
@@ -26,12 +27,13 @@ namespace gavel::engine {
 class RoundRows {
  public:
   // Borrowed, and outlive this.
-  RoundRows(const JobTable& jobs, const Cluster& cluster,
+  RoundRows(const Terms& terms, const JobTable& jobs, const Cluster& cluster,
             const ThroughputMatrix& throughputs, const EngineOptions& options,
             const AllocationTable& allocation, const Candidates& candidates,
             const Figures& figures, const Ledger& ledger,
             const TrialBook& trials)
-      : jobs_(jobs),
+      : terms_(terms),
+        jobs_(jobs),
         cluster_(cluster),
         throughputs_(throughputs),
         options_(options),
@@ -52,10 +54,12 @@ class RoundRows {
                 RoundUnit& row) const;
 
  private:
+  void WeighEntities(RoundTable& units) const;
   void AddPairTrials(RoundTable& units, Time at,
                      const std::vector<int>& left) const;
   void MakePlace(const ShareUnit& unit, const Job& job, RoundUnit& row) const;
 
+  const Terms& terms_;
   const JobTable& jobs_;
   const Cluster& cluster_;
   const ThroughputMatrix& throughputs_;

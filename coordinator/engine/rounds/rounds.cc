@@ -54,7 +54,8 @@ void Rounds::On(Time now, const event::RoundPlanned& e) {
       job.planned = places;
       job.planned_partner = id == unit.job ? unit.partner : unit.job;
       if (job.assigned.empty()) {
-        if (!job.AnyLive() && !job.AllDone()) {
+        // What does not know of leases starts only when nobody else is there.
+        if (!job.AnyLive() && !job.AllDone() && !job.spec.opaque()) {
           processes_.EnsureProcesses(now, job, job.planned);
         }
       } else if (jobs_.Unchanged(job, job.planned, job.planned_partner)) {
@@ -63,6 +64,7 @@ void Rounds::On(Time now, const event::RoundPlanned& e) {
       checkpoints_.Prefetch(job);
     }
   }
+  processes_.EndMisplaced(now);
 }
 
 void Rounds::On(Time now, const event::RoundStarted& e) {
@@ -76,7 +78,7 @@ void Rounds::On(Time now, const event::RoundStarted& e) {
     next.clear();
     std::swap(next, job.planned);
     const int claimed = std::exchange(job.planned_claim, -1);
-    if (!job.active()) return;
+    if (!job.active() || job.pinned()) return;
     if (replanned) job.claimed = next.empty() ? -1 : claimed;
     const auto tier = tiers.find(job.id);
     if (replanned) {
@@ -101,6 +103,7 @@ void Rounds::On(Time now, const event::RoundStarted& e) {
     for (auto& [id, job] : jobs_.live()) begin(*job);
   }
   round_.EndPlan(/*stop=*/jobs_.active() == 0);
+  processes_.EndMisplaced(now);
   agenda_.FillSoon();
 }
 
@@ -110,7 +113,8 @@ void Rounds::Fill(Time now) {
   resizing_.ResizeJobs(now, now, /*keep_running=*/true);
   event::UnitsAssigned fill;
   RoundPlan plan;
-  if (const std::vector<bool> types = FillableTypes(); !types.empty()) {
+  const std::vector<bool> types = FillableTypes();
+  if (!types.empty()) {
     plan = planner_.PlanAll(now, /*keep_running=*/true, types);
     if (plan.jobs.has_value()) changes_.filled().Note(types);
   }
@@ -122,6 +126,9 @@ void Rounds::Fill(Time now) {
     const bool free = std::ranges::all_of(
         places, [&](AcceleratorId a) { return assigned_.IsFree(a); });
     if (free) fill.places.emplace_back(unit, std::move(places));
+  }
+  if (!types.empty() && !round_.planned()) {
+    planner_.PlaceElsewhere(now, plan.jobs, fill.places);
   }
   fill.claims = plan.places.ReleaseClaims();
   std::erase_if(fill.claims, [&](const RoundAssignment::Claim& claim) {
@@ -142,17 +149,20 @@ std::vector<bool> Rounds::FillableTypes() {
   const bool whole = planner_.PlansWhole();
   std::vector<bool> open(assigned_.free().size());  // nobody has been found yet
   for (size_t type = 0; type < open.size(); ++type) {
-    open[type] =
-        assigned_.free()[type] > 0 && (whole || !changes_.filled().Has(type));
+    open[type] = assigned_.free()[type] > 0;
   }
   std::vector<bool> found(assigned_.free().size(), false);
   const auto look = [&](const Job& job) {
     if (!job.assigned.empty() || !allocation_.IsAllocated(job)) return;
     const uint32_t chosen = allocation_.Chosen(job);
+    // Where it is to go there is no room in this round: see PlaceElsewhere. Not
+    // when the next round is planned: it would not be elsewhere for long.
+    const bool anywhere =
+        chosen == kNoIndex ||
+        (assigned_.free()[chosen] < job.scale_factor && !round_.planned());
     for (size_t type = 0; type < open.size(); ++type) {
       if (!open[type] || assigned_.free()[type] < job.scale_factor) continue;
-      if (chosen == kNoIndex ? !figures_.UsableTypes(job)[type]
-                             : type != chosen) {
+      if (anywhere ? !figures_.UsableTypes(job)[type] : type != chosen) {
         continue;
       }
       if (!candidates_.MayRun(job)) break;
@@ -164,7 +174,8 @@ std::vector<bool> Rounds::FillableTypes() {
     if (const Job* job = jobs_.FindLive(id)) look(*job);
   }
   for (size_t type = 0; type < open.size(); ++type) {
-    if (changes_.idle().types.Has(type)) open[type] = false;
+    const bool filled = !whole && changes_.filled().Has(type);
+    if (filled || changes_.idle().types.Has(type)) open[type] = false;
   }
   // There may be a million who wait.
   for (const auto& [id, job] : jobs_.waiting()) {

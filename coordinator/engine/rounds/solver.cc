@@ -84,7 +84,7 @@ void Solver::On(Time now, const event::AllocationReady& e) {
     return allocation_.NoteFailure(result);
   }
   ledger_.BookAll(now);
-  isolated_.CountIsolated(now);
+  isolated_.CountAll(now);
   TakeAllocation(now, result);
   ledger_.BeginAllocation();
   round_.StartRounds(now);

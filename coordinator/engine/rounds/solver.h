@@ -55,6 +55,10 @@ class Solver {
   void On(Time now, const event::AllocationReady& e);
 
   bool solving() const { return solving_; }
+  // A new allocation is being made, or is as soon as what changed is on disk.
+  bool IsAnswerNear(Time now) const {
+    return solving_ || (agenda_.unsolved() && SolveDue() <= now);
+  }
   // The next call of MaybeSolve that may find something to do; kNever: none.
   Time NextDeadline() const;
   // A solve that failed is due again.

@@ -25,8 +25,8 @@ bool TrialBook::IsPairTrial(const Job& a, const Job& b, size_t type) const {
     }
   }
   const ShareUnit unit = PairOf(a.id, b.id);
-  if (a.spec.elastic() || b.spec.elastic() ||
-      a.spec.scale_factor != b.spec.scale_factor ||
+  if (a.spec.elastic() || b.spec.elastic() || a.spec.opaque() ||
+      b.spec.opaque() || a.spec.scale_factor != b.spec.scale_factor ||
       tried_pairs_.contains({unit, type}) ||
       !allocation_.Allocated(unit).empty() || jobs_.UnitOf(a) == unit) {
     return false;

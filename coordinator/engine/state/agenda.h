@@ -1,7 +1,7 @@
 // What the engine has still to do, and when: set by any part, looked at by the
 // engine's door after each event and by NextDeadline. It decides nothing.
 //
-// Not thread-safe. Snapshot fields: all.
+// Not thread-safe. Snapshot fields: all but how long a fill may wait.
 #ifndef GAVEL_COORDINATOR_ENGINE_STATE_AGENDA_H_
 #define GAVEL_COORDINATOR_ENGINE_STATE_AGENDA_H_
 
@@ -24,7 +24,17 @@ class Agenda {
   // Accelerators or jobs came free: waiting jobs may start in this round.
   void FillSoon() { fill_due_ = true; }
   bool fill_due() const { return fill_due_; }
-  void BeginFill() { fill_due_ = false; }
+  void BeginFill() {
+    fill_due_ = false;
+    fill_by_ = kNever;
+  }
+  // A new allocation is on its way and decides which job is next. Accelerators
+  // that came free wait for it until fill_by(); then the old one decides.
+  bool FillMayWait(Time now) {
+    fill_by_ = std::min(fill_by_, now + kFillWaitMax_s);
+    return now < fill_by_;
+  }
+  Time fill_by() const { return fill_by_; }  // kNever: nothing waits
 
   // Somebody parked, or is to start: memory budgets are looked at.
   void MakeRoomSoon() { memory_due_ = true; }
@@ -55,8 +65,11 @@ class Agenda {
   }
 
  private:
+  static constexpr double kFillWaitMax_s = 0.5;
+
   Time next_sweep_ = kNever;
   bool fill_due_ = false;
+  Time fill_by_ = kNever;
   bool memory_due_ = false;
   bool unsolved_ = false;
   uint64_t unsolved_seq_ = 0;

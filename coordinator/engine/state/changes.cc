@@ -32,6 +32,8 @@ std::vector<JobId> Changes::Take(Reader reader, const JobTable& jobs) {
     }
   }
   std::sort(changed.begin(), changed.end());
+  // After a restore the jobs do not know that they are noted.
+  changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
   return changed;
 }
 

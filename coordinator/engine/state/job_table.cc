@@ -58,6 +58,16 @@ JobId JobTable::Named(const JobSpec& spec) const {
   return taken == names_.end() ? JobId() : taken->second;
 }
 
+JobId JobTable::SavingIn(const JobSpec& spec) const {
+  const auto taken = directories_.find(spec.checkpoint_directory);
+  return taken == directories_.end() ? JobId() : taken->second;
+}
+
+void JobTable::KeepDirectory(const Job& job) {
+  if (job.spec.checkpoint_directory.empty()) return;
+  directories_.emplace(job.spec.checkpoint_directory, job.id);
+}
+
 bool JobTable::Together(const Job& job, JobId other) const {
   if (!other.valid() || job.partner != other || job.assigned.empty()) {
     return false;
@@ -109,6 +119,7 @@ Job& JobTable::Add(Time now, const JobSpec& spec) {
   job.scale_factor = job.world_size = spec.scale_factor;
   job.workers.resize(static_cast<size_t>(spec.scale_factor));
   names_.emplace(NameOf(spec), id);
+  KeepDirectory(job);
   ++active_;
   uncounted_.push_back(id);
   NoteWaiting(job);
@@ -141,6 +152,10 @@ void JobTable::End(Job& job, JobState state) {
   job.state = state;
   if (state == JobState::kHeld) return;
   names_.erase(NameOf(job.spec));
+  // A journal of an earlier version may have two jobs in one directory.
+  if (SavingIn(job.spec) == job.id) {
+    directories_.erase(job.spec.checkpoint_directory);
+  }
   ended_.push_back(job.id);
 }
 
@@ -187,9 +202,12 @@ absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
   live_.clear();
   by_id_.clear();
   names_.clear();  // older snapshots have them by job alone
+  directories_.clear();
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
     by_id_[job->first] = job;
-    if (HasName(job->second)) names_[NameOf(job->second.spec)] = job->first;
+    if (!HasName(job->second)) continue;
+    names_[NameOf(job->second.spec)] = job->first;
+    KeepDirectory(job->second);
   }
   waiting_.clear();
   active_ = 0;

@@ -49,6 +49,8 @@ class JobTable {
   uint64_t numbers_from() const { return numbers_from_; }
   // The job that has the name of `spec`; invalid: nobody.
   JobId Named(const JobSpec& spec) const;
+  // The job that has the checkpoint directory of `spec`; invalid: nobody.
+  JobId SavingIn(const JobSpec& spec) const;
 
   // Both run there as a packed pair, or are about to.
   bool Together(const Job& job, JobId other) const;
@@ -90,13 +92,16 @@ class JobTable {
   absl::Status Rebuild(const std::vector<JobId>& live);
 
  private:
+  void KeepDirectory(const Job& job);
+
   std::map<JobId, Job> jobs_;  // by_id_: only to look up
   absl::flat_hash_map<JobId, std::map<JobId, Job>::iterator> by_id_;
   Live live_;
   Live waiting_;
   size_t active_ = 0;
   bool elastic_ = false;
-  absl::flat_hash_map<std::string, JobId> names_;  // of jobs not over
+  absl::flat_hash_map<std::string, JobId> names_;        // of jobs not over
+  absl::flat_hash_map<std::string, JobId> directories_;  // of the same jobs
   std::deque<JobId> ended_;
   uint64_t next_job_ = 1;
   uint64_t numbers_from_ = 0;

@@ -23,6 +23,21 @@ bool LeaseBook::CanStart(const Job& job) const {
   return true;
 }
 
+bool LeaseBook::CanLaunch(const Job& job) const {
+  if (!job.active() || job.assigned.empty()) return false;
+  for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
+    const Worker& worker = job.workers[rank];
+    const Accelerator& next = cluster_.accelerator(job.assigned[rank]);
+    if (worker.process != ProcessState::kLaunching || worker.leaving ||
+        worker.launched_on != next.id || !next.may_start() ||
+        HeldByOther(next.id, job) != nullptr ||
+        LeavingMemory(next.id, job) != nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
 const WorkerKey* LeaseBook::HeldByOther(AcceleratorId accelerator,
                                         const Job& job) const {
   const auto quarantine = quarantined_.find(accelerator);
@@ -35,7 +50,26 @@ const WorkerKey* LeaseBook::HeldByOther(AcceleratorId accelerator,
     if (jobs_.Together(job, key.job) && has_half) continue;
     return &key;
   }
+  return SilentBefore(accelerator, job);
+}
+
+const WorkerKey* LeaseBook::SilentBefore(AcceleratorId accelerator,
+                                         const Job& job) const {
+  const auto [begin, end] = silent_.equal_range(accelerator);
+  for (auto it = begin; it != end; ++it) {
+    // Another rank of its own that is being ended is in its way as well.
+    const bool own = it->second.job == job.id;
+    if (own && !jobs_.WorkerOf(it->second).leaving) return nullptr;
+    if (!jobs_.Together(job, it->second.job)) return &it->second;
+  }
   return nullptr;
+}
+
+void LeaseBook::EndSilent(AcceleratorId accelerator, const WorkerKey& worker) {
+  const auto [begin, end] = silent_.equal_range(accelerator);
+  const auto found = std::find_if(
+      begin, end, [&](const auto& entry) { return entry.second == worker; });
+  if (found != end) silent_.erase(found);
 }
 
 const WorkerKey* LeaseBook::LeavingMemory(AcceleratorId accelerator,
@@ -71,6 +105,7 @@ bool LeaseBook::IsQuarantined(const WorkerKey& worker,
 void LeaseBook::Quarantine(const Worker& worker, const WorkerKey& key) {
   std::set<AcceleratorId> used = worker.contexts;
   if (worker.held_epoch != 0) used.insert(worker.held);
+  if (worker.launched_on.valid()) used.insert(worker.launched_on);
   for (const AcceleratorId id : used) quarantined_.emplace(id, key);
 }
 

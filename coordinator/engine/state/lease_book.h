@@ -1,13 +1,14 @@
 // When an accelerator may be given again: who holds a lease of it, whose
-// process may still use it, whose memory is still there. CanStart is the whole
+// process may still use it, who was launched on it and has not spoken, whose
+// memory is still there. CanStart is the whole
 // rule; everything else here is what it goes by.
 //
 // A lease is in the book from its LeaseStarted to its LeaseEnded, or until the
 // end of its process is confirmed. Where the end can't be confirmed the
 // accelerator is quarantined for that process.
 //
-// Not thread-safe. Snapshot fields: holders, quarantines, contexts, and until
-// when leases of earlier terms and of lost rows may run.
+// Not thread-safe. Snapshot fields: holders, quarantines, contexts, until when
+// leases of earlier terms and of lost rows may run, and silent processes.
 #ifndef GAVEL_COORDINATOR_ENGINE_STATE_LEASE_BOOK_H_
 #define GAVEL_COORDINATOR_ENGINE_STATE_LEASE_BOOK_H_
 
@@ -41,8 +42,11 @@ class LeaseBook {
   // All or nothing: no rank of a gang starts before all have joined and every
   // accelerator is free of its last holder.
   bool CanStart(const Job& job) const;
+  // The same of an opaque job, whose processes run from their launch on.
+  bool CanLaunch(const Job& job) const;
   // Whoever keeps `job` from starting there; null: nobody. Any other job's
-  // lease, but one of its partner that already takes only half.
+  // lease, but one of its partner that already takes only half; and any process
+  // that was launched there and may use it without a lease.
   const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
   // Whoever has memory there, ends (by itself or told to), and has not yet.
   const WorkerKey* LeavingMemory(AcceleratorId accelerator,
@@ -53,6 +57,24 @@ class LeaseBook {
   void End(AcceleratorId accelerator, JobId job);
   std::span<const WorkerKey> Holders(AcceleratorId accelerator) const {
     return holders_.At(accelerator);
+  }
+
+  // ---- processes that have not spoken: a program without the runtime uses its
+  // accelerator from its launch to its end
+  using Silent = std::multimap<AcceleratorId, WorkerKey>;
+  void AddSilent(AcceleratorId accelerator, const WorkerKey& worker) {
+    silent_.emplace(accelerator, worker);
+  }
+  void EndSilent(AcceleratorId accelerator, const WorkerKey& worker);
+  const Silent& silent() const { return silent_; }
+  // The first one there of a job that is neither `job` nor its partner, of
+  // those that were launched before its own; null: none.
+  const WorkerKey* SilentBefore(AcceleratorId accelerator,
+                                const Job& job) const;
+  // What the worker, if it is to be launched, has to wait for; null: nothing.
+  const WorkerKey* InTheWay(const Job& job, const Worker& worker) const {
+    return worker.launched_on.valid() ? SilentBefore(worker.launched_on, job)
+                                      : nullptr;
   }
 
   // ---- processes whose end is not confirmed
@@ -94,7 +116,7 @@ class LeaseBook {
 
   static auto State(auto& b) {
     return std::tie(b.quarantined_, b.holders_, b.contexts_, b.earlier_until_,
-                    b.lost_until_);
+                    b.lost_until_, b.silent_);
   }
 
  private:
@@ -103,6 +125,7 @@ class LeaseBook {
   ByAccelerator<WorkerKey> holders_;
   Quarantined quarantined_;
   std::multimap<AcceleratorId, WorkerKey> contexts_;
+  Silent silent_;  // of each accelerator in the order of launches
   Time earlier_until_ = -kNever;
   Time lost_until_ = -kNever;
 };

@@ -1,7 +1,7 @@
 // The settings in force: of the term that the present row of the journal
 // belongs to, whatever this engine was made with.
 //
-// Not thread-safe. Snapshot fields: the five that are journaled beside
+// Not thread-safe. Snapshot fields: the six that are journaled beside
 // event::Settings; the settings themselves end a snapshot.
 #ifndef GAVEL_COORDINATOR_ENGINE_STATE_TERMS_H_
 #define GAVEL_COORDINATOR_ENGINE_STATE_TERMS_H_
@@ -49,7 +49,8 @@ class Terms {
     start.settings = {given_, true};
   }
   // 0: an older row that does not tell.
-  void TakeDurations(const event::CoordinatorStarted& start) {
+  void TakeDurations(Time now, const event::CoordinatorStarted& start) {
+    if (start.wall_s > 0) options_.wall_offset_s = start.wall_s - now;
     if (start.round_duration_s > 0) round_duration_s_ = start.round_duration_s;
     if (start.lease_duration_s > 0) lease_duration_s_ = start.lease_duration_s;
     mechanism_ = start.mechanism;
@@ -69,7 +70,7 @@ class Terms {
 
   static auto State(auto& t) {
     return std::tie(t.round_duration_s_, t.lease_duration_s_, t.mechanism_,
-                    t.queue_, t.memory_rounds_);
+                    t.queue_, t.memory_rounds_, t.options_.wall_offset_s);
   }
 
  private:

@@ -43,14 +43,17 @@ void Assignments::Assign(Time now, Job& job,
   if (jobs_.Unchanged(job, next, partner)) return;
   agenda_.MakeRoomSoon();
   changes_.Touch(job);
+  Job* const other = jobs_.FindLive(job.partner);
+  if (other != nullptr) changes_.Touch(*other);
   if (allocation_.result().is_assignment) {
     // As the unit that it was until now; so was its partner.
     ledger_.BookJob(now, job);
-    if (Job* other = jobs_.FindLive(job.partner)) ledger_.BookJob(now, *other);
+    if (other != nullptr) ledger_.BookJob(now, *other);
   }
   for (Worker& worker : job.workers) ledger_.BookStart(now, job, worker);
   for (AcceleratorId old : job.assigned) {
     assigned_.Remove(old, job.id);
+    if (job.spec.opaque()) cluster_.SetReserved(old, false);
   }
   const bool resized =
       !next.empty() && static_cast<int>(next.size()) != job.world_size;
@@ -61,6 +64,11 @@ void Assignments::Assign(Time now, Job& job,
   job.partner = next.empty() ? JobId() : partner;
   for (AcceleratorId accelerator : next) {
     assigned_.Add(accelerator, job.id);
+    if (job.spec.opaque()) cluster_.SetReserved(accelerator, true);
+  }
+  if (job.spec.opaque()) {
+    assigned_.Recount();
+    agenda_.SolveSoon();
   }
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
@@ -72,6 +80,7 @@ void Assignments::Assign(Time now, Job& job,
                                        cluster_);
     processes_.Pause(now, job, rank, stays ? tier : PauseTier::kEvict);
   }
+  processes_.EndMisplaced(now, job);
   if (next.empty()) return;
   ++job.epoch;
   processes_.EnsureProcesses(now, job, next);

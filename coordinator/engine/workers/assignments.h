@@ -29,7 +29,7 @@ class Assignments {
  public:
   // Borrowed, and outlive this.
   Assignments(Agenda& agenda, JobTable& jobs, Changes& changes,
-              const Cluster& cluster, AssignedAccelerators& assigned,
+              Cluster& cluster, AssignedAccelerators& assigned,
               const AllocationTable& allocation, Ledger& ledger,
               Processes& processes)
       : agenda_(agenda),
@@ -55,7 +55,7 @@ class Assignments {
   Agenda& agenda_;
   JobTable& jobs_;
   Changes& changes_;
-  const Cluster& cluster_;
+  Cluster& cluster_;
   AssignedAccelerators& assigned_;
   const AllocationTable& allocation_;
   Ledger& ledger_;

@@ -24,7 +24,59 @@ constexpr int kHungLaunchesMax = 2;
 // so many accelerators where no other server has such.
 constexpr size_t kAccusedMax = 2;
 
+bool EndedByItself(const WorkerExited& exit) {
+  return exit.signal == 0 && exit.launch_error.empty();
+}
+
+// As it was told to, or without a failure of its own.
+bool Leaves(const Job& job, const Worker& worker, const WorkerExited& exit) {
+  return worker.out_of_memory ||
+         (worker.leaving &&
+          (job.failure_counted || !DiedByItself(worker, exit)));
+}
+
+// Rows of older versions: by the code alone.
+event::ProcessEnd EndByCode(const Job& job, const Worker& worker,
+                            const WorkerExited& exit) {
+  using event::ProcessEnd;
+  const bool by_itself = EndedByItself(exit);
+  if (by_itself && exit.exit_code == 0) return ProcessEnd::kDone;
+  const bool left = Leaves(job, worker, exit) || exit.no_failure ||
+                    exit.launch_hung ||
+                    (by_itself && exit.exit_code == kExitEvicted);
+  return left ? ProcessEnd::kLeft : ProcessEnd::kFailed;
+}
+
 }  // namespace
+
+event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
+                          const WorkerExited& exit) {
+  using event::ProcessEnd;
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const bool by_itself = EndedByItself(exit);
+  if (job.spec.opaque() && exit.stopped && !worker.leaving &&
+      worker.held_epoch != 0 &&
+      now >= worker.leased_at + job.spec.time_limit_s.value_or(kNever)) {
+    return ProcessEnd::kTimeLimit;
+  }
+  const bool has_session = worker.spoke || exit.finished_code.has_value();
+  if (by_itself && exit.exit_code == 0 &&
+      (has_session ? exit.finished_code == 0 : !exit.stopped)) {
+    return ProcessEnd::kDone;
+  }
+  if (!worker.is_live() || Leaves(job, worker, exit) || exit.no_failure ||
+      exit.launch_hung) {
+    return ProcessEnd::kLeft;
+  }
+  // With its state saved. Nobody need have asked: one that is ended because its
+  // lease was over, and not because it stood still or never began, was asked.
+  if (by_itself && exit.exit_code == kExitEvicted) {
+    const bool began = worker.held_epoch != 0 || worker.parked_at != kNever;
+    const bool for_lease = exit.stopped && began && worker.hung_s == 0;
+    if (for_lease || rank >= job.world_size) return ProcessEnd::kLeft;
+  }
+  return ProcessEnd::kFailed;
+}
 
 void Endings::On(Time now, const event::WorkerGone& e) {
   const WorkerKey& key = e.exit.worker;
@@ -33,7 +85,11 @@ void Endings::On(Time now, const event::WorkerGone& e) {
   }
   if (Worker* worker = jobs_.Find(key)) {
     worker->hung_s = e.hung_s;
-    ProcessEnded(now, *jobs_.Find(key.job), key.rank, e.exit);
+    Job& job = *jobs_.Find(key.job);
+    const event::ProcessEnd end = e.end == event::ProcessEnd::kUntold
+                                      ? EndByCode(job, *worker, e.exit)
+                                      : e.end;
+    ProcessEnded(now, job, key.rank, e.exit, end);
   }
 }
 
@@ -68,19 +124,17 @@ bool Endings::GiveUpSize(Time now, Job& job) {
 }
 
 void Endings::ProcessEnded(Time now, Job& job, int rank,
-                           const WorkerExited& exit) {
+                           const WorkerExited& exit, event::ProcessEnd read) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   if (IsLoss(worker, exit)) ledger_.AddLoss();
-  const bool leaving =
-      worker.out_of_memory ||
-      (worker.leaving && (job.failure_counted || !DiedByItself(worker, exit)));
+  const bool leaving = Leaves(job, worker, exit);
   const bool restarts = worker.out_of_memory && job.is_gang();
   const bool fetched_nothing = !worker.leaving &&
                                worker.process == ProcessState::kLaunching &&
                                exit.launch_error == kStoppedWhileFetching;
   // Not that it was quick: it was waited for, and stopped.
-  const bool overdue =
-      worker.process == ProcessState::kLaunching && exit.stopped;
+  const bool overdue = worker.process == ProcessState::kLaunching &&
+                       exit.stopped && !job.spec.opaque();
   const bool silent = overdue && !worker.spoke;
   const double unready_s =
       overdue && worker.spoke ? StartTimeout(job, options_) : 0;
@@ -106,6 +160,7 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   worker.leaving = false;
   worker.restarting = false;
   worker.finished = false;
+  worker.finished_code.reset();
   worker.unswept = false;
   const FailedEnd end{exit, std::exchange(worker.hung_s, 0), silent, unready_s};
   EndLease(now, job, worker);
@@ -113,14 +168,13 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   worker.stop_sent_at = kNever;
   worker.launch_sent_at = kNever;
   worker.last_nonce = 0;
-  checkpoints_.EndFetch({job.id, rank, worker.incarnation});
-  if (!contexts.empty()) {
-    leases_.EndContexts({job.id, rank, worker.incarnation});
-  }
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  checkpoints_.EndFetch(key);
+  processes_.EndSilence(now, key, worker);
+  if (!contexts.empty()) leases_.EndContexts(key);
   for (const AcceleratorId freed : contexts) processes_.AcceleratorFreed(freed);
-  const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
   const bool of_gang = rank < job.world_size;
-  if (by_itself && exit.exit_code == 0 && job.active() && of_gang) {
+  if (read == event::ProcessEnd::kDone && job.active() && of_gang) {
     worker.process = ProcessState::kDone;
     if (leased) accusations_.NoteGoodEnd(job.id, where);
     if (job.AllDone()) {
@@ -130,17 +184,30 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
     return;
   }
   if (!job.active()) return;
+  if (read == event::ProcessEnd::kTimeLimit) {
+    return EndJob(
+        now, job, JobState::kHeld,
+        reason::HeldTimeLimit{job.id, job.spec.time_limit_s.value_or(0)});
+  }
   if (fetched_nothing && GiveUpFetching(now, job, worker.server)) return;
   if (exit.launch_hung && GiveUpLaunching(now, job, exit)) return;
-  const bool failed = !leaving && !exit.no_failure && !exit.launch_hung &&
-                      !(by_itself && exit.exit_code == kExitEvicted);
-  if (failed) {
+  const bool failed = read == event::ProcessEnd::kFailed;
+  // The rank that is first to notice a broken gang leaves so: it is counted
+  // when the others are gone too, if none of them had broken it.
+  const bool noticed = failed && !exit.stopped && EndedByItself(exit) &&
+                       exit.exit_code == kExitEvicted && job.HoldsAny();
+  job.left_unasked = (job.left_unasked || noticed) && !exit.no_failure;
+  if (failed && !noticed) {
     if (where.valid()) AvoidPlace(now, job.id, where, leased);
     CountFailure(now, job, end);
     if (job.active()) TryElsewhere(now, job);
   } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
     // No failure, but the others can't go on alone.
     processes_.RestartGang(now, job);
+  } else if (job.left_unasked && !job.AnyLive()) {
+    WorkerExited left;
+    left.exit_code = kExitEvicted;
+    CountFailure(now, job, {left});
   }
   if (job.active() && !job.assigned.empty()) {
     processes_.EnsureProcesses(now, job, job.assigned);
@@ -156,8 +223,8 @@ bool Endings::GiveUpLaunching(Time now, Job& job, const WorkerExited& exit) {
                               ? "its agent was lost meanwhile"
                               : exit.launch_error;
   EndJob(now, job, JobState::kHeld,
-         reason::HeldHungLaunch{StrCat("on ", exit.server, ": ", why), job.id,
-                                job.hung_launches});
+         reason::HeldHungLaunch{StrCat("on ", exit.server), job.id,
+                                job.hung_launches, why});
   return true;
 }
 
@@ -165,32 +232,31 @@ void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
   const WorkerExited& exit = end.exit;
   ++job.failures_in_a_row;
   job.failure_counted = true;
+  job.left_unasked = false;
   job.last_error = exit.error_line;
+  job.last_end = exit.signal != 0 ? -exit.signal : exit.exit_code;
   if (!exit.launch_error.empty()) {
     // Trying again would end the same way.
     return EndJob(now, job, JobState::kHeld,
                   reason::HeldLaunch{exit.launch_error});
   }
-  if (job.failures_in_a_row < job.spec.retries_max) {
-    return processes_.RestartGang(now, job);
-  }
   const int failures = job.failures_in_a_row;
-  if (end.hung_s > 0) {
-    return EndJob(now, job, JobState::kHeld,
-                  reason::HeldHung{job.id, failures, end.hung_s});
-  }
+  // It would be as silent again.
   if (end.silent) {
     return EndJob(now, job, JobState::kHeld,
                   reason::HeldSilent{job.id, failures});
+  }
+  if (failures < job.spec.retries_max) return processes_.RestartGang(now, job);
+  if (end.hung_s > 0) {
+    return EndJob(now, job, JobState::kHeld,
+                  reason::HeldHung{job.id, failures, end.hung_s});
   }
   if (end.unready_s > 0) {
     return EndJob(now, job, JobState::kHeld,
                   reason::HeldUnready{job.id, failures, end.unready_s});
   }
   EndJob(now, job, JobState::kHeld,
-         reason::HeldFailures{job.id, failures,
-                              exit.signal != 0 ? -exit.signal : exit.exit_code,
-                              job.last_error});
+         reason::HeldFailures{job.id, failures, job.last_end, job.last_error});
 }
 
 // One whose process had no lease yet, or failed before on another accelerator
@@ -233,13 +299,14 @@ void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
                      PauseTier tier) {
   ledger_.BookAll(now);
   ledger_.BookTarget(now, job);
-  isolated_.SettleIsolated(job);
+  isolated_.End(now, job);
   assignments_.Assign(now, job, {}, JobId());
   round_.ForgetPlan(job);
   changes_.Touch(job);
   jobs_.End(job, state);
   job.reason = std::move(reason);
   job.ended_at = now;
+  job.ended_wall_s = now + options_.wall_offset_s;
   processes_.EndWorkers(now, job, tier);
   // One that came to its end could use others.
   if (state != JobState::kFinished) accusations_.WithdrawAccusations(job.id);

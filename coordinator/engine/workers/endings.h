@@ -33,6 +33,12 @@
 
 namespace gavel::engine {
 
+// How the end of the process of that rank is to be read, from what it said and
+// what it was asked. One that has a session is done only by its WorkerFinished:
+// the code 0 of a shell around it tells nothing.
+event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
+                          const WorkerExited& exit);
+
 class Endings {
  public:
   // Borrowed, and outlive this.
@@ -67,7 +73,8 @@ class Endings {
   void On(Time now, const event::WorkerGone& e);
   void On(Time now, const event::WorkerAbandoned& e);
   // The process of that rank is gone. May end the job, or start it again.
-  void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit);
+  void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit,
+                    event::ProcessEnd end = event::ProcessEnd::kLeft);
   // The job leaves its state for that one: it loses its accelerators, and its
   // processes are asked to end.
   void EndJob(Time now, Job& job, JobState state, Reason reason,

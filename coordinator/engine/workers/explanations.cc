@@ -16,6 +16,16 @@
 #include "core/text.h"
 
 namespace gavel::engine {
+namespace {
+
+std::string FailuresOf(const Job& job) {
+  if (job.failures_in_a_row == 0) return "";
+  return StrCat("it failed ", job.failures_in_a_row,
+                " times in a row without a new checkpoint, and is held after ",
+                job.spec.retries_max);
+}
+
+}  // namespace
 
 event::Received Explanations::ReceivedOf(JobId id, Time now) const {
   const Job& job = jobs_.at(id);
@@ -44,7 +54,14 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
   if (!job.active()) return job.reason;
   if (job.assigned.empty()) {
     if (job.HoldsAny()) return reason::Pausing();
-    return WhyWaiting(job, now);
+    Reason waits = WhyWaiting(job, now);
+    const auto silent = std::ranges::find_if(
+        job.workers, [](const Worker& w) { return w.launched_on.valid(); });
+    if (silent != job.workers.end() && silent->leaving &&
+        std::holds_alternative<reason::Priority>(waits)) {
+      return reason::LosesPlace{silent->server};
+    }
+    return waits;
   }
   const Accelerator& first = cluster_.accelerator(job.assigned.front());
   for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
@@ -55,13 +72,23 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
     if (worker.finished || worker.process == ProcessState::kDone) {
       return reason::Ending();
     }
+    if (worker.launched_on.valid() && worker.leaving) {
+      return reason::LosesPlace{worker.server};
+    }
+    if (job.spec.opaque() && worker.held_epoch != 0) continue;
+    const WorkerKey* in_the_way =
+        job.spec.opaque() ? leases_.HeldByOther(job.assigned[rank], job)
+                          : leases_.InTheWay(job, worker);
+    if (in_the_way != nullptr) {
+      return reason::WaitsForRelease{first.info.type, in_the_way->job};
+    }
     if (worker.process == ProcessState::kLaunching &&
         !checkpoints_.SourceFor(job, worker.server).server.empty()) {
       return checkpoints_.WhyMoving(job, static_cast<int>(rank));
     }
     if (worker.process != ProcessState::kJoined) {
       return reason::Starting{first.server, IdleStart(now, worker),
-                              StartTimeout(job, options_)};
+                              StartTimeout(job, options_), FailuresOf(job)};
     }
     if (const WorkerKey* holder =
             leases_.HeldByOther(job.assigned[rank], job)) {
@@ -79,6 +106,7 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
     }
     return reason::Starting{first.server};
   }
+  if (job.spec.opaque()) return reason::RunningOpaque{first.info.type};
   if (const auto still = hang_.StandstillOf(job)) {
     return reason::StandsStill{first.info.type, still->seconds,
                                still->allowed_s, still->rank};
@@ -119,10 +147,25 @@ std::optional<reason::KeptOut> Explanations::WhyKeptOut(const Job& job) const {
   return reason::KeptOut{absl::StrJoin(names, ", "), job.id};
 }
 
+// An accelerator that would do, but for an opaque job that has it.
+std::optional<reason::WaitsForRelease> Explanations::WhyReserved(
+    const Job& job) const {
+  const std::vector<bool>& usable = figures_.UsableTypes(job);
+  for (const Accelerator& other : cluster_.accelerators()) {
+    if (!other.reserved || !other.may_start()) continue;
+    if (!usable[static_cast<size_t>(cluster_.TypeOf(other.id))]) continue;
+    for (const WorkerKey& holder : leases_.Holders(other.id)) {
+      return reason::WaitsForRelease{other.info.type, holder.job};
+    }
+  }
+  return std::nullopt;
+}
+
 Reason Explanations::WhyWaiting(const Job& job, Time now) const {
   const std::vector<int>& capacity = cluster_.Capacity();
   if (std::all_of(capacity.begin(), capacity.end(),
                   [](int count) { return count == 0; })) {
+    if (auto reserved = WhyReserved(job)) return *reserved;
     if (auto drained = WhyDrained(job, cluster_, throughputs_)) return *drained;
     return reason::NoServer();
   }
@@ -145,6 +188,7 @@ Reason Explanations::WhyWaiting(const Job& job, Time now) const {
     return reason::OutOfMemory{absl::StrJoin(too_small, ", "), job.id};
   }
   if (!usable) {
+    if (auto reserved = WhyReserved(job)) return *reserved;
     if (auto kept_out = WhyKeptOut(job)) return *kept_out;
     if (auto drained = WhyDrained(job, cluster_, throughputs_)) return *drained;
     return reason::Unusable{job.spec.LeastWorkers()};

@@ -58,6 +58,7 @@ class Explanations {
  private:
   Reason WhyWaiting(const Job& job, Time now) const;
   std::optional<reason::KeptOut> WhyKeptOut(const Job& job) const;
+  std::optional<reason::WaitsForRelease> WhyReserved(const Job& job) const;
 
   const Terms& terms_;
   const JobTable& jobs_;

@@ -10,7 +10,7 @@
 namespace gavel::engine {
 namespace {
 
-// A loop may stand still for so many of its steps, however long they take.
+// A loop may stand still for this many of its steps, however long they take.
 constexpr double kHangSteps = 100;
 
 // What `gavel why` and `gavel nodes` tell: a standstill of this much of what is

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/process_places.h"
 #include "coordinator/engine/worker_limits.h"
+#include "coordinator/engine/workers/endings.h"
 #include "core/launch_errors.h"
 #include "core/text.h"
 
@@ -36,6 +37,15 @@ bool IsFailure(const Worker& worker, const WorkerExited& exit) {
          exit.launch_error.empty() &&
          (exit.signal != 0 ||
           (exit.exit_code != 0 && exit.exit_code != kExitEvicted));
+}
+
+// A shell that ran the program may have ended with 0 whatever the program did.
+void UncoverCode(const Worker& worker, WorkerExited& exit) {
+  if (!exit.finished_code) exit.finished_code = worker.finished_code;
+  const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
+  // Below 0: its session has begun, and had not come to its end.
+  const int finished = std::max(0, exit.finished_code.value_or(0));
+  if (by_itself && exit.exit_code == 0) exit.exit_code = finished & 0xff;
 }
 
 std::string JobsText(const std::set<JobId>& jobs) {
@@ -120,8 +130,16 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
   if (current || quarantined) {
     event::WorkerGone gone = e;
     gone.hung_s = current ? worker->hung_s : 0;
+    if (worker != nullptr) {
+      UncoverCode(*worker, gone.exit);
+      gone.end = ReadEnd(now, *jobs_.Find(key.job), key.rank, gone.exit);
+      if (worker->launch_sent_at < now) {
+        gone.launched_on = worker->launched_on;
+        gone.launched_at = worker->launch_sent_at;
+      }
+    }
     const AcceleratorId failed_on =
-        current && IsFailure(*worker, e.exit)
+        current && IsFailure(*worker, gone.exit)
             ? PlaceOf(*jobs_.Find(key.job), key.rank, cluster_)
             : AcceleratorId();
     recorder_.Record(now, std::move(gone));
@@ -143,19 +161,24 @@ void LeaseDesk::Admit(Time now, const event::WorkerBusy& e) {
 }
 
 void LeaseDesk::Admit(Time now, const event::WorkerSaidFinished& e) {
-  // The lease is over; the exit code that counts comes from the agent.
   const WorkerFinished& end = e.message;
   const bool out_of_memory = end.exit_code != 0 && TellsOutOfMemory(end.detail);
   const bool failed =
       end.exit_code != 0 && end.exit_code != kExitEvicted && !out_of_memory;
-  const Worker* const worker = jobs_.Find(end.worker);
+  Worker* const worker = jobs_.Find(end.worker);
+  // Also of one that had no lease: its last checkpoint had all steps.
+  if (worker != nullptr) worker->finished_code = end.exit_code;
   const AcceleratorId held =
       worker != nullptr && worker->held_epoch == end.epoch ? worker->held
                                                            : AcceleratorId();
-  Admit(now, event::LeaseEnded{e.message.worker, e.message.epoch,
-                               WithoutSpeed(e.message.progress), true,
+  Admit(now, event::LeaseEnded{e.message.worker,
+                               e.message.epoch,
+                               WithoutSpeed(e.message.progress),
+                               true,
                                out_of_memory ? ReleaseCause::kOutOfMemory
-                                             : ReleaseCause::kPaused});
+                                             : ReleaseCause::kPaused,
+                               {},
+                               end.exit_code});
   if (!held.valid()) return;
   if (failed) NoteFailure(now, end.worker.job, held);
   if (end.exit_code == 0) streaks_.NoteGoodEnd(end.worker.job, held);
@@ -265,6 +288,7 @@ void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
   grant.nonce = nonce;
   grant.duration_s = std::max(
       0.0, std::min(options_.lease_duration_s, round_.LeaseHorizon(job) - now));
+  grant.extension_lead_s = round_.ExtensionLead(job, now, grant.duration_s);
   AddPart(job, rank, grant);
   grant.world_size = worker.world_size;
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
@@ -302,6 +326,7 @@ void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
                        " failed there one after the other, and ran elsewhere; "
                        "look at the device, then `gavel resume ",
                        accelerator.server, "/", accelerator.info.uuid, "`");
+  drained.scoped = true;
   drained.errors = accelerator.errors_known;
   recorder_.Record(now, std::move(drained));
 }

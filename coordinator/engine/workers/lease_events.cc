@@ -14,6 +14,7 @@ void LeaseEvents::On(Time now, const event::WorkerJoined& e) {
   changes_.Touch(*job);
   worker->spoke = true;
   job->hung_launches = 0;
+  processes_.EndSilence(now, e.hello.worker, *worker);
   if (!e.hello.ready) {
     worker->launch_sent_at = now;  // its limit counts from here
     return agenda_.Due(now + StartTimeout(*job, options_));
@@ -28,11 +29,11 @@ void LeaseEvents::On(Time now, const event::WorkerJoined& e) {
   worker->Know(now, e.hello.progress);
   checkpoints_.NoteRestored(*job, worker->server);
   checkpoints_.EndFetch(e.hello.worker);
-  // A newer generation than the last start had: it got somewhere in between.
-  if (e.hello.progress.last_generation > job->restored) {
-    job->restored = e.hello.progress.last_generation;
-    job->failures_in_a_row = 0;
-  }
+  // It got somewhere since the last start. An eviction alone makes a newer
+  // generation of the same step.
+  const Generation& start = e.hello.progress.last_generation;
+  if (start.step > job->restored.step) job->failures_in_a_row = 0;
+  job->restored = std::max(job->restored, start);
   // Its gang may have come to its end without it.
   processes_.ReviveDone(now, *job);
   processes_.NotifyReady(*job);
@@ -70,6 +71,10 @@ void LeaseEvents::On(Time now, const event::LeaseStarted& e) {
   checkpoints_.NoteWriter(*job, worker->server, e.epoch);
   trials_.NoteTried(*job, *worker);
   assignments_.NoteResized(now, *job);
+  if (job->spec.opaque() && worker->launch_sent_at == kNever) {
+    worker->lease_expires = kNever;
+    processes_.BeginLaunch(now, *job, e.worker.rank);
+  }
 }
 
 void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
@@ -89,6 +94,7 @@ void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
     measurements_.Measure(now, *job, e.progress);
   }
   worker->finished |= e.finished;
+  if (e.finished_code) worker->finished_code = e.finished_code;
   if (e.worker.rank == 0) {
     job->stays.End(e.cause == ReleaseCause::kPaused && !e.finished,
                    e.worker.incarnation, e.progress.pausing_s);

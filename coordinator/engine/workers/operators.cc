@@ -41,6 +41,7 @@ void Operators::Admit(Time now, const event::ServerForgotten& e) {
 }
 
 void Operators::Admit(Time now, event::AcceleratorsDrained e) {
+  e.scoped = true;
   std::string error = WhyNot(e, cluster_);
   if (error.empty()) return recorder_.Record(now, std::move(e));
   outbox_.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
@@ -51,10 +52,10 @@ void Operators::On(Time now, const event::JobCommanded& e) {
   outbox_.Emit(action::Reply{e.reply_to, e.job, ""});
   switch (e.kind) {
     case CommandKind::kRelease:
-      return Release(*job);
+      return Release(now, *job);
     case CommandKind::kHold:
       return endings_.EndJob(now, *job, JobState::kHeld,
-                             reason::HeldByUser{.job = e.job},
+                             reason::HeldByUser{e.by, e.job},
                              PauseTier::kEvict);
     case CommandKind::kRequeue:
       assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
@@ -76,17 +77,18 @@ void Operators::On(Time now, const event::JobCommanded& e) {
       }
       return;
     default:
-      endings_.EndJob(now, *job, JobState::kCancelled, reason::Cancelled());
+      endings_.EndJob(now, *job, JobState::kCancelled, reason::Cancelled{e.by});
   }
 }
 
-void Operators::Release(Job& job) {
+void Operators::Release(Time now, Job& job) {
   if (checkpoints_.IsStranded(job)) checkpoints_.ForgoCheckpoints(job);
   throughputs_.Readmit(job.id);
   accusations_.Forgive(job.id);
   std::erase_if(job.profile, [](const ProfiledCell& cell) {
     return !cell.beside.empty() && cell.value == 0;
   });
+  isolated_.CountChanged(now);
   jobs_.Release(job);
   changes_.Touch(job);
   job.failures_in_a_row = 0;
@@ -120,7 +122,7 @@ void Operators::On(Time now, const event::AcceleratorsDrained& e) {
     cluster_.SetLeaving(e.server);
   } else {
     for (const AcceleratorId id : which) {
-      cluster_.SetDrained(id, e.drained, e.why);
+      cluster_.SetDrained(id, e.drained, e.why, e.scoped && !e.uuid.empty());
       if (!e.why.empty()) cluster_.NoteErrors(id, e.errors);
     }
   }
@@ -135,7 +137,7 @@ void Operators::On(Time now, const event::AcceleratorsDrained& e) {
 }
 
 // Whoever is there ends with a checkpoint; where the job goes on is decided as
-// ever. What never spoke has nothing to save.
+// ever.
 void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
   const std::vector<AcceleratorId> ids = AcceleratorsOf(e, cluster_);
   const auto is_drained = [&](AcceleratorId id) {
@@ -152,17 +154,13 @@ void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
       assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
     }
     for (size_t rank = 0; rank < job->workers.size(); ++rank) {
-      Worker& worker = job->workers[rank];
+      const Worker& worker = job->workers[rank];
       // It was to have its first lease there.
       const bool starts = worker.held_epoch == 0 && rank < places.size() &&
                           is_drained(places[rank]);
       if (!worker.is_live() || worker.leaving) continue;
       if (!starts && !must_go(worker)) continue;
-      if (worker.process == ProcessState::kLaunching && !worker.spoke) {
-        processes_.TellToStop(now, *job, worker, options_.stop_grace_s);
-      } else {
-        processes_.Pause(now, *job, static_cast<int>(rank), PauseTier::kEvict);
-      }
+      processes_.Pause(now, *job, static_cast<int>(rank), PauseTier::kEvict);
     }
   }
 }

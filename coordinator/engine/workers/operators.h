@@ -12,6 +12,7 @@
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operator_events.h"
 #include "coordinator/engine/rounds/allocation_table.h"
+#include "coordinator/engine/rounds/isolated_time.h"
 #include "coordinator/engine/rounds/measurements.h"
 #include "coordinator/engine/rounds/problems.h"
 #include "coordinator/engine/rounds/solver.h"
@@ -45,7 +46,8 @@ class Operators {
             AllocationTable& allocation, Checkpoints& checkpoints,
             Measurements& measurements, Processes& processes,
             Assignments& assignments, Accusations& accusations,
-            Endings& endings, Problems& problems, Solver& solver)
+            Endings& endings, IsolatedTime& isolated, Problems& problems,
+            Solver& solver)
       : terms_(terms),
         outbox_(outbox),
         agenda_(agenda),
@@ -65,6 +67,7 @@ class Operators {
         assignments_(assignments),
         accusations_(accusations),
         endings_(endings),
+        isolated_(isolated),
         problems_(problems),
         solver_(solver) {}
 
@@ -90,7 +93,7 @@ class Operators {
   }
 
  private:
-  void Release(Job& job);
+  void Release(Time now, Job& job);
   void Leave(Time now, const event::AcceleratorsDrained& e);
 
   Terms& terms_;
@@ -112,6 +115,7 @@ class Operators {
   Assignments& assignments_;
   Accusations& accusations_;
   Endings& endings_;
+  IsolatedTime& isolated_;
   Problems& problems_;
   Solver& solver_;
   Operated operated_;

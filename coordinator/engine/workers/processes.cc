@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coordinator/engine/process_places.h"
@@ -131,18 +132,73 @@ void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.out_of_memory = false;
   worker.unswept = false;
   worker.spoke = false;
+  worker.finished_code.reset();
   worker.bytes_moved = 0;
   worker.bytes_at = -kNever;
   worker.parked_at = kNever;
   worker.kept_on = AcceleratorId();
   worker.left_on = AcceleratorId();
-  worker.launch_sent_at = launches_.Next(now, options_.launches_per_s);
-  worker.accrued_at = worker.launch_sent_at;
+  worker.launch_sent_at = kNever;
   worker.launch_repeated_at = kNever;
+  worker.launched_on = where;
+  leases_.AddSilent(where, {job.id, rank, worker.incarnation});
   ++job.epoch;
+  if (job.spec.opaque()) {
+    // It begins with its lease (Sweeper::SweepOpaque), and may use all of the
+    // memory.
+    for (const WorkerKey& parked : leases_.ParkedOn(where)) {
+      Pause(now, jobs_.at(parked.job), parked.rank, PauseTier::kEvict);
+    }
+    return agenda_.Due(now);
+  }
+  if (!leases_.InTheWay(job, worker)) BeginLaunch(now, job, rank);
+}
+
+void Processes::BeginLaunch(Time now, Job& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  worker.launch_sent_at = std::max(launches_.Next(now, options_.launches_per_s),
+                                   now + RetryDelay(job));
+  worker.accrued_at = worker.launch_sent_at;
   if (worker.launch_sent_at > now) return agenda_.Due(worker.launch_sent_at);
   agenda_.Due(now + StartTimeout(job, options_));
   SendLaunch(now, job, rank);
+}
+
+void Processes::EndSilence(Time now, const WorkerKey& key, Worker& worker) {
+  if (!worker.launched_on.valid()) return;
+  const AcceleratorId where =
+      std::exchange(worker.launched_on, AcceleratorId());
+  leases_.EndSilent(where, key);
+  const auto [begin, end] = leases_.silent().equal_range(where);
+  for (auto it = begin; it != end; ++it) {
+    const WorkerKey& next = it->second;
+    Job& job = jobs_.at(next.job);
+    Worker& waiting = job.workers[static_cast<size_t>(next.rank)];
+    if (waiting.launch_sent_at != kNever || waiting.leaving ||
+        job.spec.opaque()) {
+      continue;
+    }
+    if (!leases_.InTheWay(job, waiting)) BeginLaunch(now, job, next.rank);
+  }
+  AcceleratorFreed(where);
+}
+
+void Processes::EndMisplaced(Time now, Job& job) {
+  const std::vector<AcceleratorId>& places =
+      job.assigned.empty() ? round_.PlannedFor(job) : job.assigned;
+  for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+    const Worker& worker = job.workers[rank];
+    const bool in_place =
+        rank < places.size() && places[rank] == worker.launched_on;
+    if (!worker.launched_on.valid() || worker.leaving || in_place) continue;
+    Pause(now, job, static_cast<int>(rank), PauseTier::kEvict);
+  }
+}
+
+void Processes::EndMisplaced(Time now) {
+  for (const auto& [where, key] : leases_.silent()) {
+    EndMisplaced(now, jobs_.at(key.job));
+  }
 }
 
 void Processes::SendLaunch(Time now, Job& job, int rank) {
@@ -164,8 +220,11 @@ Message Processes::LaunchMessage(const Job& job, int rank) const {
   launch.argv = job.spec.argv;
   launch.working_directory = job.spec.working_directory;
   launch.checkpoint_directory = job.spec.checkpoint_directory;
-  constexpr size_t kOwnVariables = 7;  // about: room, not a limit
+  constexpr size_t kOwnVariables = 8;  // about: room, not a limit
   launch.environment.reserve(job.spec.environment.size() + kOwnVariables);
+  launch.environment.emplace_back(
+      "GAVEL_PAUSE_GRACE_S",
+      std::to_string(std::llround(PauseGrace(job, options_))));
   // The job's own value wins.
   launch.environment.emplace_back(
       "GAVEL_FAILURE_INTERVAL_S",
@@ -199,6 +258,11 @@ Message Processes::LaunchMessage(const Job& job, int rank) const {
 
 void Processes::Pause(Time now, Job& job, int rank, PauseTier tier) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.launched_on.valid()) {
+    return TellToStop(
+        now, job, worker,
+        job.spec.opaque() ? PauseGrace(job, options_) : options_.stop_grace_s);
+  }
   const WorkerKey key{job.id, rank, worker.incarnation};
   if (StrongerThan(tier, PauseTier::kPark)) worker.leaving = true;
   if (worker.pause_sent_at == kNever || StrongerThan(tier, worker.pause_tier)) {
@@ -213,13 +277,9 @@ void Processes::Pause(Time now, Job& job, int rank, PauseTier tier) {
 
 void Processes::EndWorkers(Time now, Job& job, PauseTier tier) {
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
-    Worker& worker = job.workers[static_cast<size_t>(rank)];
-    if (!worker.is_live()) continue;
-    if (worker.spoke) {
-      Pause(now, job, rank, tier);
-    } else {
-      TellToStop(now, job, worker, options_.stop_grace_s);
-    }
+    const Worker& worker = job.workers[static_cast<size_t>(rank)];
+    const bool told = worker.launched_on.valid() && worker.leaving;
+    if (worker.is_live() && !told) Pause(now, job, rank, tier);
   }
 }
 
@@ -253,8 +313,11 @@ void Processes::Notify(const Job& job, int rank) {
 }
 
 void Processes::AcceleratorFreed(AcceleratorId accelerator) {
-  for (const JobId id : assigned_.JobsOn(accelerator))
-    NotifyReady(*jobs_.Find(id));
+  for (const JobId id : assigned_.JobsOn(accelerator)) {
+    Job& job = *jobs_.Find(id);
+    if (job.spec.opaque()) agenda_.Due(0);  // the next sweep may start it
+    NotifyReady(job);
+  }
 }
 
 void Processes::NoticeHolders(Job& job) {

@@ -37,7 +37,7 @@ class Processes {
   // Borrowed, and outlive this.
   Processes(Outbox& outbox, Agenda& agenda, const JobTable& jobs,
             Changes& changes, const Cluster& cluster,
-            const AssignedAccelerators& assigned, const LeaseBook& leases,
+            const AssignedAccelerators& assigned, LeaseBook& leases,
             const EngineOptions& options, Checkpoints& checkpoints,
             const Ledger& ledger, const RoundClock& round)
       : outbox_(outbox),
@@ -68,11 +68,20 @@ class Processes {
   // A rank that stopped before its gang's end needs the others again: those
   // that are done already start once more.
   void ReviveDone(Time now, Job& job);
+  // Nothing is in its way: it is sent to its agent, in its turn.
+  void BeginLaunch(Time now, Job& job, int rank);
+  // It has spoken, or is gone: from here on a lease tells what it may use, or
+  // nothing does. Whoever waits to be launched there is.
+  void EndSilence(Time now, const WorkerKey& key, Worker& worker);
+  // Processes that have not spoken, and are neither where their job is nor
+  // where it is planned to be, are ended: others get what they may use.
+  void EndMisplaced(Time now, Job& job);
+  void EndMisplaced(Time now);
   // Once more, by the same key.
   void SendLaunch(Time now, Job& job, int rank);
   // Asks the worker to stop; its process stays where `tier` is kPark or kKeep.
-  void Pause(Time now, Job& job, int rank, PauseTier tier);
   // One that has not spoken hears no pause: its agent ends it.
+  void Pause(Time now, Job& job, int rank, PauseTier tier);
   void EndWorkers(Time now, Job& job, PauseTier tier);
   // By its agent, whatever the worker itself would do; Sweep repeats it.
   void TellToStop(Time now, const Job& job, Worker& worker, double grace_s);
@@ -104,7 +113,7 @@ class Processes {
   Changes& changes_;
   const Cluster& cluster_;
   const AssignedAccelerators& assigned_;
-  const LeaseBook& leases_;
+  LeaseBook& leases_;
   const EngineOptions& options_;
   Checkpoints& checkpoints_;
   const Ledger& ledger_;

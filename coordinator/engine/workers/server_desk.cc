@@ -91,6 +91,7 @@ void ServerDesk::NoteHealth(Time now, const std::string& server,
   const Accelerator& accelerator = cluster_.accelerator(id);
   event::AcceleratorsDrained drained{server, told.uuid};
   drained.why = WhyUnfit(told, accelerator);
+  drained.scoped = true;
   drained.errors = told.uncorrectable_errors;
   if (drained.why.empty() || accelerator.drained) return;
   recorder_.Record(now, std::move(drained));

@@ -35,13 +35,26 @@ void Submissions::Admit(Time now, event::JobSubmitted e) {
         "job \"", e.spec.name, "\": the name is taken by job ", taken.value(),
         ", which has not ended; choose another name or cancel that one"));
   }
+  // Each would resume from what the other saved.
+  if (const JobId other = jobs_.SavingIn(e.spec); other.valid()) {
+    return refuse(StrCat(
+        "job \"", e.spec.name, "\": its checkpoint_directory ",
+        e.spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
+        jobs_.at(other).spec.name,
+        "\"), which has not ended; give it one of its own or cancel that one"));
+  }
   const std::vector<int>& capacity = cluster_.Capacity();
   const int largest = capacity.empty()
                           ? 0
                           : *std::max_element(capacity.begin(), capacity.end());
   // Before any server has joined nothing is known, so the job may wait.
   const int needed = e.spec.LeastWorkers();
-  if (largest > 0 && needed > largest) {
+  // What opaque jobs have comes back.
+  const auto reserved = [&] {
+    return static_cast<int>(
+        std::ranges::count_if(cluster_.accelerators(), &Accelerator::reserved));
+  };
+  if (largest > 0 && needed > largest && needed > largest + reserved()) {
     return refuse(StrCat("job \"", e.spec.name, "\": scale factor ", needed,
                          " fits on no accelerator type of the cluster (",
                          Capacities(cluster_),
@@ -52,8 +65,10 @@ void Submissions::Admit(Time now, event::JobSubmitted e) {
 }
 
 void Submissions::On(Time now, const event::JobSubmitted& e) {
+  isolated_.CountChanged(now);
   Job& job = jobs_.Add(now, e.spec);
   const JobId id = job.id;
+  job.submitted_wall_s = now + options_.wall_offset_s;
   throughputs_.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
   measurements_.BarTypes(job);
   job.profile = e.profile;

@@ -5,6 +5,7 @@
 
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
+#include "coordinator/engine/rounds/isolated_time.h"
 #include "coordinator/engine/rounds/ledger.h"
 #include "coordinator/engine/rounds/measurements.h"
 #include "coordinator/engine/state/agenda.h"
@@ -24,7 +25,8 @@ class Submissions {
   Submissions(Outbox& outbox, Agenda& agenda, JobTable& jobs, Changes& changes,
               const Cluster& cluster, ThroughputMatrix& throughputs,
               const EngineOptions& options, Recorder& recorder,
-              Measurements& measurements, Ledger& ledger)
+              Measurements& measurements, IsolatedTime& isolated,
+              Ledger& ledger)
       : outbox_(outbox),
         agenda_(agenda),
         jobs_(jobs),
@@ -34,6 +36,7 @@ class Submissions {
         options_(options),
         recorder_(recorder),
         measurements_(measurements),
+        isolated_(isolated),
         ledger_(ledger) {}
 
   void Admit(Time now, event::JobSubmitted e);
@@ -49,6 +52,7 @@ class Submissions {
   const EngineOptions& options_;
   Recorder& recorder_;
   Measurements& measurements_;
+  IsolatedTime& isolated_;
   Ledger& ledger_;
 };
 

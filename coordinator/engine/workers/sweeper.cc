@@ -108,6 +108,7 @@ void Sweeper::SweepWorker(Time now, Job& job, int rank) {
   }
   const WorkerKey key{job.id, rank, worker.incarnation};
   if (worker.unswept && SweepUnswept(now, worker, key)) return;
+  if (job.spec.opaque()) return SweepOpaque(now, job, rank, worker);
   const double start_s = StartTimeout(job, options_);
   if (worker.process == ProcessState::kLaunching) {
     const Time timeout = OverdueAt(worker.launch_sent_at, start_s, worker);
@@ -142,6 +143,32 @@ void Sweeper::SweepWorker(Time now, Job& job, int rank) {
   SweepLease(now, job, rank, worker);
 }
 
+// It has its lease from its launch to its end, and no word of it is expected.
+void Sweeper::SweepOpaque(Time now, Job& job, int rank, Worker& worker) {
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  if (worker.held_epoch == 0 && rank == 0 && leases_.CanLaunch(job)) {
+    for (size_t each = 0; each < job.assigned.size(); ++each) {
+      const WorkerKey begins{job.id, static_cast<int>(each),
+                             job.workers[each].incarnation};
+      recorder_.Record(
+          now, event::LeaseStarted{begins, job.epoch, job.assigned[each]});
+    }
+    agenda_.Due(now);  // for its time limit
+    return outbox_.Flush();
+  }
+  const Time stops = worker.leaving ? worker.pause_sent_at
+                     : worker.held_epoch != 0 && job.spec.time_limit_s
+                         ? worker.leased_at + *job.spec.time_limit_s
+                         : kNever;
+  if (now >= stops) {
+    Stop(now, worker, key, PauseGrace(job, options_));
+  } else {
+    agenda_.Due(stops);
+    if (worker.launch_sent_at != kNever) RepeatLaunch(now, job, rank);
+  }
+  SweepLease(now, job, rank, worker);
+}
+
 // Its agent knows nothing of it and answers so, which is only asked for once
 // the process has stopped by itself. True: it is not yet that time.
 bool Sweeper::SweepUnswept(Time now, Worker& worker, const WorkerKey& key) {
@@ -169,7 +196,7 @@ void Sweeper::SweepGang(Time now, const Job& job, Worker& worker) {
 
 void Sweeper::RepeatLaunch(Time now, Job& job, int rank) {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
-  if (worker.spoke) return;
+  if (worker.spoke || worker.leaving) return;
   const Time next = worker.launch_repeated_at == kNever
                         ? worker.launch_sent_at  // not sent yet
                         : worker.launch_repeated_at + kRepeatInterval_s;

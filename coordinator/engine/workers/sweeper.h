@@ -48,6 +48,7 @@ class Sweeper {
   void SweepQuarantine(Time now);
   void SweepStrangers(Time now);
   void SweepWorker(Time now, Job& job, int rank);
+  void SweepOpaque(Time now, Job& job, int rank, Worker& worker);
   bool SweepUnswept(Time now, Worker& worker, const WorkerKey& key);
   void SweepGang(Time now, const Job& job, Worker& worker);
   void RepeatLaunch(Time now, Job& job, int rank);

@@ -1,13 +1,13 @@
 #include "coordinator/policy/lp/price_pass.h"
 
-#include <bit>
 #include <cassert>
 #include <cstdint>
+#include <cstring>
 
-// The loops over the jobs of a block have no branches, so that the compiler
-// vectorises them, with -O3; the loader picks the version for the processor.
-// Without fused multiply-adds (CMakeLists.txt) both give the same bits. (The
-// run time of sanitizers is not ready when the loader picks.)
+// Half a block is walked at once, in vectors of the compiler that fit AVX2 and
+// are split for less; the loader picks the version for the processor. Without
+// fused multiply-adds (CMakeLists.txt) both give the same bits. (The run time
+// of sanitizers is not ready when the loader picks.)
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define GAVEL_VECTORISED __attribute__((target_clones("avx2", "default")))
@@ -19,21 +19,20 @@
 namespace gavel::policy {
 namespace {
 
-// Sums of so many blocks are added up apart: less rounding.
-constexpr size_t kBlocksOfSum = 1024;
+// Sums of so many jobs are added up apart: less rounding.
+constexpr size_t kJobsOfSum = 1024 * kPriceLanes;
 
-// All ones or none, and choices by these: the compiler makes branches of bools.
-using Mask = int64_t;
-GAVEL_INLINE Mask MaskOf(bool holds) { return -static_cast<Mask>(holds); }
-GAVEL_INLINE double Select(Mask mask, double yes, double no) {
-  return std::bit_cast<double>((mask & std::bit_cast<Mask>(yes)) |
-                               (~mask & std::bit_cast<Mask>(no)));
+// A figure of each of the jobs that are walked at once, and a choice for each:
+// all ones or none.
+constexpr size_t kWidth = kPriceLanes / 2;
+using Lanes = double __attribute__((vector_size(8 * kWidth)));
+using Mask = int64_t __attribute__((vector_size(8 * kWidth)));
+
+GAVEL_INLINE void Load(const double* from, Lanes& lanes) {
+  std::memcpy(&lanes, from, sizeof(lanes));
 }
 
-// A figure of each job of a block.
-using Lanes = double[kPriceLanes];
-
-// Of the walks of a block's jobs along their hulls.
+// Walks of jobs along their hulls.
 struct Walks {
   // The demands.
   Lanes demand;
@@ -42,7 +41,7 @@ struct Walks {
   Lanes rate;
   Lanes cost;
   Lanes type;
-  Mask open[kPriceLanes];  // the walk is not at its end
+  Mask open;  // the walk is not at its end
   // The flattest edges from there.
   Lanes edge_rate;
   Lanes edge_cost;
@@ -55,117 +54,105 @@ struct Walks {
   Lanes slope;  // of the edge
 };
 
-GAVEL_INLINE void SetDemands(const PricePass& pass, size_t block, double level,
+GAVEL_INLINE void SetDemands(const PricePass& pass, size_t first, double level,
                              Walks& w) {
-  const size_t first = block * kPriceLanes;
-  const double* a = pass.a + first;
+  Lanes a, b, c;
+  Load(pass.a + first, a);
   if (pass.curve == DemandCurve::kFinish) {
-    const double* b = pass.b + first;
-    const double* c = pass.c + first;
-    for (size_t i = 0; i < kPriceLanes; ++i) {
-      const double left = -level * b[i] - c[i];
-      const double rate = a[i] / left;
-      w.demand[i] = rate;
-      w.demand_slope[i] = rate * b[i] / left;
-    }
+    Load(pass.b + first, b);
+    Load(pass.c + first, c);
+    const Lanes left = -level * b - c;
+    w.demand = a / left;
+    w.demand_slope = w.demand * b / left;
     return;
   }
-  for (size_t i = 0; i < kPriceLanes; ++i) {
-    w.demand[i] = level * a[i];
-    w.demand_slope[i] = a[i];
-  }
+  w.demand = level * a;
+  w.demand_slope = a;
   if (pass.b != nullptr) {
-    const double* b = pass.b + first;
-    for (size_t i = 0; i < kPriceLanes; ++i) w.demand[i] += b[i];
+    Load(pass.b + first, b);
+    w.demand += b;
   }
   if (pass.c != nullptr) {
-    const double* c = pass.c + first;
-    for (size_t i = 0; i < kPriceLanes; ++i) {
-      const bool capped = w.demand[i] >= c[i];
-      w.demand[i] = capped ? c[i] : w.demand[i];
-      w.demand_slope[i] = capped ? 0 : w.demand_slope[i];
-    }
+    Load(pass.c + first, c);
+    const Mask capped = w.demand >= c;
+    w.demand = capped ? c : w.demand;
+    w.demand_slope = capped ? Lanes{} : w.demand_slope;
   }
 }
 
 // The flattest edges from where the walks are; the longest of those. At first
 // vertical ones, of no length.
 template <bool kGain>
-GAVEL_INLINE void FindEdges(const PricePass& pass, size_t block,
+GAVEL_INLINE void FindEdges(const PricePass& pass, size_t first,
                             const double* prices, Walks& w) {
-  const double* throughputs =
-      pass.throughputs + block * pass.types * kPriceLanes;
-  const double* gain = kGain ? pass.gain + block * kPriceLanes : nullptr;
-  for (size_t i = 0; i < kPriceLanes; ++i) {
-    w.edge_rate[i] = 0;
-    w.edge_cost[i] = 1;
-    w.edge_type[i] = -1;
-  }
+  const double* throughputs = pass.throughputs +
+                              first / kPriceLanes * pass.types * kPriceLanes +
+                              first % kPriceLanes;
+  Lanes gain{};
+  if (kGain) Load(pass.gain + first, gain);
+  Lanes edge_rate{};
+  Lanes edge_cost = Lanes{} + 1;
+  Lanes edge_type = Lanes{} - 1;
+  const Lanes rate = w.rate, cost = w.cost;
   for (size_t j = 0; j < pass.types; ++j) {
-    const double* of_type = throughputs + j * kPriceLanes;
-    const auto type = static_cast<double>(j);
-    const double price = prices[j];
-    const double worth = kGain ? pass.worth[j] : 0;
-    for (size_t i = 0; i < kPriceLanes; ++i) {
-      const double throughput = of_type[i];
-      const double run = throughput - w.rate[i];
-      const double paid =
-          kGain ? price - gain[i] * (worth * throughput) : price;
-      const double rise = paid - w.cost[i];
-      const double left = rise * w.edge_rate[i];
-      const double right = w.edge_cost[i] * run;
-      const Mask better =
-          MaskOf(run > 0) &
-          (MaskOf(left < right) |
-           (MaskOf(left == right) & MaskOf(run > w.edge_rate[i])));
-      w.edge_rate[i] = Select(better, run, w.edge_rate[i]);
-      w.edge_cost[i] = Select(better, rise, w.edge_cost[i]);
-      w.edge_type[i] = Select(better, type, w.edge_type[i]);
-    }
+    Lanes throughput;
+    Load(throughputs + j * kPriceLanes, throughput);
+    const Lanes run = throughput - rate;
+    Lanes rise = prices[j] - cost;
+    if (kGain) rise = (prices[j] - gain * (pass.worth[j] * throughput)) - cost;
+    const Lanes left = rise * edge_rate;
+    const Lanes right = edge_cost * run;
+    const Mask better =
+        (run > 0) & ((left < right) | ((left == right) & (run > edge_rate)));
+    edge_rate = better ? run : edge_rate;
+    edge_cost = better ? rise : edge_cost;
+    edge_type = better ? Lanes{} + static_cast<double>(j) : edge_type;
   }
+  w.edge_rate = edge_rate;
+  w.edge_cost = edge_cost;
+  w.edge_type = edge_type;
 }
 
 // One edge further, where there is one to take. Returns whether any walk is
 // still open.
 template <bool kGain>
 GAVEL_INLINE bool TakeEdges(Walks& w) {
-  int64_t open = 0;
-  for (size_t i = 0; i < kPriceLanes; ++i) {
-    const double rate = w.edge_rate[i];
-    const double cost = w.edge_cost[i];
-    const double end = w.rate[i] + rate;
-    const Mask lacks = MaskOf(w.rate[i] < w.demand[i]);
-    const Mask down = kGain ? MaskOf(cost < 0) : 0;
-    const Mask take = w.open[i] & MaskOf(rate > 0) & (lacks | down);
-    const Mask whole = MaskOf(end < w.demand[i]) | down;
-    const double part = (w.demand[i] - w.rate[i]) / rate;
-    const double taken = Select(~whole & MaskOf(part < 1), part, 1);
-    w.from[i] = Select(take, w.type[i], w.from[i]);
-    w.to[i] = Select(take, w.edge_type[i], w.to[i]);
-    w.part[i] = Select(take, taken, w.part[i]);
-    w.total[i] = Select(take, w.cost[i] + taken * cost, w.total[i]);
-    w.slope[i] = Select(take, cost / rate, w.slope[i]);
-    w.open[i] = take & whole;
-    w.rate[i] = end;
-    w.cost[i] += cost;
-    w.type[i] = w.edge_type[i];
+  const Lanes rate = w.edge_rate, cost = w.edge_cost;
+  const Lanes end = w.rate + rate;
+  Mask wanted = w.rate < w.demand;
+  Mask whole = end < w.demand;
+  if (kGain) {
+    const Mask down = cost < 0;
+    wanted |= down;
+    whole |= down;
   }
-  for (size_t i = 0; i < kPriceLanes; ++i) open |= w.open[i];
+  const Mask take = w.open & (rate > 0) & wanted;
+  const Lanes part = (w.demand - w.rate) / rate;
+  const Lanes taken = (~whole & (part < 1)) ? part : Lanes{} + 1;
+  w.from = take ? w.type : w.from;
+  w.to = take ? w.edge_type : w.to;
+  w.part = take ? taken : w.part;
+  w.total = take ? w.cost + taken * cost : w.total;
+  w.slope = take ? cost / rate : w.slope;
+  w.open = take & whole;
+  w.rate = end;
+  w.cost += cost;
+  w.type = w.edge_type;
+  int64_t open = 0;
+  for (size_t i = 0; i < kWidth; ++i) open |= w.open[i];
   return open != 0;
 }
 
 template <bool kGain>
-GAVEL_INLINE void Walk(const PricePass& pass, size_t block, double level,
+GAVEL_INLINE void Walk(const PricePass& pass, size_t first, double level,
                        const double* prices, Walks& w) {
-  SetDemands(pass, block, level, w);
-  for (size_t i = 0; i < kPriceLanes; ++i) {
-    w.rate[i] = w.cost[i] = w.total[i] = w.slope[i] = 0;
-    w.type[i] = w.from[i] = w.to[i] = -1;
-    w.part[i] = 1;
-    w.open[i] = -1;
-  }
+  SetDemands(pass, first, level, w);
+  w.rate = w.cost = w.total = w.slope = Lanes{};
+  w.type = w.from = w.to = Lanes{} - 1;
+  w.part = Lanes{} + 1;
+  w.open = Mask{} - 1;
   do {
-    FindEdges<kGain>(pass, block, prices, w);
+    FindEdges<kGain>(pass, first, prices, w);
   } while (TakeEdges<kGain>(w));
 }
 
@@ -173,24 +160,23 @@ template <bool kGain>
 GAVEL_INLINE void SumBlocks(const PricePass& pass, double level,
                             const double* prices, PriceSums* sums) {
   Walks w;
-  for (size_t first = 0; first < pass.blocks; first += kBlocksOfSum) {
-    const size_t end =
-        first + kBlocksOfSum < pass.blocks ? first + kBlocksOfSum : pass.blocks;
+  const size_t jobs = pass.blocks * kPriceLanes;
+  for (size_t begin = 0; begin < jobs; begin += kJobsOfSum) {
+    const size_t end = begin + kJobsOfSum < jobs ? begin + kJobsOfSum : jobs;
     double cost[kPriceLanes] = {};
     double slope[kPriceLanes] = {};
     double usage[kPriceTypesMax][kPriceLanes] = {};
-    for (size_t block = first; block < end; ++block) {
-      Walk<kGain>(pass, block, level, prices, w);
-      const double* held = pass.accelerators + block * kPriceLanes;
-      for (size_t i = 0; i < kPriceLanes; ++i) {
-        cost[i] += held[i] * w.total[i];
-        slope[i] += held[i] * (w.slope[i] * w.demand_slope[i]);
-      }
-      for (size_t i = 0; i < kPriceLanes; ++i) {
+    for (size_t first = begin; first < end; first += kWidth) {
+      Walk<kGain>(pass, first, level, prices, w);
+      const double* held = pass.accelerators + first;
+      const size_t lane = first % kPriceLanes;
+      for (size_t i = 0; i < kWidth; ++i) {
+        cost[lane + i] += held[i] * w.total[i];
+        slope[lane + i] += held[i] * (w.slope[i] * w.demand_slope[i]);
         const auto from = static_cast<int>(w.from[i]);
         const auto to = static_cast<int>(w.to[i]);
-        if (from >= 0) usage[from][i] += held[i] * (1 - w.part[i]);
-        if (to >= 0) usage[to][i] += held[i] * w.part[i];
+        if (from >= 0) usage[from][lane + i] += held[i] * (1 - w.part[i]);
+        if (to >= 0) usage[to][lane + i] += held[i] * w.part[i];
       }
     }
     for (const double one : cost) sums->cost += one;
@@ -205,10 +191,10 @@ template <bool kGain>
 GAVEL_INLINE void ShareBlocks(const PricePass& pass, const PricePoint& point,
                               double* shares) {
   Walks w;
-  for (size_t block = 0; block < pass.blocks; ++block) {
-    Walk<kGain>(pass, block, point.level, point.prices, w);
-    for (size_t i = 0; i < kPriceLanes; ++i) {
-      double* row = shares + (block * kPriceLanes + i) * pass.types;
+  for (size_t first = 0; first < pass.blocks * kPriceLanes; first += kWidth) {
+    Walk<kGain>(pass, first, point.level, point.prices, w);
+    for (size_t i = 0; i < kWidth; ++i) {
+      double* row = shares + (first + i) * pass.types;
       const auto from = static_cast<int>(w.from[i]);
       const auto to = static_cast<int>(w.to[i]);
       if (from >= 0) row[from] += point.weight * (1 - w.part[i]);

@@ -152,6 +152,7 @@ void VirtualProcess::Do(const lease_action::Resume& action) {
   accelerator_ = action.accelerator;
   running_epoch_ = action.epoch;
   deadline_ = action.deadline;
+  gang_lease_.extension_lead_s = action.extension_lead_s;
   world_size_ = action.world_size;
   gang_address_ = action.gang_address;
   taking_ = true;
@@ -223,7 +224,7 @@ void VirtualProcess::Do(const lease_action::Pause& action) {
     if (!StrongerThan(action.tier, PauseTier::kPark)) return;
     exits_when_committed_ = true;
     if (committing_ == 0 || action.tier == PauseTier::kStop) {
-      Exit(kExitEvicted, 0);
+      Exit(kExitEvicted, 0, kExitEvicted);
     }
     return;
   }
@@ -309,7 +310,7 @@ void VirtualProcess::End(bool fails) {
     world_.truth.Committed(key_.job, generation_);
   }
   Step(lease_event::Finished{0, "", ProgressNow()});
-  Exit(0, 0);
+  Exit(0, 0, 0);
 }
 
 void VirtualProcess::ArmReport() {
@@ -361,7 +362,8 @@ void VirtualProcess::Commit(Generation generation) {
 
 // An evicted worker waits for all that it still writes, whichever is last.
 void VirtualProcess::ExitIfCommitted() {
-  if (exits_when_committed_ && committing_ == 0) Exit(kExitEvicted, 0);
+  if (exits_when_committed_ && committing_ == 0)
+    Exit(kExitEvicted, 0, kExitEvicted);
 }
 
 void VirtualProcess::Park(PauseTier tier) {
@@ -384,7 +386,9 @@ void VirtualProcess::StopRunning() {
   world_.truth.Free(key_, accelerator_.uuid);
 }
 
-void VirtualProcess::Exit(int code, int signal) {
+// A shell around the program is the process that its agent knows, and ends with
+// 0 whatever became of the program.
+void VirtualProcess::Exit(int code, int signal, std::optional<int> finished) {
   if (!alive_) return;
   const bool dies = signal != 0 || (code != 0 && code != kExitEvicted);
   // Rank 0 takes the store with it, from which the others learn of a stop.
@@ -393,7 +397,11 @@ void VirtualProcess::Exit(int code, int signal) {
   LeaveMemory();
   alive_ = false;
   life_.reset();
-  home_.exited(code, signal);
+  // One that dies before its session begins is no different from a program
+  // without one.
+  if (training_.in_shell && started_) code = signal = 0;
+  if (!finished && started_) finished = -1;
+  home_.exited(code, signal, finished);
 }
 
 }  // namespace gavel

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,9 @@ class VirtualProcess {
   struct Home {
     size_t server = 0;  // of the network
     MachineClock clock;
-    std::function<void(int exit_code, int signal)> exited;
+    // `finished`: the code that its session ended with, if it did.
+    std::function<void(int exit_code, int signal, std::optional<int> finished)>
+        exited;
   };
 
   // Borrows the world. Starts from the latest checkpoint of its job.
@@ -81,6 +84,7 @@ class VirtualProcess {
   void Do(const lease_action::Send& action);
   void Do(const lease_action::Resume& action);
   void Do(const lease_action::Extend& action) {
+    gang_lease_.extension_lead_s = action.extension_lead_s;
     if (action.epoch == running_epoch_) deadline_ = action.deadline;
   }
   void Do(const lease_action::Pause& action);
@@ -101,7 +105,7 @@ class VirtualProcess {
   void ParkAfter(double delay_s);
   void StopRunning();
   void Park(PauseTier tier);
-  void Exit(int code, int signal);
+  void Exit(int code, int signal, std::optional<int> finished = {});
   Progress ProgressNow() const;
 
   // ---- its gang
@@ -133,8 +137,8 @@ class VirtualProcess {
   Time stuck_at_ = kNever;  // stalled or hung since
   PauseTier pause_tier_ = PauseTier::kPark;
   uint64_t running_epoch_ = 0;
-  Time deadline_ = 0;            // of its lease, by its clock
-  double stop_ahead_s_ = 0;      // a gang's stop is asked for so long before
+  Time deadline_ = 0;  // of its lease, by its clock
+  GangLease gang_lease_;
   bool checkpoint_due_ = false;  // of a gang
   AcceleratorInfo accelerator_;
   int world_size_ = 1;

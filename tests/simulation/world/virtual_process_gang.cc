@@ -56,12 +56,12 @@ void VirtualProcess::BeginTogether() {
     if (process->StepsDone() == most) continue;
     // State that the gang has left behind is of no use.
     together = false;
-    process->Exit(kExitEvicted, 0);
+    process->Exit(kExitEvicted, 0, kExitEvicted);
   }
   if (!together) return;
   world_.gangs.Begin(gang_key(), most);
   for (const auto& [rank, process] : ranks) {
-    process->stop_ahead_s_ = GangStopAhead(process->deadline_ - process->Now());
+    process->gang_lease_.lease_s = process->deadline_ - process->Now();
     process->checkpoint_due_ = false;
     process->Begin();
     process->AttendLater();
@@ -88,7 +88,8 @@ void VirtualProcess::AttendGang() {
   if (!alive_ || !running_) return;
   if (Now() >= deadline_) return LeaveBroken();
   if (steps_before_ >= training_.steps_total) return End(/*fails=*/false);
-  if (pausing_ || Now() + stop_ahead_s_ >= deadline_) {
+  gang_lease_.step_s = 1 / StepsPerSecond();
+  if (pausing_ || Now() + GangStopAhead(gang_lease_) >= deadline_) {
     world_.gangs.Want(gang_key(), key_.rank, StopKind::kStop);
   }
   if (checkpoint_due_) {
@@ -154,7 +155,7 @@ void VirtualProcess::LeaveGang(bool broken) {
 
 void VirtualProcess::LeaveBroken() {
   LeaveGang(/*broken=*/true);
-  Exit(kExitEvicted, 0);
+  Exit(kExitEvicted, 0, kExitEvicted);
 }
 
 void VirtualProcess::GangIsBroken(uint64_t epoch) {
@@ -162,7 +163,7 @@ void VirtualProcess::GangIsBroken(uint64_t epoch) {
     return;
   }
   if (stalled_) return held_.push_back([this, epoch] { GangIsBroken(epoch); });
-  Exit(kExitEvicted, 0);
+  Exit(kExitEvicted, 0, kExitEvicted);
 }
 
 }  // namespace gavel

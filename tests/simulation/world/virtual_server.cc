@@ -144,14 +144,14 @@ void VirtualServer::Do(const agent_action::Spawn& action) {
   VirtualProcess::Home home;
   home.server = index_;
   home.clock = clock_;
-  home.exited = [this, key](int code, int signal) {
+  home.exited = [this, key](int code, int signal, std::optional<int> finished) {
     world_.Tell([&] {
       return StrCat(NameOf(key), " exits, code ", code, ", signal ", signal);
     });
     // Not within the process's own call.
-    world_.queue.After(0, [this, key, code, signal] {
+    world_.queue.After(0, [this, key, code, signal, finished] {
       processes_.erase(key);
-      Step(agent_event::ProcessExited{key, code, signal});
+      Step(agent_event::ProcessExited{key, code, signal, "", finished});
     });
   };
   world_.Tell([&] { return StrCat(NameOf(key), " is started on ", name_); });

@@ -42,6 +42,7 @@ struct VirtualTraining {
   uint64_t fail_at_step = 0;
   int fail_incarnations = 0;
   bool ignores_pauses = false;  // never reaches a boundary
+  bool in_shell = false;        // that ends with 0 whatever it ends with
   // Of a gang: rank 0's store opens after this; whoever waits for the others
   // longer than the time-out gives its lease back; and a rank whose gang has
   // lost one ends with 75 after this. A step that does not end for the silence
