@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "core/messages.h"
@@ -113,6 +114,39 @@ std::string PrintableLine(std::string_view text, size_t characters_max) {
   }
   while (!line.empty() && IsBlank(line.back())) line.pop_back();
   return line;
+}
+
+std::string TakeVisible(std::string* output, bool all) {
+  constexpr size_t kCharacterBytesMax = 4;
+  const std::string_view text = *output;
+  std::string visible;
+  size_t at = 0;
+  while (at < text.size()) {
+    const std::string_view rest = text.substr(at);
+    const auto first = static_cast<uint8_t>(rest[0]);
+    const size_t size = CharacterBytes(rest);
+    // The rest of the character may come with the next output.
+    const bool cut = size == 0 && first >= 0xC2 &&
+                     rest.size() < kCharacterBytesMax &&
+                     std::ranges::all_of(rest.substr(1), [](char c) {
+                       return (static_cast<uint8_t>(c) & 0xC0) == 0x80;
+                     });
+    if (cut && !all) break;
+    const bool control = first < ' ' && first != '\n' && first != '\t';
+    const bool plain = size > 0 && !control && first != 0x7f &&
+                       !Misleads(rest.substr(0, size));
+    const std::string_view bytes = rest.substr(0, std::max<size_t>(size, 1));
+    at += bytes.size();
+    if (plain) {
+      visible += bytes;
+      continue;
+    }
+    for (const char byte : bytes) {
+      absl::StrAppendFormat(&visible, "\\x%02x", static_cast<uint8_t>(byte));
+    }
+  }
+  output->erase(0, at);
+  return visible;
 }
 
 std::string LastErrorLine(std::string_view output) {

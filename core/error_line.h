@@ -16,6 +16,15 @@ namespace gavel {
 // '?', cut after `characters_max` characters.
 std::string PrintableLine(std::string_view text, size_t characters_max);
 
+// Escapes `output` for a terminal: control characters except newline and tab,
+// marks that turn the direction of text, and bytes that are no UTF-8 become
+// "\x1b". Takes it from `output`, all of it or without a character that is cut
+// at its end.
+std::string TakeVisible(std::string* output, bool all);
+inline std::string Visible(std::string text) {
+  return TakeVisible(&text, true);
+}
+
 // The last line of `output` that speaks of an error, without the frames of a
 // stack trace; where none does, the last that is not empty. Printable, of at
 // most kErrorLineCharactersMax characters.

@@ -76,7 +76,7 @@ auto Fields(As<WorkerFinished> auto& m) {
 auto Fields(As<LeaseGrant> auto& m) {
   return std::tie(m.worker, m.position, m.epoch, m.nonce, m.duration_s,
                   m.accelerator, m.slots, m.world_size, m.gang_address,
-                  m.memory_limit_bytes);
+                  m.memory_limit_bytes, m.extension_lead_s);
 }
 
 auto Fields(As<LeaseDenied> auto& m) {
@@ -131,7 +131,7 @@ auto Fields(As<WorkerLaunched> auto& m) {
 auto Fields(As<WorkerExited> auto& m) {
   return std::tie(m.server, m.worker, m.exit_code, m.signal, m.launch_error,
                   m.no_failure, m.stopped, m.highest_seen, m.launch_hung,
-                  m.error_line);
+                  m.error_line, m.finished_code);
 }
 
 // ---- coordinator -> agent
@@ -193,7 +193,7 @@ auto Fields(As<QueryReply> auto& m) {
 }
 
 auto Fields(As<LogRequest> auto& m) {
-  return std::tie(m.request, m.worker, m.offset);
+  return std::tie(m.request, m.worker, m.offset, m.server);
 }
 
 auto Fields(As<LogReply> auto& m) {

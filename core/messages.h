@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -131,8 +132,9 @@ struct LeaseReleased {
   JournalPosition highest_seen = {};
 };
 
-// The job is done (or has failed for good) in this worker's eyes; the agent's
-// WorkerExited remains what counts. Sent by Finish().
+// The session has come to its end, with this code: 0 done, 75 evicted, else it
+// has failed. Sent by Finish(). The process is done when it has also ended with
+// 0; since this message may be lost, the agent tells the same in WorkerExited.
 struct WorkerFinished {
   WorkerKey worker;
   uint64_t epoch = 0;
@@ -162,6 +164,9 @@ struct LeaseGrant {
   // In a packed pair, the most of the accelerator's memory that the worker may
   // take, without its context; 0: no limit.
   uint64_t memory_limit_bytes = 0;
+  // If its job goes on, the lease is extended so long before its end, or
+  // earlier; 0: not told.
+  double extension_lead_s = 0;
 };
 
 // No lease now; ask again after `retry_after_s`, or when a LeaseNotice comes.
@@ -279,6 +284,9 @@ struct WorkerExited {
   // Of a failure: the last line of its output that names an error. Printable
   // UTF-8, at most kErrorLineCharactersMax characters; empty: none.
   std::string error_line = "";
+  // What its session left for the agent (GAVEL_END_FILE): the exit_code of its
+  // WorkerFinished. nullopt: it did not get to its end, or has no session.
+  std::optional<int> finished_code = {};
 };
 
 // ---- coordinator -> agent
@@ -416,6 +424,7 @@ struct LogRequest {
   uint64_t request = 0;
   WorkerId worker;
   uint64_t offset = 0;
+  std::string server = "";  // where it ran before; empty: where it ran last
 };
 
 struct LogReply {

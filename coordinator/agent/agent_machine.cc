@@ -138,6 +138,7 @@ void AgentMachine::On(const agent_event::ProcessExited& e) {
   Record();
   exit.exit_code = e.exit_code;
   exit.signal = e.signal;
+  exit.finished_code = e.finished_code;
   const bool failed = exit.signal != 0 ||
                       (exit.exit_code != 0 && exit.exit_code != kExitEvicted);
   if (failed) exit.error_line = e.error_line;

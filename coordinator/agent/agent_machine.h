@@ -42,7 +42,8 @@ struct ProcessExited {
   WorkerKey worker;
   int exit_code = 0;
   int signal = 0;
-  std::string error_line = {};  // see WorkerExited
+  std::string error_line = {};            // see WorkerExited
+  std::optional<int> finished_code = {};  // see WorkerExited
 };
 // A fetch is over. `error` empty: the checkpoint is here.
 struct CheckpointFetched {

@@ -83,10 +83,12 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
     (*to)["GAVEL_KEY_FILE"] = place.key_file;
     (*to)["GAVEL_COORDINATOR_KEY"] = place.coordinator_key;
   }
+  if (!place.cluster.empty()) (*to)["GAVEL_CLUSTER"] = place.cluster;
   (*to)["GAVEL_JOB"] = StrCat(launch.worker.job.value());
   (*to)["GAVEL_JOB_NAME"] = launch.job_name;
   (*to)["GAVEL_RANK"] = rank;
   (*to)["GAVEL_INCARNATION"] = StrCat(launch.worker.incarnation);
+  if (!place.end_file.empty()) (*to)["GAVEL_END_FILE"] = place.end_file;
   (*to)["GAVEL_SERVER"] = launch.server;
   (*to)["GAVEL_RUN_DIRECTORY"] = place.run_directory;
   (*to)["GAVEL_CHECKPOINT_DIRECTORY"] = launch.checkpoint_directory;

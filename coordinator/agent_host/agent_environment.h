@@ -23,8 +23,10 @@ struct WorkerPlace {
   std::string address = "127.0.0.1";  // where other machines reach this server
   std::optional<UnixAccount> account =
       {};                            // that it runs as; none: the agent's
+  std::string end_file = "";         // its own, for its last word
   std::string key_file = "";         // its own; empty: connections have no keys
   std::string coordinator_key = "";  // public
+  std::string cluster = "";  // its id; empty: the coordinator tells none
 };
 
 // "NAME=value", sorted by name. `own`: the agent's environment. A worker sees

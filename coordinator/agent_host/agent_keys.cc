@@ -23,14 +23,19 @@ constexpr mode_t kDirectoryMode = 0711;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerKeys>> WorkerKeys::Open(
-    const std::string& directory) {
+absl::Status MakeOwnersDirectory(const std::string& directory) {
   std::error_code error;
   fs::remove_all(directory, error);
   if (mkdir(directory.c_str(), kDirectoryMode) != 0 ||
       chmod(directory.c_str(), kDirectoryMode) != 0) {
     return absl::ErrnoToStatus(errno, ToAbsl(StrCat("directory ", directory)));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<WorkerKeys>> WorkerKeys::Open(
+    const std::string& directory) {
+  GAVEL_RETURN_IF_ERROR(MakeOwnersDirectory(directory));
   return std::unique_ptr<WorkerKeys>(new WorkerKeys(directory));
 }
 

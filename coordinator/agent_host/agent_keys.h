@@ -19,6 +19,10 @@
 
 namespace gavel {
 
+// Makes `directory` anew, empty: each job's user reaches the files there that
+// are the user's own, and can neither list nor replace any.
+absl::Status MakeOwnersDirectory(const std::string& directory);
+
 class WorkerKeys {
  public:
   // Files go to this directory, which is made anew, of mode 0711.

@@ -82,6 +82,10 @@ absl::StatusOr<OwnDirectories> MakeDirectories(AgentShellOptions* options) {
   return OwnDirectories{std::move(state), std::move(run)};
 }
 
+std::string EndsDirectory(const AgentShellOptions& options) {
+  return StrCat(options.state_directory, "/ends-", options.server);
+}
+
 // With keys and as root, jobs run as their owners: those pass through the state
 // directory to their locks and keys, and see nothing else. Lock files every
 // user's workers may open, but not remove: of root, since whoever may write the
@@ -158,6 +162,7 @@ struct AgentShell::Impl {
       made.place.coordinator_key = options.keys->server_public_key;
     }
     made.logs_directory = options.state_directory + "/logs";
+    made.ends_directory = EndsDirectory(options);
     made.log_limits = options.log_limits;
     made.exec_limit_s = options.exec_limit_s;
     made.notify = [this] { dealer->waker().Wake(); };
@@ -284,7 +289,8 @@ struct AgentShell::Impl {
                       ExitText(exit));
     if (ending) unacknowledged.insert(exit.worker);
     Step(agent_event::ProcessExited{exit.worker, exit.exit_code, exit.signal,
-                                    std::move(event.error_line)});
+                                    std::move(event.error_line),
+                                    event.finished_code});
   }
 
   void On(LogReply&& reply) { Send(std::move(reply)); }
@@ -440,6 +446,7 @@ absl::StatusOr<std::unique_ptr<AgentShell>> AgentShell::Create(
       AgentRecord::Open(options.state_directory, options.server));
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<WorkerKeys> worker_keys,
                          OpenToOwners(options, directories));
+  GAVEL_RETURN_IF_ERROR(MakeOwnersDirectory(EndsDirectory(options)));
   std::unique_ptr<AgentCheckpoints> checkpoints;
   if (options.own_checkpoints) {
     GAVEL_ASSIGN_OR_RETURN(

@@ -74,6 +74,7 @@ absl::Status AgentWorkers::TryPrepare(const LaunchWorker& launch,
         "the job has no owner; submit it again, with a key");
   }
   WorkerPlace place = options_.place;
+  place.cluster = cluster;
   GAVEL_ASSIGN_OR_RETURN(place.account, AccountOfJob(launch.unix_user));
   LaunchWorker here = launch;
   if (options_.checkpoints != nullptr) {
@@ -85,6 +86,8 @@ absl::Status AgentWorkers::TryPrepare(const LaunchWorker& launch,
     GAVEL_ASSIGN_OR_RETURN(place.key_file,
                            options_.keys->Mint(launch.worker, place.account));
   }
+  place.end_file = EndFileOf(launch.worker);
+  GAVEL_RETURN_IF_ERROR(MakeEndFile(place.end_file, place.account));
   ProcessSpec spec;
   spec.account = place.account;
   spec.argv = launch.argv;
@@ -127,7 +130,7 @@ std::vector<WorkerEvent> AgentWorkers::TakeEvents(Time now) {
   }
   for (auto it = draining_.begin(); it != draining_.end();) {
     const auto next = std::next(it);
-    if (now >= it->second.ends_at) FinishDrained(it, "", &events);
+    if (now >= it->second.ends_at) FinishDrained(it, {}, &events);
     it = next;
   }
   return events;
@@ -142,12 +145,12 @@ void AgentWorkers::Take(Time now, ChildEvent event,
   if (const auto* exit = std::get_if<ChildExit>(&event)) {
     draining_[exit->worker] = {*exit, now + kOutputWait_s};
     ForgetKey(exit->worker);
-    outputs_.Finish(exit->worker);
+    outputs_.Finish(exit->worker, EndFileOf(exit->worker));
     return;
   }
   auto& not_started = std::get<ChildNotStarted>(event);
   ForgetKey(not_started.worker);
-  outputs_.Finish(not_started.worker);
+  outputs_.Finish(not_started.worker, EndFileOf(not_started.worker));
   live_.erase(not_started.worker);
   events->emplace_back(std::move(not_started));
 }
@@ -160,16 +163,22 @@ void AgentWorkers::Take(OutputEvent event, std::vector<WorkerEvent>* events) {
   auto& ended = std::get<OutputEnded>(event);
   const auto found = draining_.find(ended.worker);
   if (found == draining_.end()) return;
-  FinishDrained(found, std::move(ended.error_line), events);
+  FinishDrained(found, std::move(ended), events);
 }
 
 void AgentWorkers::FinishDrained(std::map<WorkerKey, Draining>::iterator it,
-                                 std::string error_line,
+                                 OutputEnded output,
                                  std::vector<WorkerEvent>* events) {
   live_.erase(it->first);
-  events->emplace_back(
-      WorkerEnded{std::move(it->second.exit), std::move(error_line)});
+  events->emplace_back(WorkerEnded{std::move(it->second.exit),
+                                   std::move(output.error_line),
+                                   output.finished_code});
   draining_.erase(it);
+}
+
+std::string AgentWorkers::EndFileOf(const WorkerKey& worker) const {
+  return StrCat(options_.ends_directory, "/", worker.job.value(), "-",
+                worker.rank, "-", worker.incarnation);
 }
 
 void AgentWorkers::ForgetKey(const WorkerKey& worker) {

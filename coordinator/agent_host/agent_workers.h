@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <variant>
@@ -34,6 +35,7 @@ struct AgentWorkersOptions {
   std::string server;
   WorkerPlace place;  // what is the same for all
   std::string logs_directory;
+  std::string ends_directory;  // see GAVEL_END_FILE; it is there
   LogLimits log_limits;
   double exec_limit_s = 10;
   std::function<void()> notify;
@@ -47,7 +49,8 @@ struct AgentWorkersOptions {
 // It and what it started are gone, and its output is read.
 struct WorkerEnded {
   ChildExit exit;
-  std::string error_line;  // of its output; see WorkerExited
+  std::string error_line;            // of its output; see WorkerExited
+  std::optional<int> finished_code;  // see WorkerExited
 };
 using WorkerEvent =
     std::variant<ChildStarted, ChildNotStarted, WorkerEnded, LogReply>;
@@ -105,8 +108,9 @@ class AgentWorkers {
   void Take(Time now, ChildEvent event, std::vector<WorkerEvent>* events);
   void Take(OutputEvent event, std::vector<WorkerEvent>* events);
   void ForgetKey(const WorkerKey& worker);
+  std::string EndFileOf(const WorkerKey& worker) const;
   void FinishDrained(std::map<WorkerKey, Draining>::iterator it,
-                     std::string error_line, std::vector<WorkerEvent>* events);
+                     OutputEnded output, std::vector<WorkerEvent>* events);
 
   const AgentWorkersOptions options_;
   const std::map<std::string, std::string> own_environment_;

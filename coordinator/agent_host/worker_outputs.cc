@@ -1,5 +1,6 @@
 #include "coordinator/agent_host/worker_outputs.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
 #include "coordinator/agent_host/output_channel.h"
 #include "core/error_line.h"
 #include "core/status.h"
@@ -24,7 +27,37 @@ constexpr int kReadsOfATurn = 16;
 // To look again at a channel whose last bytes may be on their way.
 constexpr double kDrainInterval_s = 0.005;
 
+// Of its file: a number, as exit codes are.
+constexpr size_t kEndBytesMax = 8;
+
+std::optional<int> TakeEndFile(const std::string& path) {
+  std::array<char, kEndBytesMax> text{};
+  ssize_t bytes = 0;
+  {
+    const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (file.get() >= 0) bytes = read(file.get(), text.data(), text.size());
+  }
+  unlink(path.c_str());
+  int code = 0;
+  const bool told =
+      bytes > 0 &&
+      absl::SimpleAtoi(ToAbsl({text.data(), static_cast<size_t>(bytes)}),
+                       &code);
+  return told ? std::optional(code) : std::nullopt;
+}
+
 }  // namespace
+
+absl::Status MakeEndFile(const std::string& path,
+                         const std::optional<UnixAccount>& account) {
+  const Descriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.get() < 0 || (account.has_value() &&
+                         fchown(file.get(), account->uid, account->gid) != 0)) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  return absl::OkStatus();
+}
 
 WorkerOutputs::WorkerOutputs(WorkerOutputsOptions options)
     : options_(std::move(options)),
@@ -43,8 +76,8 @@ absl::StatusOr<Descriptor> WorkerOutputs::Open(
   return std::move(channel.writer);
 }
 
-void WorkerOutputs::Finish(const WorkerKey& worker) {
-  mailbox_.Post(FinishRequest{worker});
+void WorkerOutputs::Finish(const WorkerKey& worker, std::string end_file) {
+  mailbox_.Post(FinishRequest{worker, std::move(end_file)});
 }
 
 void WorkerOutputs::Read(const std::string& cluster, const LogRequest& request,
@@ -117,9 +150,11 @@ void WorkerOutputs::CarryOut(OpenRequest&& request) {
 void WorkerOutputs::CarryOut(FinishRequest&& request) {
   const auto found = outputs_.find(request.worker);
   if (found == outputs_.end()) {
-    return mailbox_.Tell(OutputEnded{request.worker, ""});
+    return mailbox_.Tell(
+        OutputEnded{request.worker, "", TakeEndFile(request.end_file)});
   }
   found->second.ends_at = MonotonicNow() + kDrain_s;
+  found->second.end_file = std::move(request.end_file);
 }
 
 void WorkerOutputs::CarryOut(ReadRequest&& request) {
@@ -138,7 +173,10 @@ void WorkerOutputs::DrainAll() {
                       (closed || MonotonicNow() >= output.ends_at);
     // A channel that is closed stays readable.
     if (closed) mailbox_.Unwatch(output.reader.get());
-    if (over) mailbox_.Tell(OutputEnded{it->first, LastErrorLine(output.tail)});
+    if (over) {
+      mailbox_.Tell(OutputEnded{it->first, LastErrorLine(output.tail),
+                                TakeEndFile(output.end_file)});
+    }
     it = over ? outputs_.erase(it) : std::next(it);
   }
 }

@@ -42,9 +42,15 @@ struct WorkerOutputsOptions {
 // All that a worker wrote is in its log.
 struct OutputEnded {
   WorkerKey worker;
-  std::string error_line;  // see WorkerExited
+  std::string error_line = {};            // see WorkerExited
+  std::optional<int> finished_code = {};  // see WorkerExited
 };
 using OutputEvent = std::variant<OutputEnded, LogReply>;
+
+// The file in which the session of a process of `account`, or of this user,
+// leaves its WorkerFinished::exit_code for the agent.
+absl::Status MakeEndFile(const std::string& path,
+                         const std::optional<UnixAccount>& account);
 
 class WorkerOutputs {
  public:
@@ -67,8 +73,9 @@ class WorkerOutputs {
   // For stdout and stderr of a process that is about to start.
   absl::StatusOr<Descriptor> Open(const LogOwner& owner,
                                   const std::optional<UnixAccount>& account);
-  // Its processes are gone, or never came: OutputEnded follows.
-  void Finish(const WorkerKey& worker);
+  // Its processes are gone, or never came: OutputEnded follows, with what is in
+  // `end_file`, which is removed.
+  void Finish(const WorkerKey& worker, std::string end_file);
 
   // A LogReply follows. `runs`: its process may write more.
   void Read(const std::string& cluster, const LogRequest& request, bool runs);
@@ -81,7 +88,8 @@ class WorkerOutputs {
     std::optional<WorkerLog> log;  // nothing: it can't be written
     bool loss_told = false;
     std::string tail;
-    double ends_at = kNever;  // set by Finish
+    double ends_at = kNever;    // set by Finish
+    std::string end_file = {};  // set by Finish
   };
   struct OpenRequest {
     LogOwner owner;
@@ -89,6 +97,7 @@ class WorkerOutputs {
   };
   struct FinishRequest {
     WorkerKey worker;
+    std::string end_file;
   };
   struct ReadRequest {
     std::string cluster;

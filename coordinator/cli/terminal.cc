@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "coordinator/cli/table.h"
+#include "core/error_line.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -52,8 +53,14 @@ void Terminal::Show(const std::string& text) {
   } else {
     // Up to where the last one began, and all below away.
     if (lines_shown_ > 0) out = StrCat("\033[", lines_shown_, "A\r\033[J");
-    out += Head(text, height() - 1, &lines_shown_);
+    out += Head(Visible(text), height() - 1, &lines_shown_);
   }
+  std::fwrite(out.data(), 1, out.size(), stdout);
+  std::fflush(stdout);
+}
+
+void Terminal::Write(const std::string& text) const {
+  const std::string out = is_terminal_ ? Visible(text) : text;
   std::fwrite(out.data(), 1, out.size(), stdout);
   std::fflush(stdout);
 }

@@ -20,6 +20,9 @@ class Terminal {
   // Replaces the text of the last call; lines beyond the terminal's height are
   // left out. On a file or pipe it only writes.
   void Show(const std::string& text);
+  // Writes it all; a terminal gets it Visible (core/error_line.h), for it may
+  // quote what other users wrote.
+  void Write(const std::string& text) const;
 
  private:
   size_t height() const;

@@ -10,7 +10,8 @@ constexpr char kIntroduction[] =
 
 `gavel help --files` prints this page, from the table that the parsers use. Both files are TOML 1.0. A key that is not
 listed here is an error that names its line and the nearest key that there is; so is a value of another type or outside
-its range.
+its range, and a key that is written behind the header of another table than its own: keys of the top belong above the
+first header. In braces (`environment = { entity = "x" }`) a variable, a type or a price may have any name.
 
 )md";
 

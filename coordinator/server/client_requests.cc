@@ -135,8 +135,13 @@ absl::StatusOr<Event> ClientRequests::EventFor(
       return SetPolicy(request.target);
     case CommandKind::kUpdate:
       return Update(from, request);
-    default:
-      return event::JobCommanded{request.job, request.kind};
+    default: {
+      event::JobCommanded commanded{request.job, request.kind};
+      const Job* const job = engine_.FindJob(request.job);
+      const bool own = job == nullptr || job->spec.owner == from.identity.name;
+      if (!own) commanded.by = from.identity.name;
+      return commanded;
+    }
   }
 }
 
@@ -178,8 +183,9 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
   switch (request.kind) {
     case QueryKind::kHistory:
       Ask(history_, from, request.request,
-          [request, path = options_.state_directory + "/journal.db"] {
-            return AnswerHistory(request, path);
+          [request, reader = from.identity,
+           path = options_.state_directory + "/journal.db"] {
+            return AnswerHistory(request, reader, path);
           });
       break;
     case QueryKind::kWhy:
@@ -221,14 +227,15 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
     throughputs = ThroughputsOf(*job, engine_);
   JobView view = views_.MakeOne(*job, now);
   if (!std::holds_alternative<reason::Priority>(view.reason)) {
-    send_(from.peer,
-          AnswerOfJob(request, view, throughputs, WaitingLine(), now));
+    send_(from.peer, AnswerOfJob(request, from.identity, view, throughputs,
+                                 WaitingLine(), now));
     return;
   }
   Ask(queries_, from, request.request,
-      [request, now, view = std::move(view),
+      [request, now, reader = from.identity, view = std::move(view),
        throughputs = std::move(throughputs), line = views_.Line(now)] {
-        return AnswerOfJob(request, view, throughputs, line->Get(), now);
+        return AnswerOfJob(request, reader, view, throughputs, line->Get(),
+                           now);
       });
 }
 
@@ -254,8 +261,8 @@ void ClientRequests::AskListing(const Requester& from,
                                 const QueryRequest& request,
                                 std::shared_ptr<const QueueView> view) {
   Ask(queries_, from, request.request,
-      [request, view = std::move(view), name = from.identity.name] {
-        return ListQueue(request, *view, name);
+      [request, view = std::move(view), reader = from.identity] {
+        return ListQueue(request, *view, reader);
       });
 }
 
@@ -293,9 +300,15 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                          workers.size() - 1));
   }
   const std::string& server =
-      workers[static_cast<size_t>(request.worker.rank)].server;
+      request.server.empty()
+          ? workers[static_cast<size_t>(request.worker.rank)].server
+          : request.server;
   if (server.empty()) {
     return refuse(StrCat("job ", job->first.value(), " has not started yet"));
+  }
+  if (!engine_.cluster().servers().contains(server)) {
+    return refuse(StrCat("there is no server \"", PrintableLine(server, 64),
+                         "\"; `gavel nodes` lists them"));
   }
   const std::string* agent = agents_.Find(server);
   if (agent == nullptr) {

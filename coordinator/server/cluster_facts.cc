@@ -31,13 +31,15 @@ bool IsTakenBack(const Engine& engine, JobId id) {
           std::holds_alternative<reason::HeldByUser>(job->reason));
 }
 
-std::string HowItEnded(const WorkerExited& exit) {
-  std::string text = !exit.launch_error.empty() ? exit.launch_error
-                     : exit.signal != 0
-                         ? StrCat("killed by signal ", exit.signal)
-                         : StrCat("exit code ", exit.exit_code);
-  if (!exit.error_line.empty()) StrAppend(&text, "; ", exit.error_line);
-  return text;
+// Leaves out the program's output, which is for its owner and operators.
+std::string HowItEnded(const event::WorkerGone& e) {
+  const WorkerExited& exit = e.exit;
+  if (!exit.launch_error.empty()) return exit.launch_error;
+  if (exit.signal != 0) return StrCat("killed by signal ", exit.signal);
+  return StrCat("exit code ", exit.exit_code,
+                EndedUnfinished(e)
+                    ? " without Finish(); does a shell hide its exit code?"
+                    : "");
 }
 
 const Worker* FindWorker(const Engine& engine, const WorkerKey& key) {
@@ -184,17 +186,18 @@ struct ClusterFacts::Observation {
     const std::string worker =
         StrCat(WorkerText(exit.worker), " on ", exit.server);
     const bool fine = exit.launch_error.empty() && exit.signal == 0 &&
-                      (exit.exit_code == 0 || exit.exit_code == kExitEvicted);
+                      (exit.exit_code == 0 || exit.exit_code == kExitEvicted) &&
+                      e.end != event::ProcessEnd::kFailed;
     const bool unstarted = !exit.launch_error.empty() ||
                            (own.starting_.contains(exit.worker) && !fine);
     const bool taken_back =
         exit.signal != 0 && IsTakenBack(engine, exit.worker.job);
     if (unstarted && !exit.no_failure && !taken_back) {
-      Add(warn, worker, " failed to start: ", HowItEnded(exit));
+      Add(warn, worker, " failed to start: ", HowItEnded(e));
     } else {
       const bool expected =
           fine || exit.no_failure || exit.stopped || taken_back;
-      Add(expected ? info : warn, worker, " ended: ", HowItEnded(exit));
+      Add(expected ? info : warn, worker, " ended: ", HowItEnded(e));
     }
     own.Forget(exit.worker);
     LookAt(exit.worker.job);
@@ -236,7 +239,7 @@ struct ClusterFacts::Observation {
         Add(info, JobText(*job), " is released");
         return;
       case JobState::kHeld:
-        Add(warn, JobText(*job), " is ", RenderReason(job->reason));
+        Add(warn, JobText(*job), " is ", RenderReason(ForOthers(job->reason)));
         return;
       case JobState::kFinished:
       case JobState::kCancelled:
@@ -283,7 +286,10 @@ std::optional<Fact> ClusterFacts::Of(const WorkerLaunched& launched,
       !launched_.insert(launched.worker).second) {
     return std::nullopt;
   }
-  starting_.insert(launched.worker);
+  // An opaque one runs from its launch on.
+  if (!engine.FindJob(launched.worker.job)->spec.opaque()) {
+    starting_.insert(launched.worker);
+  }
   return Fact{info, StrCat(WorkerText(launched.worker), ": process ",
                            launched.pid, " on ", launched.server)};
 }

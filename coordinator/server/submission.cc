@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -24,6 +25,7 @@ std::string Resolve(const std::string& directory, const std::string& path) {
 // engine/workers/processes.cc's).
 constexpr std::string_view kOfAgent[] = {"GAVEL_ADDRESS",
                                          "GAVEL_CHECKPOINT_DIRECTORY",
+                                         "GAVEL_CLUSTER",
                                          "GAVEL_COORDINATOR",
                                          "GAVEL_COORDINATOR_KEY",
                                          "GAVEL_INCARNATION",
@@ -57,6 +59,15 @@ absl::Status CheckJobName(const std::string& source, const std::string& name) {
              number ? "-" : "", name, "\" say"));
 }
 
+// Others see it on their terminals.
+absl::Status CheckApp(const std::string& source, const std::string& app) {
+  if (PrintableLine(app, app.size()) == app) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(source,
+             ": app has control characters, or blanks at its ends; "
+             "write the name of what the job is a part of"));
+}
+
 absl::Status CheckEnvironment(const std::string& source, const JobSpec& spec) {
   for (const auto& [name, value] : spec.environment) {
     if (std::ranges::find(kOfAgent, name) == std::end(kOfAgent)) continue;
@@ -82,6 +93,7 @@ absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
   GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
                          ParseJobSpec(request.toml, request.source));
   GAVEL_RETURN_IF_ERROR(CheckJobName(request.source, spec.name));
+  GAVEL_RETURN_IF_ERROR(CheckApp(request.source, spec.app));
   GAVEL_RETURN_IF_ERROR(CheckEnvironment(request.source, spec));
   if (!request.directory.starts_with('/')) {
     return absl::InvalidArgumentError(

@@ -44,11 +44,19 @@ double MomentOf(const WorkerKey& worker, uint64_t nonce) {
 
 }  // namespace
 
-double GangStopAhead(double lease_s) {
+double GangStopAhead(const GangLease& lease) {
   constexpr double kLeaseParts = 5;
   constexpr double kMin_s = 0.2;
   constexpr double kMax_s = 3;
-  return std::clamp(lease_s / kLeaseParts, kMin_s, kMax_s);
+  // Since the boundary before there was time for one more.
+  constexpr double kSteps = 3;
+  // An extension comes after a notice and a request, which take the rest of its
+  // lead.
+  constexpr double kLeadPart = 0.75;
+  const double least_s =
+      std::clamp(lease.lease_s / kLeaseParts, kMin_s, kMax_s);
+  const double most_s = std::max(least_s, kLeadPart * lease.extension_lead_s);
+  return std::clamp(kSteps * lease.step_s + kMin_s, least_s, most_s);
 }
 
 LeaseMachine::LeaseMachine(LeaseOptions options)
@@ -196,16 +204,19 @@ void LeaseMachine::Take(const LeaseGrant& grant) {
   if (deadline <= now_) return;  // over before it arrived
   deadline_ = deadline;
   duration_s_ = grant.duration_s;
+  gang_lease_.extension_lead_s = grant.extension_lead_s;
   threads_ = grant.accelerator.threads;
   if (!renewal) {
     epoch_ = grant.epoch;
-    stop_ahead_s_ = grant.world_size > 1 ? GangStopAhead(deadline - now_) : 0;
+    of_gang_ = grant.world_size > 1;
+    gang_lease_.lease_s = deadline - now_;
     state_ = State::kResuming;
     actions_.emplace_back(lease_action::Resume{
         grant.epoch, grant.accelerator, grant.slots, grant.world_size, deadline,
-        grant.gang_address, grant.memory_limit_bytes});
+        grant.gang_address, grant.memory_limit_bytes, grant.extension_lead_s});
   } else if (changed) {
-    actions_.emplace_back(lease_action::Extend{epoch_, deadline, threads_});
+    actions_.emplace_back(lease_action::Extend{epoch_, deadline, threads_,
+                                               grant.extension_lead_s});
   }
 }
 
@@ -249,7 +260,10 @@ void LeaseMachine::Take(const LeaseNotice& notice) {
   known_epoch_ = notice.epoch;
   if (!HoldsLease()) return AskNow();
   if (notice.epoch != epoch_) return;
-  const double left_s = std::max(0.0, deadline_ - stop_ahead_s_ - now_);
+  const double steps_per_s = progress_.throughput_steps_per_s;
+  if (steps_per_s > 0) gang_lease_.step_s = 1 / steps_per_s;
+  const double stop_ahead_s = of_gang_ ? GangStopAhead(gang_lease_) : 0;
+  const double left_s = std::max(0.0, deadline_ - stop_ahead_s - now_);
   const double spread_s =
       std::min(kExtensionSpread_s_max, kExtensionSpreadPart * left_s);
   AskNow(spread_s * MomentOf(options_.worker, nonce_));

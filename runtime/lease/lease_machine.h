@@ -95,11 +95,13 @@ struct Resume {
   Time deadline = 0;
   std::string gang_address = {};  // of rank 0's store; empty for rank 0 itself
   uint64_t memory_limit_bytes = 0;  // of a packed worker; 0: no limit
+  double extension_lead_s = 0;      // as of LeaseGrant
 };
 struct Extend {
   uint64_t epoch = 0;
   Time deadline = 0;
   int threads = 1;  // of a CPU slot, from the next boundary on
+  double extension_lead_s = 0;
 };
 // Stop at the next boundary and answer with Parked. A later Pause of the same
 // lease only raises the tier. One that comes while parked or kept (kEvict,
@@ -127,10 +129,18 @@ struct LeaseOptions {
   double renew_interval_s_min = 0.05;
 };
 
-// Before the end of a lease, which lasts `lease_s` when the gang begins, its
-// ranks agree to stop so many seconds ahead, as one of them may be late. A
-// lease that is extended never gets there.
-double GangStopAhead(double lease_s);
+// A gang asks for its stop at the first boundary of a rank that is no more than
+// so many seconds before the end of its lease: there must be time for two steps
+// when it does, as the ranks agree on a step that none of them has begun, and
+// for the agreement, as one of them may be late. But not before the lease would
+// have been extended if the gang goes on, so that one with very long steps may
+// still not stop in time.
+struct GangLease {
+  double lease_s = 0;           // when the gang began
+  double extension_lead_s = 0;  // as of LeaseGrant
+  double step_s = 0;            // 0: not known
+};
+double GangStopAhead(const GangLease& lease);
 
 // What a process moves in a few seconds that does nothing but speak with the
 // coordinator and its threads with each other: a smaller rise is no work.
@@ -219,7 +229,8 @@ class LeaseMachine {
   double duration_s_ = 0;        // as last granted
   double lease_duration_s_ = 0;  // as granted when the deadline last moved
   int threads_ = 1;              // as last granted
-  double stop_ahead_s_ = 0;      // GangStopAhead; of one worker alone 0
+  GangLease gang_lease_;
+  bool of_gang_ = false;
   // Of the last pause. Beyond kPark nothing is asked for again.
   PauseTier pause_tier_ = PauseTier::kPark;
   std::string gang_address_;     // of this lease's store, if rank 0 has one

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ constexpr uint64_t kMessageOverheadBytes = 256;
 // little.
 constexpr std::chrono::milliseconds kLookInterval(50);
 constexpr int kLookShare = 50;
+// Keys without a connection that are remembered beside those with one.
+constexpr size_t kKeysSpare = 1024;
 // ZMQ_ZAP_ENFORCE_DOMAIN, which zmq.h names for drafts of its API only: who
 // comes while no handler is bound is refused. Without it such a one gets in,
 // with no name, and the Router hears nobody without a name.
@@ -120,13 +123,6 @@ std::optional<tcp_info> InfoOf(int descriptor) {
   return info;
 }
 
-// All that came by a connection so far.
-std::optional<uint64_t> BytesReceived(int descriptor) {
-  const std::optional<tcp_info> info = InfoOf(descriptor);
-  if (!info.has_value()) return std::nullopt;
-  return info->tcpi_bytes_received;
-}
-
 uint64_t MessagesOf(int descriptor) {
   return kMessagesPerConnection -
          static_cast<uint64_t>(descriptor) % (kMessagesPerConnection / 2);
@@ -152,6 +148,12 @@ void SetCurveClient(zmq::socket_t& socket, const CurveClient& client) {
   socket.set(zmq::sockopt::curve_serverkey, client.server_public_key);
   socket.set(zmq::sockopt::curve_publickey, client.own.public_key);
   socket.set(zmq::sockopt::curve_secretkey, client.own.secret_key);
+}
+
+std::optional<uint64_t> BytesReceived(int descriptor) {
+  const std::optional<tcp_info> info = InfoOf(descriptor);
+  if (!info.has_value()) return std::nullopt;
+  return info->tcpi_bytes_received;
 }
 
 std::string PeerAddress(int descriptor) {
@@ -292,9 +294,14 @@ void ConnectionGuard::AnswerHandshake(Handler& handler) {
     handler.over = std::min(handler.over, Clock::now() + kHandlerAge);
   }
   const std::optional<std::string> key = KeyOf(request);
-  const Admission admission =
-      key.has_value() ? may_connect_(*key, request[kAddress].to_string())
-                      : Admission::kRefused;
+  const std::string address =
+      key.has_value() ? request[kAddress].to_string() : "";
+  Admission admission =
+      key.has_value() ? may_connect_(*key, address) : Admission::kRefused;
+  // Like one that may be let in later: there is no word for it (StatusOf).
+  if (admission == Admission::kAllowed && IsFull(*key, address)) {
+    admission = Admission::kNotYet;
+  }
   const bool allowed = admission == Admission::kAllowed;
   if (!allowed) ++refused_;
   const std::string status = StatusOf(admission);
@@ -330,7 +337,11 @@ void ConnectionGuard::Accepted(int descriptor) {
     connection.accounted = BytesReceived(descriptor).value_or(0);
   }
   look_at_ = std::min(look_at_, Clock::now() + kLookInterval);
-  if (++connections_of_[address] <= limits_.connections_per_address_max) return;
+  // With keys, those beyond the limit may say whose they are, and are refused
+  // in the handshake: so their peers learn that this is the right coordinator.
+  const int most = limits_.connections_per_address_max;
+  const int accepted_max = handlers_.empty() ? most : most + most / 4;
+  if (++connections_of_[address] <= accepted_max) return;
   ++refused_;
   CutConnection(descriptor, address);
 }
@@ -341,15 +352,64 @@ void ConnectionGuard::Closed(int descriptor) {
   const auto counted = connections_of_.find(closed->second.address);
   if (--counted->second == 0) connections_of_.erase(counted);
   const std::lock_guard lock(mutex_);
+  const auto use = keys_.find(closed->second.public_key);
+  if (use != keys_.end() && --use->second.connections == 0 &&
+      use->second.silent.empty()) {
+    keys_.erase(use);
+  }
   connections_.erase(closed);
 }
 
-void ConnectionGuard::Taken(int descriptor, size_t bytes) {
+void ConnectionGuard::Taken(int descriptor, size_t bytes,
+                            const std::string& public_key) {
   const std::lock_guard lock(mutex_);
   const auto found = connections_.find(descriptor);
   if (found == connections_.end()) return;
-  found->second.accounted += bytes + kMessageOverheadBytes;
-  ++found->second.messages;
+  Connection& connection = found->second;
+  connection.accounted += bytes + kMessageOverheadBytes;
+  ++connection.messages;
+  if (public_key.empty() || !connection.public_key.empty()) return;
+  connection.public_key = public_key;
+  KeyUse& use = keys_[public_key];
+  ++use.connections;
+  if (!use.silent.empty()) use.silent.pop_front();
+}
+
+bool ConnectionGuard::IsSilent(Clock::time_point since,
+                               Clock::time_point now) const {
+  return std::chrono::duration<double>(now - since).count() >
+         limits_.silent_s_max;
+}
+
+size_t ConnectionGuard::CountOf(KeyUse& use, Clock::time_point now) const {
+  while (!use.silent.empty() && IsSilent(use.silent.front(), now)) {
+    use.silent.pop_front();
+  }
+  return static_cast<size_t>(use.connections) + use.silent.size();
+}
+
+bool ConnectionGuard::IsFull(const std::string& public_key,
+                             const std::string& address) {
+  const auto of_address = connections_of_.find(address);
+  if (of_address != connections_of_.end() &&
+      of_address->second > limits_.connections_per_address_max) {
+    return true;
+  }
+  const Clock::time_point now = Clock::now();
+  const std::lock_guard lock(mutex_);
+  // Keys of connections that went without a message stay, up to a bound.
+  if (keys_.size() > 2 * connections_.size() + kKeysSpare) {
+    for (auto use = keys_.begin(); use != keys_.end();) {
+      use = CountOf(use->second, now) == 0 ? keys_.erase(use) : std::next(use);
+    }
+  }
+  KeyUse& use = keys_[public_key];
+  if (CountOf(use, now) >=
+      static_cast<size_t>(limits_.connections_per_key_max)) {
+    return true;
+  }
+  use.silent.push_back(now);
+  return false;
 }
 
 void ConnectionGuard::MayRenew(int descriptor) {
@@ -386,10 +446,29 @@ void ConnectionGuard::CheckConnections() {
     }
   }
   const Clock::time_point now = Clock::now();
+  CutSilent(now);
   look_at_ = connections_.empty()
                  ? Clock::time_point::max()
                  : now + std::max<Clock::duration>(
                              kLookInterval, kLookShare * (now - started));
+}
+
+void ConnectionGuard::CutSilent(Clock::time_point now) {
+  const auto most = static_cast<size_t>(limits_.connections_per_key_max);
+  if (handlers_.empty() || connections_.size() <= most) return;
+  std::map<std::string_view, std::vector<int>> silent_of;
+  for (const auto& [descriptor, connection] : connections_) {
+    if (!connection.cut && connection.messages == 0 &&
+        IsSilent(connection.accepted_at, now)) {
+      silent_of[connection.address].push_back(descriptor);
+    }
+  }
+  for (const auto& [address, silent] : silent_of) {
+    for (size_t i = most; i < silent.size(); ++i) {
+      connections_.at(silent[i]).cut = true;
+      Cut(silent[i], std::string(address));
+    }
+  }
 }
 
 bool ConnectionGuard::Floods(int descriptor, Connection& connection) const {

@@ -1,7 +1,12 @@
 // Who may connect to a bound socket, decided while the handshake runs: the ZAP
-// handler of a context (rfc.zeromq.org/spec/27), and a limit of connections per
-// address. Whatever binds an encrypted socket owns one: a Router, or the socket
-// of agents among themselves.
+// handler of a context (rfc.zeromq.org/spec/27), and limits of connections per
+// address and per key. Whatever binds an encrypted socket owns one: a Router,
+// or the socket of agents among themselves.
+//
+// Which connection is of which key, ZeroMQ tells with a message only. So a
+// connection counts for its key from its handshake on: until its end once it
+// has brought a message, for silent_s_max before that. Of those that are silent
+// for longer an address has no more than a key may have of any.
 //
 // It also ends connections that fill the memory. ZeroMQ bounds what waits in
 // frames and whole messages, but hands a message of several parts over only
@@ -61,6 +66,8 @@ inline constexpr uint64_t kUntakenBytesSlack = uint64_t{1} << 20;
 
 struct GuardLimits {
   int connections_per_address_max = 0;
+  int connections_per_key_max = 0;
+  double silent_s_max = 0;
   // That ZeroMQ may hold of one connection and its owner has not taken. What
   // each message costs beside its own bytes is allowed for, a heartbeat is not:
   // a connection that says nothing at all but those reaches a limit of 7 MiB
@@ -93,9 +100,10 @@ class ConnectionGuard {
   ConnectionGuard(const ConnectionGuard&) = delete;
   ConnectionGuard& operator=(const ConnectionGuard&) = delete;
 
-  // A message was taken from the socket: the bytes of all its parts, and the
-  // connection that it came by (-1: not known). Thread-safe.
-  void Taken(int descriptor, size_t bytes);
+  // A message was taken from the socket: the bytes of all its parts, the
+  // connection that it came by (-1: not known), and the key of that (empty: not
+  // known). Thread-safe.
+  void Taken(int descriptor, size_t bytes, const std::string& public_key = "");
 
   // Ends a connection by its descriptor, if it (still) is one to `address`:
   // ZeroMQ's thread sees the end, and closes it. Descriptors are used again, so
@@ -106,7 +114,7 @@ class ConnectionGuard {
   // answer a moment after this, and asks for nothing meanwhile. Thread-safe.
   void MayRenew(int descriptor);
 
-  // Connections closed for too many of one address, handshakes refused.
+  // Connections closed for too many of one address or key, handshakes refused.
   // Thread-safe.
   uint64_t connections_refused() const { return refused_; }
   // Handshakes that failed or were broken off before any key was asked for.
@@ -133,8 +141,16 @@ class ConnectionGuard {
     std::atomic<uint64_t> accounted = 0;
     std::atomic<uint64_t> messages = 0;  // that were taken
     std::atomic<Clock::time_point> answered_at = Clock::time_point::min();
+    const Clock::time_point accepted_at = Clock::now();
     Clock::time_point all_sent_at = Clock::now();
+    std::string public_key;  // that it counts for; empty: not yet known
     bool cut = false;
+  };
+  // Connections of a key.
+  struct KeyUse {
+    int connections = 0;  // that have brought a message
+    // When handshakes of others were, no longer ago than silent_s_max.
+    std::deque<Clock::time_point> silent;
   };
   void Serve();
   void Wait();
@@ -145,7 +161,12 @@ class ConnectionGuard {
   bool TakeEvent();
   void Accepted(int descriptor);
   void Closed(int descriptor);
+  // One more of that key would be too many, or of that address. Else it counts.
+  bool IsFull(const std::string& public_key, const std::string& address);
+  size_t CountOf(KeyUse& use, Clock::time_point now) const;
+  bool IsSilent(Clock::time_point since, Clock::time_point now) const;
   void CheckConnections();
+  void CutSilent(Clock::time_point now);
   bool Floods(int descriptor, Connection& connection) const;
   bool TakesNothing(int descriptor, Connection& connection) const;
   static bool IsToRenew(int descriptor, const Connection& connection);
@@ -166,7 +187,8 @@ class ConnectionGuard {
   // By descriptor. The thread alone adds and removes, under the mutex; others
   // look up under it.
   std::map<int, Connection> connections_;
-  std::mutex mutex_;
+  std::map<std::string, KeyUse> keys_;
+  std::mutex mutex_;  // guards both
   // Of the thread alone.
   std::map<std::string, int> connections_of_;
   Clock::time_point look_at_ = Clock::time_point::max();
@@ -175,6 +197,9 @@ class ConnectionGuard {
 
 // Address of the peer of a connected socket, without port; "" when it is gone.
 std::string PeerAddress(int descriptor);
+// All that came by a connection so far. Nothing: it is gone, or the kernel does
+// not tell.
+std::optional<uint64_t> BytesReceived(int descriptor);
 
 }  // namespace gavel::transport
 

@@ -1,5 +1,6 @@
 #include "runtime/transport/dealer.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <sys/random.h>
 
@@ -12,6 +13,7 @@
 #include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/descriptor.h"
 #include "runtime/transport/connection_guard.h"
 #include "runtime/transport/socket_options.h"
 
@@ -29,8 +31,12 @@ constexpr int kEventsWatched =
 constexpr double kConnectAgain_s = 1;
 // A coordinator also closes the first handshakes of a key that it does not know
 // yet, and refuses that key in words a second after the first one. Who still
-// closes them after this long has another key.
-constexpr std::chrono::seconds kWrongKeyAfter(2);
+// closes them after this long has another key, or keeps us out.
+constexpr std::chrono::seconds kClosedAfter(2);
+// The size of ZMTP's greeting. Only the owner of the key that we have of the
+// other end can write the rest of CURVE's handshake. The kernel counts the end
+// of a connection as a byte, too.
+constexpr uint64_t kGreetingBytes = 64;
 
 // Fresh for each Dealer, and nothing to guess: whoever connects with the id of
 // another takes its place. Ids that begin with a zero byte are ZeroMQ's own.
@@ -51,8 +57,12 @@ struct Dealer::Impl {
   bool shaking = false;            // connected, and the handshake has not ended
   transport::Deadline connect_at;  // again, where ZeroMQ does not
   // The first of the handshakes that were closed without a word, and followed
-  // by nothing else.
+  // by nothing else; and whether any went on behind the greeting.
   transport::Deadline closed_since;
+  bool welcomed = false;
+  // A copy of the descriptor of the connection whose handshake runs, to learn
+  // how much came by it once ZeroMQ has closed its own.
+  Descriptor handshake;
 
   ~Impl() {
     if (events) zmq_socket_monitor(channel.socket.handle(), nullptr, 0);
@@ -122,10 +132,23 @@ struct Dealer::Impl {
   }
 
   void NoteClosedHandshake() {
+    const std::optional<uint64_t> heard =
+        transport::BytesReceived(handshake.get());
+    handshake.Close();
+    if (heard.has_value() && *heard < kGreetingBytes) {
+      // Also one that is stopped, whose kernel still takes connections.
+      link.state = LinkState::kSilent;
+      closed_since.reset();
+      return;
+    }
     const auto now = std::chrono::steady_clock::now();
-    if (!closed_since) closed_since = now;
-    if (now - *closed_since >= kWrongKeyAfter) {
-      link.state = LinkState::kWrongKey;
+    if (!closed_since) {
+      closed_since = now;
+      welcomed = false;
+    }
+    welcomed |= heard.has_value() && *heard > kGreetingBytes + 1;
+    if (now - *closed_since >= kClosedAfter) {
+      link.state = welcomed ? LinkState::kKeptOut : LinkState::kWrongKey;
     } else if (link.state < LinkState::kSilent) {
       link.state = LinkState::kSilent;
     }
@@ -138,6 +161,11 @@ struct Dealer::Impl {
                               event == ZMQ_EVENT_DISCONNECTED ||
                               event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
     if (!says_nothing) closed_since.reset();
+    if (shaking) {
+      handshake = Descriptor(fcntl(value, F_DUPFD_CLOEXEC, 0));
+    } else if (!says_nothing || !was_shaking) {
+      handshake.Close();
+    }
     switch (event) {
       case ZMQ_EVENT_CONNECTED:
         if (link.state < LinkState::kSilent) link.state = LinkState::kSilent;

@@ -31,6 +31,13 @@ std::string LinkText(const Link& link, const std::string& endpoint,
                     " does not have the public key that is given here for it; "
                     "compare with its coordinator.pub, and name that with "
                     "--coordinator-key, or correct the address");
+    case LinkState::kKeptOut:
+      return StrCat("kept out: the coordinator at ", endpoint,
+                    " closes each connection of the key ", public_key,
+                    " once it has seen the key: it has as many of this key, or "
+                    "from this address, as it takes (end programs here that "
+                    "keep theirs open), or it has not yet heard whose the key "
+                    "is (then it takes a minute at most)");
     case LinkState::kOtherMode:
       return StrCat("no keys there: what listens at ", endpoint,
                     " has no keys, and nothing is sent to it unencrypted; "

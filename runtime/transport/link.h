@@ -14,6 +14,7 @@ enum class LinkState : uint8_t {
   kSilent,     // somebody listens and says nothing, or the connection broke
   kWrongKey,   // closed in each handshake, for longer than a coordinator of
                // that key takes to refuse ours
+  kKeptOut,    // the same, but it proved to have the key that we have of it
   kOtherMode,  // one of both has keys, the other has none
   kRefused,    // the coordinator does not know our key
   kRevoked,    // it knows that our key was revoked
@@ -29,6 +30,10 @@ struct Link {
   bool refused() const {
     return state == LinkState::kOtherMode || state == LinkState::kRefused ||
            state == LinkState::kRevoked;
+  }
+  // Each handshake is closed.
+  bool closed() const {
+    return state == LinkState::kWrongKey || state == LinkState::kKeptOut;
   }
   // What was allowed before is no more: the key was revoked, maybe before the
   // coordinator that runs now was started.

@@ -83,9 +83,9 @@ struct Router::Impl {
     // Dealers are random.
     socket.set(zmq::sockopt::router_handover, true);
     encrypted = options.keys.has_value();
-    const transport::GuardLimits limits = {options.connections_per_address_max,
-                                           kUntakenBytesMax,
-                                           options.unsent_s_max};
+    const transport::GuardLimits limits = {
+        options.connections_per_address_max, options.connections_per_key_max,
+        options.silent_s_max, kUntakenBytesMax, options.unsent_s_max};
     guard = std::make_unique<transport::ConnectionGuard>(
         channel.context, socket, options.keys, std::move(options.may_connect),
         limits);
@@ -122,7 +122,7 @@ struct Router::Impl {
 
   // Of each message that comes.
   void Note(const transport::Sender& sender, const absl::Status& decoded) {
-    guard->Taken(sender.descriptor, sender.bytes);
+    guard->Taken(sender.descriptor, sender.bytes, sender.public_key);
     if (decoded.ok()) return;
     if (absl::IsFailedPrecondition(decoded) && offenders.MayTell(sender.peer)) {
       Send(sender.peer, EncodeVersionRefusal()).IgnoreError();

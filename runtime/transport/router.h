@@ -29,6 +29,11 @@ struct RouterOptions {
                           const std::string& address)>
       may_connect;
   int connections_per_address_max = 4096;
+  // With keys: so that no key takes all of an address that it shares.
+  int connections_per_key_max = 256;
+  // As of ConnectionGuard: a connection that has brought nothing for so long is
+  // silent.
+  double silent_s_max = 30;
   // Whoever takes so long nothing of what is sent to it is cut.
   double unsent_s_max = 10;
 };

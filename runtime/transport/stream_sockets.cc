@@ -19,6 +19,7 @@ constexpr int kHeartbeatTimeout_ms = 6'000;
 constexpr int kReconnectInterval_ms_min = 100;
 constexpr int kReconnectInterval_ms_max = 2'000;
 constexpr int kConnectionsPerAddressMax = 64;
+constexpr double kSilent_s_max = 30;
 
 }  // namespace
 
@@ -41,7 +42,7 @@ struct StreamSockets::Impl {
     router.set(zmq::sockopt::router_mandatory, true);
     router.set(zmq::sockopt::router_handover, false);
     const transport::GuardLimits limits = {
-        kConnectionsPerAddressMax,
+        kConnectionsPerAddressMax, kConnectionsPerAddressMax, kSilent_s_max,
         static_cast<uint64_t>(options.queued_frames_max) *
                 options.frame_bytes_max +
             transport::kUntakenBytesSlack};

@@ -56,6 +56,13 @@ TEST(AgentEnvironment, IsCleanedAndTellsTheWorkerWhoItIs) {
           "WORLD_SIZE=2"));
 }
 
+TEST(AgentEnvironment, NamesTheClusterOfTheJob) {
+  WorkerPlace place{"tcp://127.0.0.1:1", "/run/g", /*has_gpus=*/false};
+  place.cluster = "5eed";
+  EXPECT_THAT(WorkerEnvironment(Launch(), place, {}),
+              Contains("GAVEL_CLUSTER=5eed"));
+}
+
 TEST(AgentEnvironment, WithGpusTheWorkerSeesThoseOfTheAgent) {
   const WorkerPlace place{"tcp://127.0.0.1:1", "/run/g", /*has_gpus=*/true};
   const std::vector<std::string> environment =

@@ -212,7 +212,7 @@ TEST_F(WorkerOutputsTest, AllIsInTheLogWhenTheEndIsTold) {
   Put(output, "error: it broke\n");
   EXPECT_FALSE(Read(0).ended);
   output.Close();
-  outputs_.Finish(Owner().worker);
+  outputs_.Finish(Owner().worker, "");
   EXPECT_EQ(Next<OutputEnded>().error_line, "error: it broke");
   EXPECT_EQ(Read(0).data, text + "error: it broke\n");
   EXPECT_TRUE(Read(text.size() + 16).ended);
@@ -222,7 +222,7 @@ TEST_F(WorkerOutputsTest, AllIsInTheLogWhenTheEndIsTold) {
 TEST_F(WorkerOutputsTest, AChannelThatStaysOpenDelaysNoEnd) {
   const Descriptor output = Open();
   Put(output, "last words\n");
-  outputs_.Finish(Owner().worker);
+  outputs_.Finish(Owner().worker, "");
   EXPECT_EQ(Next<OutputEnded>().error_line, "last words");
 }
 
@@ -233,7 +233,7 @@ TEST_F(WorkerOutputsTest, WithoutALogTheProgramStillGoesOn) {
   Put(output, std::string(100'000, 'x'));
   Put(output, "\nfatal: no room\n");
   output.Close();
-  outputs_.Finish(Owner().worker);
+  outputs_.Finish(Owner().worker, "");
   EXPECT_EQ(Next<OutputEnded>().error_line, "fatal: no room");
 }
 
@@ -252,7 +252,7 @@ TEST_F(CrowdedOutputsTest, WhatIsWrittenIsPrunedAsItComes) {
     Descriptor output = *outputs_.Open(owner, std::nullopt);
     Put(output, text);
     output.Close();
-    outputs_.Finish(owner.worker);
+    outputs_.Finish(owner.worker, "");
     Next<OutputEnded>();
   }
   uint64_t bytes = 0;

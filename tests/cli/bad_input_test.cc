@@ -7,6 +7,9 @@
 
 #include "core/text.h"
 #include "gavel_paths.h"
+#include "runtime/files/file_lock.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/generation_directory.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
@@ -71,6 +74,26 @@ TEST_F(BadInputTest, CheckpointTakesJobsOrACommandForFiles) {
   const Ended list = Run({"checkpoint", "list", folder()});
   EXPECT_EQ(list.exit_code, 0) << list.errors;
   EXPECT_THAT(list.output, HasSubstr("GENERATION"));
+}
+
+TEST_F(BadInputTest, CheckpointsAreHandedToAJobThatNobodyInUseLoses) {
+  const std::vector<std::string> adopt = {"checkpoint", "adopt", folder(),
+                                          "digits"};
+  {
+    const FileLock user = *FileLock::Take(folder() + "/.in-use");
+    const Ended refused = Run(adopt);
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.errors, HasSubstr("hold or cancel that job"));
+  }
+  FileSystem& disk = FileSystem::Posix();
+  EXPECT_OK(ClaimDirectory(disk, folder(), {"5eed", 1, "lm"}));
+  const Ended adopted = Run(adopt);
+  EXPECT_EQ(adopted.exit_code, 0) << adopted.errors;
+  EXPECT_THAT(adopted.output,
+              HasSubstr("job 'digits', no longer of job 'lm' (1 of"));
+  EXPECT_OK(ClaimDirectory(disk, folder(), {"cafe", 7, "digits"}));
+  EXPECT_EQ(Run({"checkpoint", "adopt", folder(), "a b"}).exit_code, 1);
+  EXPECT_EQ(Run({"checkpoint", "adopt", Path("no"), "lm"}).exit_code, 1);
 }
 
 TEST_F(BadInputTest, AMissingFileIsNamed) {

@@ -1,5 +1,6 @@
 // `gavel doctor` on a program that resumes exactly, and on those that do not.
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 
 #include "gavel_paths.h"
@@ -52,16 +53,16 @@ TEST_F(DoctorTest, AProgramThatResumesPasses) {
             HasSubstr("epochs     4 loops ended, the first at step 5; "
                       "evaluated 4 times"),
             HasSubstr("tracked state equal"),
-            HasSubstr("end        at step 40, also when started again from "
-                      "step 20"),
+            HasSubstr("end        at step 40"),
             HasSubstr("paused     after step 1"),
             HasSubstr("moved      after step 1"),
             HasSubstr("20 values equal to the bit"),
-            HasSubstr("by SIGKILL once the checkpoint of step 10 was there"),
-            HasSubstr("from step 10 to step 20"), HasSubstr("10 values"),
-            HasSubstr("checkpoint "), HasSubstr("verified; saved in"),
-            HasSubstr("alone, "), HasSubstr("under a lease"),
-            HasSubstr("PASS")));
+            HasSubstr("by SIGKILL once the checkpoint of step 13 was there"),
+            HasSubstr("from step 13 to step 40"), HasSubstr("27 values"),
+            HasSubstr("from step 20 to step 40"),
+            HasSubstr("from step 36 to step 40"), HasSubstr("checkpoint "),
+            HasSubstr("verified; saved in"), HasSubstr("alone, "),
+            HasSubstr("under a lease"), HasSubstr("PASS")));
   EXPECT_THAT(Kept(), IsEmpty());
 }
 
@@ -86,14 +87,20 @@ INSTANTIATE_TEST_SUITE_P(
     Values(
         Failing{{"forgets-quietly"},
                 "FAIL: what is reported is equal, but the tracked state at "
-                "step 20 is not, in the run that was restored: quiet",
+                "step 40 is not, in the run that was restored: quiet",
                 "tracked state DIFFERS: quiet"},
         Failing{{"average"},
                 "FAIL: it uses state that is not tracked",
                 "untracked  a copy that follows the model"},
         Failing{{"uncounted"},
-                "started again from step 20 it goes on to step 60, "
+                "started again from step 13 it goes on to step 50, "
                 "undisturbed it ends at step 40"},
+        Failing{{"impatient"},
+                "started again from step 22 it goes on to step 35, "
+                "undisturbed it ends at step 25",
+                "the best value of an early stop"},
+        // It changes after the steps that are done at first.
+        Failing{{"slows"}, "FAIL: loss at step 30: "},
         Failing{{"forgets", "breaks"},
                 "Suspect: a loop that is left by `break` (the first time at "
                 "step 5)"},
@@ -118,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "the program itself is not deterministic: noise at",
                 "seed all"},
         Failing{{"random", "forgets"},
-                "FAIL: loss at step 10: ",
+                "FAIL: loss at step 13: ",
                 "not deterministic: noise at step 0"},
         Failing{{"silent"}, "nothing can be told", "session->Report("},
         Failing{{"fails"}, "run alone, exits with 3", "| no such data set"},
@@ -127,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "| the checkpoint does not fit"},
         Failing{{"stateless"}, "wrote no checkpoint"},
         Failing{{"restarts"},
-                "went on from step 0, not from the checkpoint of step 10"},
+                "went on from step 0, not from the checkpoint of step 13"},
         Failing{{"unused"}, "does not use the runtime", "gavel::Iterator"},
         Failing{{"hangs"}, "still runs after 0.3 s", "", {"--timeout", "0.3"}}),
     [](const auto& failing) {
@@ -140,11 +147,45 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST_F(DoctorTest, WithoutAnEpochEndItIsNoPass) {
-  const Ended ended = Examine({"endless"}, {"--steps", "20"});
-  EXPECT_EQ(ended.exit_code, 1);
-  EXPECT_THAT(ended.output, AllOf(HasSubstr("UNKNOWN: no epoch end examined"),
-                                  HasSubstr("give --steps 80 or more"),
-                                  Not(HasSubstr("PASS"))));
+  const Ended ended = Examine({"endless"}, {"--steps", "20", "--timeout", "2"});
+  EXPECT_EQ(ended.exit_code, 3);
+  EXPECT_THAT(
+      ended.output,
+      AllOf(HasSubstr("UNKNOWN: nothing differs, but no epoch end was "
+                      "examined"),
+            HasSubstr("give --steps 80 or more"), Not(HasSubstr("PASS"))));
+  EXPECT_THAT(Kept(), IsEmpty());
+}
+
+TEST_F(DoctorTest, WithoutItsOwnEndItIsNoPass) {
+  const Ended ended = Examine({"unending"}, {"--timeout", "2"});
+  EXPECT_EQ(ended.exit_code, 3);
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("UNKNOWN: nothing differs, but its own end was "
+                              "not reached in 2 s: what comes after step 20"),
+                    HasSubstr("from step 7 to step 20"),
+                    HasSubstr("set GAVEL_STEPS"), Not(HasSubstr("PASS"))));
+  const Ended json = Examine({"unending"}, {"--timeout", "2", "--json"});
+  EXPECT_EQ(json.exit_code, 3);
+  const auto found = nlohmann::json::parse(json.output, nullptr, false);
+  ASSERT_TRUE(found.is_object()) << json.output;
+  EXPECT_EQ(found["unknown"], true);
+  EXPECT_TRUE(found["kept"].is_null());
+}
+
+TEST_F(DoctorTest, TheStepBudgetOfItsUserIsAnEndOfItsOwn) {
+  setenv("GAVEL_STEPS", "30", 1);
+  const Ended ended = Examine({"unending"});
+  unsetenv("GAVEL_STEPS");
+  EXPECT_EQ(ended.exit_code, 0) << ended.output << ended.errors;
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("end        at step 30"),
+                                  HasSubstr("to step 30"), HasSubstr("PASS")));
+}
+
+TEST_F(DoctorTest, AnEarlyStopThatIsTrackedPasses) {
+  const Ended ended = Examine({"patient"});
+  EXPECT_EQ(ended.exit_code, 0) << ended.output << ended.errors;
+  EXPECT_THAT(ended.output, HasSubstr("end        at step 25"));
 }
 
 TEST_F(DoctorTest, LongEpochsGetMoreSteps) {
@@ -163,11 +204,13 @@ TEST_F(DoctorTest, TheAnswerIsJsonWhenAsked) {
   EXPECT_EQ(json["steps"], 20);
   EXPECT_EQ(json["epoch_ends"].size(), 4);
   EXPECT_EQ(json["tracked"].size(), 1);
-  ASSERT_EQ(json["runs"].size(), 3);
+  ASSERT_EQ(json["runs"].size(), 5);
   EXPECT_EQ(json["runs"][0]["run"], "paused");
   EXPECT_EQ(json["runs"][0]["state_compared"], true);
   EXPECT_EQ(json["runs"][1]["values_compared"], 20);
-  EXPECT_EQ(json["runs"][2]["compared_from_step"], 10);
+  EXPECT_EQ(json["runs"][2]["compared_from_step"], 13);
+  EXPECT_EQ(json["runs"][3]["compared_from_step"], 20);
+  EXPECT_EQ(json["runs"][4]["compared_from_step"], 36);
   for (const auto& run : json["runs"]) EXPECT_TRUE(run["differences"].empty());
   const auto& measures = json["measures"];
   EXPECT_GE(measures["save_s"], 0);
@@ -186,7 +229,7 @@ TEST_F(DoctorTest, AFailureIsInTheJsonToo) {
   EXPECT_EQ(json["passed"], false);
   const auto& difference = json["runs"][2]["differences"][0];
   EXPECT_EQ(difference["name"], "loss");
-  EXPECT_EQ(difference["step"], 10);
+  EXPECT_EQ(difference["step"], 13);
   EXPECT_NE(difference["found"], difference["undisturbed"]);
   EXPECT_TRUE(std::filesystem::exists(json["kept"].get<std::string>()));
 }
@@ -198,9 +241,12 @@ TEST_F(DoctorTest, StepsThatAreTooQuickAreSlowedDownToBePaused) {
 }
 
 TEST_F(DoctorTest, AnOddNumberOfStepsPasses) {
-  const Ended ended = Examine({}, {"--steps", "7"});
+  const Ended ended = Examine({"--steps", "7"});
   EXPECT_EQ(ended.exit_code, 0) << ended.output;
-  EXPECT_THAT(ended.output, HasSubstr("the checkpoint of step 3 was there"));
+  EXPECT_THAT(ended.output,
+              AllOf(HasSubstr("the checkpoint of step 3 was there"),
+                    HasSubstr("from step 4 to step 7"),
+                    HasSubstr("from step 6 to step 7")));
 }
 
 TEST_F(DoctorTest, AProgramThatEndsByItselfIsInterruptedEarlier) {
@@ -212,7 +258,7 @@ TEST_F(DoctorTest, AProgramThatEndsByItselfIsInterruptedEarlier) {
 
 TEST_F(DoctorTest, StateThatIsNotSavedIsFound) {
   const Ended ended = Examine({"forgets"});
-  ExpectFailure(ended, "loss at step 10: ");
+  ExpectFailure(ended, "loss at step 13: ");
   EXPECT_THAT(ended.output,
               AllOf(HasSubstr("undisturbed"), HasSubstr("after the restart"),
                     HasSubstr("0x"), HasSubstr("Track()"),
@@ -233,7 +279,7 @@ TEST_F(DoctorTest, AProgramThatIsTooFastToBeKilledIsStoppedByItsBudget) {
   const Ended ended = Examine({"late"});
   EXPECT_EQ(ended.exit_code, 0) << ended.output;
   EXPECT_THAT(ended.output, AllOf(HasSubstr("not killed"),
-                                  HasSubstr("from step 10 to step 20")));
+                                  HasSubstr("from step 13 to step 40")));
 }
 
 TEST_F(DoctorTest, ACommandThatIsNotThereIsNamed) {
@@ -283,6 +329,12 @@ TEST_F(DoctorTest, ProgramsThatForgetWhatIsSeldomUsedFail) {
                                   HasSubstr("2 loops ended, the first at step "
                                             "8; evaluated 2 times"),
                                   HasSubstr("end        at step 48")));
+  const Ended even = examine("short");
+  EXPECT_EQ(even.exit_code, 0) << even.output << even.errors;
+  EXPECT_THAT(even.output, HasSubstr("alone      16 steps"));
+  ExpectFailure(examine("micro"),
+                "the model is updated by other steps (undisturbed those that "
+                "end at 18, 20, 22, 24; after the restart 19, 21, 23, 25)");
   ExpectFailure(examine("scheduler"), "no scheduler is tracked");
   ExpectFailure(examine("average"), "a copy that follows the model");
   ExpectFailure(examine("epoch"), "what counts its epochs is not tracked");

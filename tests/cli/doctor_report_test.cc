@@ -62,11 +62,44 @@ TEST(DoctorAdvice, OneNameThatDiffersAloneIsTheSuspect) {
   run.name = "restored";
   run.from_step = 5;
   const ReportDifference difference = {6, "average", "0x1p+0", "0x1p+1"};
-  EXPECT_THAT(AdviseOnDifference(run, difference, {}, "loss").problem,
-              HasSubstr("only `average` differs, `loss` of the same step is "
-                        "equal: the number behind `average` is not tracked"));
-  EXPECT_THAT(AdviseOnDifference(run, difference, {}).problem,
+  const DoctorAccount account;
+  EXPECT_THAT(
+      AdviseOnDifference(run, difference, {account, "", "loss"}).problem,
+      HasSubstr("only `average` differs, `loss` of the same step is "
+                "equal: the number behind `average` is not tracked"));
+  EXPECT_THAT(AdviseOnDifference(run, difference, {account, "", ""}).problem,
               HasSubstr("optimizer's state"));
+  EXPECT_THAT(
+      AdviseOnDifference(run, difference, {account, "what was lost", ""})
+          .problem,
+      HasSubstr("Suspect: what was lost."));
+}
+
+TEST(DoctorAdvice, WhatDiffersFirstNamesWhatWasLost) {
+  LostState lost;
+  lost.from = 5;
+  lost.step = 6;
+  lost.names = {"model/weight", "model/bias", "optimizer/exp_avg/0"};
+  lost.updates = lost.restored_updates = {6, 7, 8};
+  EXPECT_EQ(DescribeLostState(lost),
+            "of the tracked state, model, optimizer differ first, after step "
+            "6");
+  lost.names = {"gavel.bytes/engine", "gavel/random/cpu"};
+  EXPECT_THAT(DescribeLostState(lost), HasSubstr("std::normal_distribution"));
+  lost.names = {"gavel.bytes/gavel/loop/position"};
+  EXPECT_THAT(
+      DescribeLostState(lost),
+      HasSubstr("other batches come; of the tracked state, the position "
+                "in the data differs first"));
+  // Every second step updates the model, and the fifth has not.
+  lost.names = {"model/weight"};
+  lost.is_between_updates = true;
+  lost.updates = lost.restored_updates = {6, 8, 10};
+  EXPECT_THAT(DescribeLostState(lost), HasSubstr("gradients mostly, was lost"));
+  lost.restored_updates = {7, 9};
+  EXPECT_THAT(DescribeLostState(lost),
+              HasSubstr("by other steps (undisturbed those that end at 6, 8, "
+                        "10; after the restart 7, 9): what counts"));
 }
 
 TEST(DoctorAccount, HasLoopsAndWhatIsTracked) {

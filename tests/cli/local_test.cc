@@ -105,10 +105,8 @@ TEST_F(LocalTest, AProgramThatNeverSpeaksIsHeldAndTold) {
                                "retries_max = 2\nstart_timeout_s = 0.3\n")},
                  {"--stop-grace", "0.3"});
   EXPECT_EQ(local->Wait(), 1);
-  EXPECT_THAT(
-      local->errors(),
-      HasSubstr(
-          "never spoke to the coordinator; does it link the gavel runtime?"));
+  EXPECT_THAT(local->errors(),
+              HasSubstr("does not link the runtime; set class = \"opaque\""));
   EXPECT_EQ(Summary()["jobs"][0]["state"], "held");
 }
 

@@ -1,6 +1,13 @@
 // What operators type while a cluster runs, with real processes.
-#include <csignal>
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <csignal>
+#include <ctime>
+
+#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
@@ -28,6 +35,29 @@ class OperatorTest : public GavelClusterTest {
   std::string NodeState() {
     const json nodes = Json({"nodes"});
     return nodes.empty() ? "" : nodes[0].value("state", "");
+  }
+  // The output of the command on a terminal.
+  std::string OnATerminal(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), GAVEL_BINARY_DIR "/gavel");
+    arguments.insert(arguments.end(), {"--coordinator", endpoint_});
+    std::vector<char*> argv;
+    for (std::string& one : arguments) argv.push_back(one.data());
+    argv.push_back(nullptr);
+    int terminal = -1;
+    const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (pid == 0) {
+      execv(argv.front(), argv.data());
+      _exit(127);
+    }
+    std::string written;
+    std::array<char, 4096> some;
+    ssize_t bytes = 0;
+    while ((bytes = read(terminal, some.data(), some.size())) > 0) {
+      written.append(some.data(), static_cast<size_t>(bytes));
+    }
+    close(terminal);
+    waitpid(pid, nullptr, 0);
+    return written;
   }
   std::string Why(const std::string& job) {
     return Json({"why", job}).value("reason", "");
@@ -170,6 +200,72 @@ TEST_F(OperatorTest, NodesForgetRemovesAServerThatIsGone) {
   const Ended forgotten = Do({"nodes", "--forget", "here"});
   EXPECT_EQ(forgotten.exit_code, 0) << forgotten.errors;
   EXPECT_TRUE(Json({"nodes"}).empty());
+}
+
+TEST_F(OperatorTest, LogsOfAJobThatFailsFailAndGiveATerminalNoCommands) {
+  StartCluster(1);
+  const time_t before = time(nullptr);
+  Submit(WriteCommand("a",
+                      {"sh", "-c", R"(printf '\033]0;evil\007loss\n'; exit 3)"},
+                      "retries_max = 1\n"));
+  const Ended followed = Do({"logs", "-f", "a"});
+  EXPECT_EQ(followed.exit_code, 1);
+  EXPECT_THAT(followed.errors, HasSubstr("job 1 a is held: failed"));
+  EXPECT_EQ(followed.output, "\x1b]0;evil\x07loss\n") << "a pipe gets all";
+  EXPECT_THAT(OnATerminal({"logs", "a"}), HasSubstr("\\x1b]0;evil\\x07loss"));
+  EXPECT_THAT(OnATerminal({"logs", "a", "--json"}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(OnATerminal({"logs", "a", "--raw"}),
+              HasSubstr("\x1b]0;evil\x07loss"));
+  const json row = QueueRow(endpoint_, "a");
+  EXPECT_EQ(row["exit"]["exit_code"], 3);
+  EXPECT_GE(row.value("submitted_at_s", 0.0), static_cast<double>(before) - 1);
+  EXPECT_EQ(Do({"cancel", "a"}).exit_code, 0);
+  const json cancelled = QueueRow(endpoint_, "a");
+  EXPECT_EQ(cancelled["exit"]["exit_code"], 3);
+  EXPECT_GE(cancelled.value("ended_at_s", 0.0),
+            row.value("submitted_at_s", 0.0));
+  EXPECT_EQ(Do({"logs", "-f", "a"}).exit_code, 1);
+  Submit(WriteCommand("b", {"echo", "hi"}));
+  EXPECT_EQ(Do({"logs", "-f", "b"}).exit_code, 0);
+}
+
+TEST_F(OperatorTest, LogsOfAJobThatMovedAreReadWhereItRanBefore) {
+  StartCluster(1);
+  SubmitLong("a");
+  ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
+  Write("there.toml",
+        "[[server]]\nname = \"there\"\n[[server.accelerator]]\n"
+        "type = \"cpu\"\ncount = 1\n");
+  const auto other = Start({"agent", "--coordinator", endpoint_, "--server",
+                            "there", "--cluster", Path("there.toml"), "--state",
+                            Path("there"), "--jobs-as-root"});
+  EXPECT_TRUE(Eventually([&] { return Json({"nodes"}).size() == 2; }));
+  EXPECT_EQ(Do({"drain", "here"}).exit_code, 0);
+  EXPECT_TRUE(Eventually([&] {
+    const json row = QueueRow(endpoint_, "a");
+    return row["accelerators"].size() == 1 &&
+           row["accelerators"][0]["server"] == "there";
+  }));
+  const Ended now = Do({"logs", "a"});
+  EXPECT_THAT(now.output, Not(HasSubstr("starts at step 0")));
+  EXPECT_THAT(now.errors, HasSubstr("`gavel logs 1 --rank 0 --server here`"));
+  const Ended before = Do({"logs", "a", "--server", "here"});
+  EXPECT_EQ(before.exit_code, 0) << before.errors;
+  EXPECT_THAT(before.output, HasSubstr("starts at step 0"));
+  ExpectRefused({"logs", "a", "--server", "nowhere"}, "no server \"nowhere\"");
+}
+
+TEST_F(OperatorTest, ResumeOfAServerSaysWhatStaysDrained) {
+  StartCluster(2);
+  const json nodes = Json({"nodes"});
+  const std::string one =
+      "here/" + nodes[0]["accelerators"][0]["uuid"].get<std::string>();
+  EXPECT_EQ(Do({"drain", one, "here"}).exit_code, 0);
+  const Ended resumed = Do({"resume", "here"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_THAT(resumed.output,
+              HasSubstr("still so: " + one + " (`gavel resume " + one + "`)"));
+  EXPECT_EQ(Do({"resume", one}).output, "Resumed " + one + "\n");
 }
 
 TEST_F(OperatorTest, UsageTellsHoursUsedAndEntitled) {

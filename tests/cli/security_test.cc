@@ -210,6 +210,64 @@ TEST_F(SecurityTest, WhoRunsJobsNeedsAUnixUserAndIsToldTheFlag) {
       0);
 }
 
+// Jobs do not run as root, so it can't be proposed.
+TEST_F(SecurityTest, KeygenForAUserCalledRootProposesAnOrdinaryAccount) {
+  const Ended made =
+      Run({"keygen", "--directory", Path("root"), "--user", "root"});
+  EXPECT_EQ(made.exit_code, 0) << made.errors;
+  EXPECT_THAT(made.output, AllOf(HasSubstr("--unix-user ACCOUNT"),
+                                 Not(HasSubstr("--unix-user root"))));
+  const Ended added =
+      User({"add", "root", "--public-key", ValueOf(made.output, "public key")});
+  EXPECT_THAT(added.errors, HasSubstr("--unix-user ACCOUNT"));
+}
+
+TEST_F(SecurityTest, RevokingAUserSaysWhatBecomesOfItsJobs) {
+  Allow("alice", "user", Keygen({"--user", "alice"}, "alice", "client.key"));
+  Allow("vera", "viewer", Keygen({"--user", "vera"}, "vera", "client.key"));
+  EXPECT_THAT(User({"revoke", "alice"}).output,
+              HasSubstr("run on until an operator cancels them: gavel queue "
+                        "--user alice"));
+  EXPECT_THAT(User({"revoke", "vera"}).output, Not(HasSubstr("jobs")));
+}
+
+TEST_F(SecurityTest, ANameOfSeveralUsersIsNotGuessedByAnOperator) {
+  Keygen({"--coordinator"}, "head", "coordinator.key");
+  for (const std::string name : {"alice", "bob"}) {
+    Allow(name, "user", Keygen({"--user", name}, name, "client.key"));
+  }
+  Allow("olga", "operator", Keygen({"--user", "olga"}, "olga", "client.key"));
+  const auto coordinator =
+      Start({"coordinator", "--listen", "tcp://127.0.0.1:0", "--state", state(),
+             "--key", Path("head/coordinator.key"), "--principals",
+             Path("principals.toml")});
+  endpoint_ = EndpointOf(*coordinator);
+  Write("job.toml", "name = \"train\"\ncommand = [\"sleep\", \"1\"]\n");
+  EXPECT_EQ(As("alice", {"submit", Path("job.toml")}).exit_code, 0);
+  EXPECT_EQ(As("alice", {"hold", "train"}).exit_code, 0);
+  EXPECT_EQ(As("bob", {"submit", Path("job.toml")}).exit_code, 0);
+  const auto states = [&] {
+    std::vector<std::string> letters;
+    const Ended listed = As("olga", {"queue", "--json"});
+    for (const auto& row : nlohmann::json::parse(listed.output)) {
+      letters.push_back(row["state"]);
+    }
+    return letters;
+  };
+  const Ended cancelled = As("olga", {"cancel", "train"});
+  EXPECT_EQ(cancelled.exit_code, 1);
+  EXPECT_THAT(cancelled.errors,
+              HasSubstr("name one by its id, or as alice/train or bob/train"));
+  EXPECT_THAT(states(), ::testing::ElementsAre("F", "PD"));
+  // A user's own job is meant, also when another's runs.
+  EXPECT_EQ(As("alice", {"cancel", "train"}).exit_code, 0);
+  EXPECT_EQ(As("alice", {"cancel", "train"}).exit_code, 1);
+  EXPECT_THAT(states(), ::testing::ElementsAre("CA", "PD"));
+  EXPECT_EQ(As("olga", {"cancel", "bob/train"}).exit_code, 0);
+  EXPECT_THAT(As("bob", {"why", "train"}).output,
+              HasSubstr("cancelled by operator olga"));
+}
+
 TEST_F(SecurityTest, AKeyElsewhereIsToldWithTheCommandsThatTakeIt) {
   for (const char* whose : {"--node", "--user"}) {
     const Ended made =

@@ -50,5 +50,29 @@ TEST(ErrorLine, ReturnsOfTheCarriageEndLinesToo) {
   EXPECT_EQ(LastErrorLine("10 %\r20 %\r30 %"), "30 %");
 }
 
+TEST(Visible, NothingOfAProgramsOutputReachesTheTerminalAsACommand) {
+  EXPECT_EQ(Visible("loss 0.5\n\tok caf\xc3\xa9\n"),
+            "loss 0.5\n\tok caf\xc3\xa9\n");
+  EXPECT_EQ(Visible("\x1b]0;title\x07\x1b[2J"), "\\x1b]0;title\\x07\\x1b[2J");
+  EXPECT_EQ(Visible("10 %\r20 %\x08\x7f"), "10 %\\x0d20 %\\x08\\x7f");
+  // C1 controls as a character and as a byte, and a change of direction.
+  EXPECT_EQ(Visible("\xc2\x9b"
+                    "2J\x9b"
+                    "2J\xe2\x80\xae"),
+            "\\xc2\\x9b2J\\x9b2J\\xe2\\x80\\xae");
+}
+
+TEST(Visible, ACharacterThatIsCutWaitsForItsRest) {
+  std::string output = "caf\xc3";
+  EXPECT_EQ(TakeVisible(&output, false), "caf");
+  output += "\xa9\xe2\x82";
+  EXPECT_EQ(TakeVisible(&output, false), "\xc3\xa9");
+  EXPECT_EQ(TakeVisible(&output, true), "\\xe2\\x82");
+  EXPECT_EQ(output, "");
+  // Bytes that can't begin a character do not wait.
+  output = "\xff\xc0";
+  EXPECT_EQ(TakeVisible(&output, false), "\\xff\\xc0");
+}
+
 }  // namespace
 }  // namespace gavel

@@ -27,6 +27,7 @@ class ManyLeases : public Test {
       grant.nonce = nonce;
       grant.duration_s = duration_s;
       grant.world_size = world_size_;
+      grant.extension_lead_s = extension_lead_s_;
       machines_[i].Step(now, lease_event::MessageReceived{grant});
     }
   }
@@ -53,6 +54,7 @@ class ManyLeases : public Test {
   }
 
   int world_size_ = 1;
+  double extension_lead_s_ = 0;
   std::vector<WorkerKey> keys_;
   std::vector<LeaseMachine> machines_;
 };
@@ -97,6 +99,37 @@ TEST_F(ManyLeases, RanksOfAGangAskBeforeTheirGangStops) {
   Grant(7.5, 2, 2.5);
   Tell(7.5);
   ExpectSpread(7.5, 7.75);
+}
+
+TEST(GangStop, IsAskedForWhenTwoStepsAreLeftAndNotBeforeAnExtension) {
+  // The agreement itself takes a moment, however short the steps are.
+  EXPECT_DOUBLE_EQ(GangStopAhead({60, 40, 0.01}), 3);
+  EXPECT_DOUBLE_EQ(GangStopAhead({5, 3, 0.01}), 1);
+  // The boundary before it has three steps ahead of it, or more.
+  EXPECT_DOUBLE_EQ(GangStopAhead({60, 40, 5}), 15.2);
+  // By then a lease that goes on has been extended.
+  EXPECT_DOUBLE_EQ(GangStopAhead({60, 40, 20}), 30);
+  EXPECT_DOUBLE_EQ(GangStopAhead({20, 7.5, 20}), 5.625);
+  // A coordinator of an earlier version does not tell.
+  EXPECT_DOUBLE_EQ(GangStopAhead({60, 0, 20}), 3);
+}
+
+// The longer its steps, the earlier a gang asks for its stop, and its ranks
+// for the extension that they have the notice of.
+TEST_F(ManyLeases, RanksOfAGangOfLongStepsAskBeforeTheirGangStops) {
+  world_size_ = 2;
+  extension_lead_s_ = 10;
+  Grant(0, 1, 10);
+  Progress progress;
+  progress.throughput_steps_per_s = 1;
+  for (LeaseMachine& machine : machines_) {
+    machine.Step(1, lease_event::Progressed{progress});
+  }
+  for (LeaseMachine& machine : machines_) machine.Step(5, lease_event::Tick{});
+  Grant(5, 2, 5);
+  Tell(5.5);
+  // It would ask 3.2 s before the end, in 1.3 s.
+  ExpectSpread(5.5, 6.15);
 }
 
 }  // namespace

@@ -23,10 +23,11 @@ class AnswerHistoryTest : public ::testing::Test {
     ASSERT_OK(database);
     ASSERT_OK(WriteHistory(*database, rows));
   }
-  QueryReply Ask(uint64_t number, const std::string& filter) const {
+  QueryReply Ask(uint64_t number, const std::string& filter,
+                 const Identity& reader = Identity()) const {
     QueryRequest request{number, QueryKind::kHistory, JobId()};
     request.filter = filter;
-    return AnswerHistory(request, path_);
+    return AnswerHistory(request, reader, path_);
   }
   static std::string FilterOf(const std::string& table) {
     HistoryFilter filter;
@@ -44,6 +45,34 @@ TEST_F(AnswerHistoryTest, IsOfTheTableThatWasAskedFor) {
   EXPECT_EQ(jobs.request, 7u);
   EXPECT_EQ(nlohmann::json::parse(jobs.json).size(), 3u);
   EXPECT_EQ(Ask(8, FilterOf("leases")).json, "[]");
+}
+
+TEST_F(AnswerHistoryTest, WhyAJobIsHeldIsForItsOwnerAndOperators) {
+  ASSERT_OK(Journal::Open(path_));
+  HistoryJob job;
+  job.job = 7;
+  job.user = "alice";
+  job.state = "F";
+  job.exit_code = 3;
+  job.reason = "held: exit code 3, \"password=hunter2\"";
+  auto database = SqliteDatabase::Open(path_);
+  ASSERT_OK(database);
+  ASSERT_OK(WriteHistory(*database, std::vector<HistoryRow>{job}));
+  const auto row = [&](const std::string& name, Role role) {
+    Identity reader;
+    reader.name = name;
+    reader.role = role;
+    const QueryReply reply = Ask(1, FilterOf("jobs"), reader);
+    return nlohmann::json::parse(reply.json).at(0);
+  };
+  EXPECT_EQ(row("alice", Role::kUser)["reason"], job.reason);
+  EXPECT_EQ(row("olga", Role::kOperator)["reason"], job.reason);
+  for (const nlohmann::json& others :
+       {row("bob", Role::kUser), row("vera", Role::kViewer)}) {
+    EXPECT_EQ(others["reason"], "`gavel why 7` says why");
+    EXPECT_EQ(others["state"], "F");
+    EXPECT_EQ(others["exit_code"], 3);
+  }
 }
 
 TEST_F(AnswerHistoryTest, AnErrorIsAnAnswer) {

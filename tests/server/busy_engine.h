@@ -96,6 +96,7 @@ class BusyEngine {
     exit.server = worker.server;
     exit.worker = key;
     exit.exit_code = exit_code;
+    exit.finished_code = exit_code;
     Step(event::WorkerGone{exit});
   }
 

@@ -53,6 +53,19 @@ TEST(ClusterFacts, AJobThatIsHeldIsToldOnceWithItsReason) {
   EXPECT_EQ(logged.With("job 1 \"a\" is released").size(), 1U);
 }
 
+TEST(ClusterFacts, NothingThatAProgramWroteIsInTheLog) {
+  Logged logged;
+  logged.busy.Submit("a");
+  for (int i = 0; i < 3; ++i) {
+    WorkerExited exit = logged.Exit();
+    exit.exit_code = 3;
+    exit.error_line = "Error: password=hunter2";
+    logged.busy.Step(event::WorkerGone{exit});
+  }
+  EXPECT_EQ(logged.With("exit code 3").size(), 4U);
+  EXPECT_THAT(logged.With("hunter2"), IsEmpty());
+}
+
 TEST(ClusterFacts, AFailedStartIsToldWithItsReason) {
   Logged logged;
   logged.busy.Submit("a");

@@ -163,7 +163,9 @@ TEST_F(CoordinatorServerTest, ItsClockGoesOnFromTheJournal) {
   const json rows = client_->Query(QueryKind::kQueue);
   EXPECT_GT(rows[0]["submitted_at_s"], 0);
   EXPECT_GE(rows[0]["age_s"], 0);
-  EXPECT_LT(client_->Query(QueryKind::kStatus)["now_s"], before + 5);
+  // Neither from 0 nor from 1970.
+  EXPECT_GE(client_->Query(QueryKind::kStatus)["now_s"], before);
+  EXPECT_LT(client_->Query(QueryKind::kStatus)["now_s"], before + 600);
 }
 
 TEST_F(CoordinatorServerTest, GoesOnAndTellsOfADamagedRowBehindItsSnapshot) {

@@ -35,6 +35,52 @@ TEST_F(EncryptedCoordinator, AUserSubmitsAndCancelsItsOwnButNotAnothers) {
   EXPECT_THAT(audit, HasSubstr(R"("who":"olga","role":"operator")"));
 }
 
+// The program prints a password as it fails.
+TEST_F(EncryptedCoordinator, WhatAProgramWroteIsShownToItsOwnerAndOperators) {
+  FakeAgent agent(Endpoint(), "here", 1, As("here"));
+  ASSERT_TRUE(agent.Join(1).has_value());
+  const SubmitReply submitted = Client("alice").Submit(
+      "name = \"a\"\ncommand = [\"./train\"]\nretries_max = 1\n"
+      "checkpoint_directory = \"/home/hunter2\"\n");
+  ASSERT_EQ(submitted.error, "");
+  const auto launch = agent.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  WorkerExited exit;
+  exit.server = "here";
+  exit.worker = launch->worker;
+  exit.exit_code = 3;
+  exit.error_line = "Error: password=hunter2";
+  agent.Send(exit);
+  FakeClient alice = Client("alice");
+  const nlohmann::json held = alice.WaitForRow(
+      submitted.job,
+      [](const nlohmann::json& row) { return row["state"] == "F"; });
+  ASSERT_TRUE(held.is_object());
+  const auto history = [&](FakeClient& reader) {
+    QueryRequest asked{7, QueryKind::kHistory, submitted.job};
+    asked.filter = "{}";
+    reader.Send(asked);
+    return reader.Receive<QueryReply>().value_or(QueryReply{}).json;
+  };
+  EXPECT_TRUE(Eventually([&] {
+    return history(alice).find(R"("state":"F")") != std::string::npos;
+  }));
+  for (const char* name : {"alice", "olga", "bob", "vera"}) {
+    SCOPED_TRACE(name);
+    const bool may_read =
+        name == std::string("alice") || name == std::string("olga");
+    FakeClient reader = Client(name);
+    const std::string queue = reader.Query(QueryKind::kQueue).dump();
+    for (const std::string& seen :
+         {queue, reader.Query(QueryKind::kQueue, submitted.job).dump(),
+          reader.Query(QueryKind::kWhy, submitted.job).dump(),
+          history(reader)}) {
+      EXPECT_EQ(seen.find("hunter2") != std::string::npos, may_read) << seen;
+    }
+    EXPECT_THAT(queue, HasSubstr(R"("exit_code":3)"));
+  }
+}
+
 TEST_F(EncryptedCoordinator, AQuotaIsKeptAndNamed) {
   FakeClient alice = Client("alice");
   for (const char* name : {"a", "b", "c"}) {

@@ -111,6 +111,8 @@ void FakeAgent::Exited(const WorkerKey& worker, int exit_code, int signal) {
   exited.worker = worker;
   exited.exit_code = exit_code;
   exited.signal = signal;
+  // Its session has come to its end.
+  if (exit_code == 0 && signal == 0) exited.finished_code = 0;
   Send(exited);
 }
 

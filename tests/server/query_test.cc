@@ -72,9 +72,11 @@ class QueryTest : public Test {
       return AnswerQuery(request, {engine_, now_, "fifo", wire_, {"row 7"}});
     }
     QueueViews views(engine_);
-    if (request.job == JobId()) return ListQueue(request, *views.Make(now_));
+    if (request.job == JobId()) {
+      return ListQueue(request, *views.Make(now_), reader_);
+    }
     const Job& job = *engine_.FindJob(request.job);
-    return AnswerOfJob(request, views.MakeOne(job, now_),
+    return AnswerOfJob(request, reader_, views.MakeOne(job, now_),
                        ThroughputsOf(job, engine_), views.Line(now_)->Get(),
                        now_);
   }
@@ -104,6 +106,7 @@ class QueryTest : public Test {
 
   Engine engine_;
   Time now_ = 0;
+  Identity reader_;
   const WireCounts wire_ = {1, 2, 3, 4, 5};
 };
 

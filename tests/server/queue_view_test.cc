@@ -22,7 +22,9 @@ std::vector<uint64_t> List(const QueueView& view, const std::string& filter,
   QueryRequest request{1, QueryKind::kQueue, JobId(), 0, filter};
   std::vector<uint64_t> ids;
   do {
-    const QueryReply reply = ListQueue(request, view, reader);
+    Identity identity;
+    identity.name = reader;
+    const QueryReply reply = ListQueue(request, view, identity);
     EXPECT_EQ(reply.error, "");
     for (const json& row : json::parse(reply.json)) ids.push_back(row["id"]);
     request.cursor = reply.next_cursor;
@@ -57,7 +59,8 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   for (const char* wrong : {"{", "[]", R"({"user":1})", R"({"colour":"red"})",
                             R"({"states":[1]})", R"({"ended_max":-1})"}) {
     const QueryRequest request{1, QueryKind::kQueue, JobId(), 0, wrong};
-    EXPECT_THAT(ListQueue(request, *view).error, HasSubstr("no filter"));
+    EXPECT_THAT(ListQueue(request, *view, Identity()).error,
+                HasSubstr("no filter"));
   }
 }
 

@@ -1,6 +1,11 @@
 // Encrypted connections: who gets through, and who does not.
-#include <atomic>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <atomic>
+#include <chrono>
+
+#include "runtime/descriptor.h"
 #include "runtime/transport/connection_guard.h"
 #include "runtime/transport/dealer.h"
 #include "runtime/transport/router.h"
@@ -227,6 +232,145 @@ TEST_F(Encrypted, WhoKeepsSendingWhatIsNotHisToSendIsCut) {
     dealer->Receive(0.01).IgnoreError();
     return asked_ > asked;
   })) << "not cut: it did not have to connect again";
+}
+
+// A router of limits that a test can reach, and dealers of several keys.
+class ConnectionLimits : public Test {
+ protected:
+  void Bind(int per_key, int per_address, double silent_s_max = 1e6) {
+    RouterOptions options;
+    options.keys = server_;
+    options.may_connect = [](const std::string&, const std::string&) {
+      return Admission::kAllowed;
+    };
+    options.connections_per_key_max = per_key;
+    options.connections_per_address_max = per_address;
+    options.silent_s_max = silent_s_max;
+    router_ = Router::Bind("tcp://127.0.0.1:0", std::move(options)).value();
+  }
+  std::unique_ptr<Dealer> Connect(const CurveKeyPair& keys) const {
+    return Dealer::Connect(router_->endpoint(),
+                           {CurveClient{keys, server_.public_key}})
+        .value();
+  }
+  // A message of it comes through.
+  bool IsHeard(Dealer& dealer) {
+    return Eventually([&] {
+      dealer.Send(Request(1)).IgnoreError();
+      dealer.Receive(0.01).IgnoreError();
+      return router_->Receive(0.01).has_value();
+    });
+  }
+  // It learns that it is kept out, and not that this is another coordinator.
+  void ExpectKeptOut(Dealer& dealer) {
+    EXPECT_TRUE(Eventually([&] {
+      router_->Receive(0);
+      EXPECT_FALSE(dealer.WaitForLink(0.1));
+      EXPECT_NE(dealer.link().state, LinkState::kWrongKey);
+      return dealer.link().state == LinkState::kKeptOut;
+    }));
+    EXPECT_THAT(
+        LinkText(dealer.link(), router_->endpoint(), "KEY"),
+        AllOf(StartsWith("kept out: "), HasSubstr("as many of this key")));
+  }
+
+  const CurveKeyPair server_ = NewKeys();
+  std::unique_ptr<Router> router_;
+};
+
+// They say nothing, and try again and again.
+TEST_F(ConnectionLimits, ManyOfOneKeyKeepNobodyElseOfTheirAddressOut) {
+  Bind(/*per_key=*/8, /*per_address=*/400);
+  const CurveClient greedy{NewKeys(), server_.public_key};
+  zmq::context_t context;
+  std::vector<zmq::socket_t> idle;
+  for (int i = 0; i < 300; ++i) {
+    zmq::socket_t& socket =
+        idle.emplace_back(context, zmq::socket_type::dealer);
+    socket.set(zmq::sockopt::linger, 0);
+    socket.set(zmq::sockopt::reconnect_ivl, 200);
+    transport::SetCurveClient(socket, greedy);
+    socket.connect(router_->endpoint());
+  }
+  EXPECT_TRUE(Eventually([&] { return router_->connections_refused() > 300; }));
+  EXPECT_TRUE(IsHeard(*Connect(NewKeys())));
+  ExpectKeptOut(*Connect(greedy.own));
+}
+
+TEST_F(ConnectionLimits, OfThoseThatSayNothingAnAddressHasNoMoreThanAKeyMay) {
+  Bind(/*per_key=*/4, /*per_address=*/100, /*silent_s_max=*/0.1);
+  std::vector<std::unique_ptr<Dealer>> silent;
+  const auto speaker = Connect(NewKeys());
+  ASSERT_TRUE(IsHeard(*speaker));
+  for (int i = 0; i < 4; ++i) silent.push_back(Connect(NewKeys()));
+  for (const auto& one : silent) ASSERT_TRUE(one->WaitUntilConnected(kSoon_s));
+  EXPECT_FALSE(router_->Receive(kNever_s).has_value());
+  EXPECT_EQ(router_->connections_cut(), 0U);
+  silent.push_back(Connect(NewKeys()));
+  EXPECT_TRUE(Eventually([&] { return router_->connections_cut() > 0; }));
+  EXPECT_TRUE(IsHeard(*speaker));
+}
+
+TEST_F(ConnectionLimits, AConnectionThatEndsMakesRoomForOneOfItsKey) {
+  Bind(/*per_key=*/4, /*per_address=*/100);
+  const CurveKeyPair keys = NewKeys();
+  std::vector<std::unique_ptr<Dealer>> own;
+  for (int i = 0; i < 4; ++i) {
+    own.push_back(Connect(keys));
+    ASSERT_TRUE(IsHeard(*own.back()));
+  }
+  const auto one_more = Connect(keys);
+  ExpectKeptOut(*one_more);
+  own.pop_back();
+  EXPECT_TRUE(IsHeard(*one_more));
+  // Peers that come and go count while they are there.
+  for (int i = 0; i < 20; ++i) {
+    own.pop_back();
+    own.push_back(Connect(keys));
+    ASSERT_TRUE(IsHeard(*own.back())) << i;
+  }
+}
+
+TEST_F(ConnectionLimits, WhoIsKeptOutForItsAddressIsToldSo) {
+  Bind(/*per_key=*/100, /*per_address=*/4);
+  std::vector<std::unique_ptr<Dealer>> others;
+  for (int i = 0; i < 4; ++i) {
+    others.push_back(Connect(NewKeys()));
+    ASSERT_TRUE(IsHeard(*others.back()));
+  }
+  ExpectKeptOut(*Connect(NewKeys()));
+}
+
+// As the kernel does for a coordinator that is stopped, but sooner.
+TEST(Silence, WhoSaysNothingIsNotTakenForACoordinatorOfAnotherKey) {
+  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener.get(), any, size), 0);
+  ASSERT_EQ(listen(listener.get(), 16), 0);
+  ASSERT_EQ(getsockname(listener.get(), any, &size), 0);
+  const std::string endpoint =
+      "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  const auto dealer =
+      Dealer::Connect(endpoint, {CurveClient{NewKeys(), NewKeys().public_key}})
+          .value();
+  const auto start = std::chrono::steady_clock::now();
+  int closed = 0;
+  // More than it takes to find that the other end has another key.
+  while (closed < 4 ||
+         std::chrono::steady_clock::now() - start < std::chrono::seconds(3)) {
+    const int connection = accept4(listener.get(), nullptr, nullptr, 0);
+    ASSERT_GE(connection, 0);
+    EXPECT_FALSE(dealer->WaitForLink(0.05));
+    close(connection);
+    ++closed;
+    EXPECT_FALSE(dealer->WaitForLink(0.05));
+    EXPECT_NE(dealer->link().state, LinkState::kWrongKey);
+  }
+  EXPECT_EQ(dealer->link().state, LinkState::kSilent);
 }
 
 TEST(ConnectionLimit, ConnectionsOfOneAddressBeyondTheLimitAreClosed) {

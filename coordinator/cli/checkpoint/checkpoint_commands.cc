@@ -1,4 +1,4 @@
-// gavel checkpoint list, export and import.
+// gavel checkpoint list, export, import and adopt.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,10 +11,13 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/json.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/size_text.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/file_lock.h"
 #include "runtime/generation/file_system.h"
+#include "runtime/generation/generation_directory.h"
 
 namespace gavel {
 namespace {
@@ -100,6 +103,39 @@ absl::Status List(const ListOptions& options) {
   return absl::OkStatus();
 }
 
+struct AdoptOptions {
+  std::string checkpoints;
+  std::string job;
+};
+
+// By name: the job may be submitted later, and to another cluster.
+absl::Status Adopt(const AdoptOptions& options) {
+  FileSystem& disk = FileSystem::Posix();
+  GAVEL_RETURN_IF_ERROR(disk.List(options.checkpoints).status());
+  if (!IsValidName(options.job)) {
+    return absl::InvalidArgumentError(
+        StrCat("\"", options.job,
+               "\" is no name of a job; give that of its job file"));
+  }
+  const absl::StatusOr<FileLock> lock =
+      FileLock::Take(StrCat(options.checkpoints, "/", kInUseName));
+  if (absl::IsAlreadyExists(lock.status())) {
+    return absl::FailedPreconditionError(
+        StrCat(options.checkpoints, " is in use (", lock.status().message(),
+               "); hold or cancel that job before"));
+  }
+  GAVEL_RETURN_IF_ERROR(lock.status());
+  const auto before = ReadOwner(disk, options.checkpoints);
+  GAVEL_RETURN_IF_ERROR(
+      WriteOwner(disk, options.checkpoints, {"", 0, options.job}));
+  absl::PrintF("%s now has the checkpoints of job '%s'%s\n",
+               options.checkpoints, options.job,
+               before.ok() && before->has_value()
+                   ? StrCat(", no longer of ", Describe(**before))
+                   : "");
+  return absl::OkStatus();
+}
+
 void Add(CLI::App& app, const char* name, const char* help,
          absl::Status (*run)(const FilesOptions&), const char* where,
          int* exit_code) {
@@ -131,6 +167,17 @@ void AddCheckpointFilesCommands(CLI::App& app, int* exit_code) {
       "Commits what Python saved in such files as the newest generation; the "
       "job must not run",
       Import, "a job's checkpoint directory", exit_code);
+  auto [adopt, adopted] = AddCommand<AdoptOptions>(
+      app, exit_code, "adopt",
+      "Gives a job's checkpoint directory to another job, which continues from "
+      "what is there; no job may use it meanwhile",
+      Adopt);
+  AddOption(adopt, "checkpoints", adopted.checkpoints, "DIR",
+            "a job's checkpoint directory")
+      ->required();
+  AddOption(adopt, "job", adopted.job, "JOB",
+            "the name of the job that it is for")
+      ->required();
 }
 
 }  // namespace gavel

@@ -135,9 +135,10 @@ absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
   return all;
 }
 
-absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset) {
+absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
+                                     const std::string& server) {
   const uint64_t request = ++last_request_;
-  return Ask<LogReply>(LogRequest{request, worker, offset}, request,
+  return Ask<LogReply>(LogRequest{request, worker, offset, server}, request,
                        kLogTimeout_s);
 }
 
@@ -148,13 +149,16 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   const bool named = slash != std::string::npos;
   const std::string name = named ? job.substr(slash + 1) : job;
   Json filter = {{"name", name}};
-  if (named) filter["user"] = job.substr(0, slash);
-  absl::StatusOr<JobId> found = Choose(name, filter);
   // The caller's own job is meant, where it has one.
-  if (absl::IsInvalidArgument(found.status())) {
+  if (named) {
+    filter["user"] = job.substr(0, slash);
+  } else {
     filter["own"] = true;
-    const absl::StatusOr<JobId> own = Choose(name, filter);
-    if (own.ok()) return own;
+  }
+  absl::StatusOr<JobId> found = Choose(name, filter);
+  if (!named && absl::IsNotFound(found.status())) {
+    filter.erase("own");
+    found = Choose(name, filter);
   }
   if (!absl::IsNotFound(found.status())) return found;
   return absl::NotFoundError(
@@ -168,14 +172,14 @@ absl::StatusOr<JobId> Client::Choose(const std::string& name,
   const QueueRow* best = nullptr;
   const std::vector<QueueRow> rows = ParseQueue(json);
   for (const QueueRow& row : rows) {
-    const bool both_live = best != nullptr && !best->Ended() && !row.Ended();
-    if (both_live && best->owner != row.owner) {
+    const bool both_there = best != nullptr && !best->Over() && !row.Over();
+    if (both_there && best->owner != row.owner) {
       return absl::InvalidArgumentError(
           StrCat("several users have a job named \"", name,
                  "\"; name one by its id, or as ", best->owner, "/", name,
                  " or ", row.owner, "/", name));
     }
-    if (best == nullptr || !row.Ended() || best->Ended()) best = &row;
+    if (best == nullptr || !row.Over() || best->Over()) best = &row;
   }
   if (best != nullptr) return JobId(best->id);
   return absl::NotFoundError("no such job");

@@ -43,13 +43,15 @@ class Client {
   // All pages: an array of rows, or one object.
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");
-  // Errors about the log itself are in the reply.
-  absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset);
+  // Errors about the log itself are in the reply. `server`: where it ran
+  // before; empty: where it ran last.
+  absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset,
+                               const std::string& server);
 
   // A job by its id, its name or "USER/NAME". Of several with that name: the
-  // one that has not ended, else the latest; of several users: the caller's
-  // own. NOT_FOUND: none. INVALID_ARGUMENT: several other users have such a
-  // job.
+  // caller's own, where it has one; the one that is not over, which a held one
+  // is not; else the latest. NOT_FOUND: none. INVALID_ARGUMENT: several other
+  // users have such a job that is not over.
   absl::StatusOr<JobId> Resolve(const std::string& job);
 
   // Returns early at a Wake.

@@ -41,9 +41,11 @@ struct Left {
   std::set<uint64_t> jobs;
   std::set<uint64_t> starting;  // none of `jobs`: they hold no lease
   double within_s = 0;
+  std::vector<std::string> drained;  // accelerators, with their server
 };
 
-// Who is still on that server or accelerator.
+// The jobs that are still on that server or accelerator, and its drained
+// accelerators.
 Left LeftOn(const std::string& target, const std::vector<NodeRow>& nodes) {
   Left left;
   for (const NodeRow& node : nodes) {
@@ -56,6 +58,9 @@ Left LeftOn(const std::string& target, const std::vector<NodeRow>& nodes) {
       left.jobs.insert(one.kept_jobs.begin(), one.kept_jobs.end());
       left.starting.insert(one.starting_jobs.begin(), one.starting_jobs.end());
       left.within_s = std::max(left.within_s, one.drain_in_s.value_or(0));
+      if (one.drained) {
+        left.drained.push_back(StrCat(node.server, "/", one.uuid));
+      }
     }
   }
   for (const uint64_t job : left.jobs) left.starting.erase(job);
@@ -90,6 +95,19 @@ std::string DrainText(const std::string& target, const Left& left) {
   return text + ": their processes end now";
 }
 
+// Accelerators that were drained by themselves stay so when their server is
+// resumed.
+std::string ResumeText(const std::string& target, const Left& left) {
+  std::string text = StrCat("Resumed ", target);
+  if (left.drained.empty()) return text;
+  StrAppend(&text, "; drained by themselves, and still so: ");
+  return text +
+         absl::StrJoin(left.drained, ", ",
+                       [](std::string* out, const std::string& one) {
+                         StrAppend(out, one, " (`gavel resume ", one, "`)");
+                       });
+}
+
 absl::Status Drain(const DrainOptions& options, CommandKind kind) {
   GAVEL_ASSIGN_OR_RETURN(const double within_s, SecondsUntil(options.by));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
@@ -111,11 +129,12 @@ absl::Status Drain(const DrainOptions& options, CommandKind kind) {
                        {"drained", kind == CommandKind::kDrain},
                        {"jobs", left.jobs},
                        {"starting_jobs", left.starting},
-                       {"within_s", left.within_s}});
+                       {"within_s", left.within_s},
+                       {"accelerators_drained", left.drained}});
     if (options.json) continue;
     std::printf("%s\n", kind == CommandKind::kDrain
                             ? DrainText(target, left).c_str()
-                            : StrCat("Resumed ", target).c_str());
+                            : ResumeText(target, left).c_str());
   }
   if (options.json) std::printf("%s\n", changed.dump(2).c_str());
   return status;

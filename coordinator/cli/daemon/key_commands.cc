@@ -72,15 +72,19 @@ absl::Status Keygen(const KeygenOptions& options) {
     return absl::OkStatus();
   }
   const bool is_node = !options.node.empty();
+  // Proposes a command that `gavel user add` does not refuse.
+  const bool may_run_jobs = MayRunJobs(name);
+  const std::string account = may_run_jobs ? name : "ACCOUNT";
   std::printf(
       "On the coordinator's machine, as the user that it runs as: gavel user "
       "add %s --role %s%s --public-key '%s'\n",
       name.c_str(), is_node ? "node" : "user",
-      is_node ? "" : StrCat(" --unix-user ", name).c_str(),
+      is_node ? "" : StrCat(" --unix-user ", account).c_str(),
       keys.public_key.c_str());
   if (!is_node) {
     std::printf(
-        "(--unix-user: the account on the servers that the jobs run as)\n");
+        "(--unix-user: the account on the servers that the jobs run as%s)\n",
+        may_run_jobs ? "" : ", an ordinary one: put its name for ACCOUNT");
   }
   if (FindKeyFile(file) != path) {
     std::printf("This key is not looked for there: give `gavel %s` --key %s\n",
@@ -178,7 +182,8 @@ absl::Status AddUser(const UserOptions& options) {
     return absl::InvalidArgumentError(
         StrCat("--unix-user is missing: jobs of a ", options.role,
                " run as an account of the servers; give it as --unix-user ",
-               options.name, ", or choose --role viewer, which runs no jobs"));
+               MayRunJobs(options.name) ? options.name : "ACCOUNT",
+               ", or choose --role viewer, which runs no jobs"));
   }
   const std::string path = PathOf(options);
   const std::filesystem::path folder =
@@ -207,16 +212,30 @@ absl::Status AddUser(const UserOptions& options) {
 
 absl::Status RevokeUser(const UserOptions& options) {
   const std::string path = PathOf(options);
+  Role role = Role::kViewer;
   GAVEL_RETURN_IF_ERROR(Edit(path, [&](Principals* principals) {
-    if (principals->erase(options.name) != 0) return absl::OkStatus();
-    return absl::NotFoundError(
-        StrCat(options.name, " is not in ", path, "; `gavel user list",
-               PrincipalsFlag(options), "` shows who is"));
+    const auto found = principals->find(options.name);
+    if (found == principals->end()) {
+      return absl::NotFoundError(
+          StrCat(options.name, " is not in ", path, "; `gavel user list",
+                 PrincipalsFlag(options), "` shows who is"));
+    }
+    role = found->second.role;
+    principals->erase(found);
+    return absl::OkStatus();
   }));
   std::printf(
       "revoked %s; a running coordinator refuses its messages within a "
       "second\n",
       options.name.c_str());
+  if (RunsJobs(role)) {
+    std::printf(
+        "Its jobs keep their places and run on until an operator cancels them: "
+        "gavel queue --user %s, gavel cancel JOB\n",
+        options.name.c_str());
+  } else if (role == Role::kNode) {
+    std::printf("Its agent ends with its workers when it hears of that\n");
+  }
   return absl::OkStatus();
 }
 

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "core/text.h"
 
 namespace gavel {
 namespace {
+
+constexpr size_t kUpdatesShown = 4;
 
 constexpr char kUseTheRuntime[] =
     "link gavel::runtime and wrap the training loop: auto session = "
@@ -199,47 +203,123 @@ Advice AdviseOnUntracked(const UntrackedItem& item) {
           kTrackIt};
 }
 
-Advice AdviseOnEpochs(const DoctorAccount& alone, const DoctorAccount& resumed,
-                      uint64_t steps) {
-  if (alone.empty()) {
+Advice AdviseOnEpochs(const DoctorAccount& undisturbed,
+                      bool ended_after_restart, uint64_t steps) {
+  if (undisturbed.empty()) {
     return {
-        "no epoch end examined: the program's runtime gives no account of "
-        "its loops.",
+        "no epoch end was examined: the program's runtime gives no account "
+        "of its loops.",
         "link the runtime of this version"};
   }
-  if (alone.loops_begun == 0) return {};
-  const bool none = alone.LoopEnds().empty();
-  if (!none && !resumed.LoopEnds().empty()) return {};
-  return {StrCat("no epoch end examined: all is equal, but no loop ended ",
+  if (undisturbed.loops_begun == 0) return {};
+  const bool none = undisturbed.LoopEnds().empty();
+  if (!none && ended_after_restart) return {};
+  return {StrCat("no epoch end was examined: no loop ended ",
                  none ? "" : "after the restart ", "in ", Plural(steps, "step"),
                  ", so schedulers, evaluations and counters of epochs were not "
                  "seen."),
-          StrCat("give --steps ", StepsForEpochs(alone, steps),
+          StrCat("give --steps ", StepsForEpochs(undisturbed, steps),
                  none ? " or more" : "",
                  " (and the --timeout that they need), or a smaller data set")};
 }
 
-Advice AdviseOnUncountedEpochs(const DoctorAccount& account) {
+Advice AdviseOnOwnEnd(const DoctorAccount& account, uint64_t steps,
+                      double waited_s) {
+  const bool uncounted = account.loops_begun > 1 && !account.CountsSomething();
   return {
-      StrCat("its end was not examined: ", Plural(account.loops_begun, "loop"),
-             " were begun, nothing that is tracked can count them, and its "
-             "own end was not reached in time."),
-      "Track(\"epoch\", epoch), if it counts epochs; or let it end sooner, "
-      "with fewer of them or a longer --timeout"};
+      absl::StrFormat(
+          "its own end was not reached in %.0f s: what comes after step %u (a "
+          "schedule that changes later, an early stop, what ends it) was not "
+          "seen%s.",
+          waited_s, steps,
+          uncounted ? StrCat("; ", Plural(account.loops_begun, "loop"),
+                             " were begun, and nothing that is tracked can "
+                             "count them")
+                    : ""),
+      StrCat(
+          "let it end sooner, with fewer epochs or less data, or give a "
+          "longer --timeout; a program that its step budget ends: set "
+          "GAVEL_STEPS",
+          uncounted ? "; Track(\"epoch\", epoch), if it counts epochs" : "")};
 }
 
-Advice AdviseOnEnds(uint64_t from, uint64_t expected, uint64_t found) {
+Advice AdviseOnEnds(uint64_t from, uint64_t expected, uint64_t found,
+                    const DoctorAccount& account) {
+  std::string suspect = SuspectByAccount(account);
+  if (suspect.empty()) {
+    suspect = account.CountsSomething()
+                  ? "what decides that it ends is not tracked: the counter or "
+                    "the best value of an early stop, mostly"
+                  : "what counts its epochs is not tracked";
+  }
   return {
       StrCat("started again from step ", from, " it ",
              found > expected ? "goes on to step " : "ends at step ", found,
              ", undisturbed it ends at step ", expected,
-             ".\n  Suspect: what counts its epochs is not tracked."),
-      "session->Track(\"epoch\", epoch) whatever decides how long it trains"};
+             ".\n  Suspect: ", suspect, "."),
+      "session->Track(\"epoch\", epoch) whatever decides how long it trains,"
+      " and do the steps over a gavel::DataLoader"};
+}
+
+std::string StateGroup(std::string_view entry) {
+  constexpr std::string_view kBytes = "gavel.bytes/";
+  if (entry.starts_with(kBytes)) entry.remove_prefix(kBytes.size());
+  if (entry.starts_with("gavel/loop")) return "the position in the data";
+  if (entry.starts_with("gavel/random")) return "random generators";
+  if (entry.starts_with("gavel/gradient")) return "gradients";
+  return std::string(entry.substr(0, entry.find('/')));
+}
+
+std::string DescribeLostState(const LostState& lost) {
+  std::set<std::string> groups;
+  for (const std::string& name : lost.names) groups.insert(StateGroup(name));
+  const std::string first =
+      StrCat("of the tracked state, ", absl::StrJoin(groups, ", "),
+             groups.size() == 1 ? " differs" : " differ", " first, after step ",
+             lost.step);
+  const auto steps = [](const std::vector<uint64_t>& updates) {
+    const size_t shown = std::min(updates.size(), kUpdatesShown);
+    return updates.empty()
+               ? std::string("none")
+               : absl::StrJoin(updates.begin(),
+                               updates.begin() + static_cast<int64_t>(shown),
+                               ", ");
+  };
+  if (lost.updates != lost.restored_updates) {
+    return StrCat(
+        "the model is updated by other steps (undisturbed those that "
+        "end at ",
+        steps(lost.updates), "; after the restart ",
+        steps(lost.restored_updates),
+        "): what counts the steps between two updates, such as "
+        "micro-batches, is not tracked");
+  }
+  if (lost.is_between_updates && !lost.updates.empty() &&
+      lost.step == lost.updates.front()) {
+    return StrCat("step ", lost.from,
+                  " did not update the model, and the next update, of step ",
+                  lost.step,
+                  ", differs: what adds up between two updates, gradients "
+                  "mostly, was lost; ",
+                  first);
+  }
+  if (groups.contains("random generators")) {
+    return StrCat(
+        "other random numbers are drawn: a generator or what a "
+        "distribution keeps (std::normal_distribution every second "
+        "number) is not tracked; ",
+        first);
+  }
+  if (groups.contains("the position in the data")) {
+    return StrCat("other batches come; ", first);
+  }
+  return first;
 }
 
 Advice AdviseOnState(const ExaminedRun& run, const std::string& names,
-                     uint64_t step, const DoctorAccount& account) {
-  const std::string suspect = SuspectByAccount(account);
+                     uint64_t step, const Evidence& evidence) {
+  std::string suspect = SuspectByAccount(evidence.account);
+  if (suspect.empty()) suspect = evidence.state;
   return {StrCat("what is reported is equal, but the tracked state at step ",
                  step, " is not, in the run that was ", run.name, ": ", names,
                  suspect.empty() ? "" : "\n  Suspect: ", suspect, "."),
@@ -248,22 +328,25 @@ Advice AdviseOnState(const ExaminedRun& run, const std::string& names,
 
 Advice AdviseOnDifference(const ExaminedRun& run,
                           const ReportDifference& difference,
-                          const DoctorAccount& account,
-                          const std::string& equal_name) {
+                          const Evidence& evidence) {
   Advice advice;
-  const std::string seen = SuspectByAccount(account);
+  const std::string seen = SuspectByAccount(evidence.account);
   const bool restored = run.name == "restored";
   advice.problem = StrCat(
-      DescribeDifference(difference,
-                         restored ? "after the restart"
-                                  : StrCat("in the run that was ", run.name)),
+      DescribeDifference(
+          difference,
+          restored ? StrCat("after the restart from step ", run.from_step)
+                   : StrCat("in the run that was ", run.name)),
       "\n  Suspect: ");
   if (!seen.empty() && run.name != "paused") {
     StrAppend(&advice.problem, seen);
-  } else if (restored && !equal_name.empty()) {
+  } else if (restored && !evidence.equal_name.empty()) {
     StrAppend(&advice.problem, "only `", difference.name, "` differs, `",
-              equal_name, "` of the same step is equal: the number behind `",
+              evidence.equal_name,
+              "` of the same step is equal: the number behind `",
               difference.name, "` is not tracked; Track() it");
+  } else if (restored && !evidence.state.empty()) {
+    StrAppend(&advice.problem, evidence.state);
   } else if (restored) {
     StrAppend(&advice.problem, SuspectAfterRestart(run.from_step, difference));
   } else if (run.name == "moved") {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/command_options.h"
@@ -26,6 +27,9 @@ namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Nothing wrong was found, and not all was examined.
+constexpr int kExitNotAllSeen = 3;
 
 struct Options {
   DoctorProgram program;
@@ -126,6 +130,15 @@ Json MeasuresOf(const DoctorMeasures& measures) {
           {"leased_step_s", OrNull(measures.leased_step_s)}};
 }
 
+// The step budget that its user gives the program; 0: none.
+uint64_t OwnSteps() {
+  const char* variable = std::getenv("GAVEL_STEPS");
+  uint64_t steps = 0;
+  return variable != nullptr && absl::SimpleAtoi(variable, &steps)
+             ? std::min(steps, kDoctorStepsMax)
+             : 0;
+}
+
 // "  paused     after step 10, ...\n"
 std::string RenderDoctorLine(const std::string& what, const std::string& text) {
   return absl::StrFormat("  %-10s %s\n", what, text);
@@ -161,6 +174,10 @@ std::string RenderCosts(const DoctorMeasures& measures) {
   return text;
 }
 
+bool Failed(const Examined& examined) {
+  return !examined.passed && !examined.unknown;
+}
+
 // "PASS: ..." or "FAIL: ..." with the remedy. `kept`: the folder of a failure.
 std::string RenderVerdict(const Examined& examined, const std::string& program,
                           const std::string& kept) {
@@ -169,11 +186,13 @@ std::string RenderVerdict(const Examined& examined, const std::string& program,
                   " goes on exactly where it was paused, moved and restored\n");
   }
   std::string text =
-      StrCat(examined.unknown ? "UNKNOWN: " : "FAIL: ", examined.problem);
+      StrCat(examined.unknown ? "UNKNOWN: nothing differs, but " : "FAIL: ",
+             examined.problem);
   if (!text.ends_with('\n')) text += '\n';
-  StrAppend(&text, "  Remedy: ", examined.remedy, ".\n",
-            "  Outputs, reports and checkpoints are kept in ", kept, "\n");
-  return text;
+  StrAppend(&text, "  Remedy: ", examined.remedy, ".\n");
+  if (examined.unknown) return text;
+  return StrCat(text, "  Outputs, reports and checkpoints are kept in ", kept,
+                "\n");
 }
 
 // One object; times in seconds, null where not measured.
@@ -208,7 +227,7 @@ std::string RenderDoctorJson(const Examined& examined,
                      {"evaluations", examined.account.evaluations},
                      {"runs", std::move(runs)},
                      {"measures", MeasuresOf(examined.measures)},
-                     {"kept", examined.passed ? Json() : Json(kept)}};
+                     {"kept", Failed(examined) ? Json(kept) : Json()}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -216,6 +235,7 @@ absl::StatusOr<int> Run(Options options) {
   DoctorProgram& program = options.program;
   ExaminationOptions& examination = options.examination;
   FillDevices(&program.device, &examination.move_to);
+  examination.own_steps = OwnSteps();
   const StopFlag stop;
   GAVEL_ASSIGN_OR_RETURN(WorkFolder folder, WorkFolder::Create(options.state));
   const std::string& name = program.argv.front();
@@ -231,12 +251,13 @@ absl::StatusOr<int> Run(Options options) {
   }
   const absl::StatusOr<Examined> found = Examine(program, examination);
   if (!found.ok()) return found.status();
-  if (!found->passed) folder.Keep();
+  if (Failed(*found)) folder.Keep();
   const std::string text = options.json
                                ? RenderDoctorJson(*found, name, folder.path())
                                : RenderCosts(found->measures) +
                                      RenderVerdict(*found, name, folder.path());
   std::fputs(text.c_str(), stdout);
+  if (found->unknown) return kExitNotAllSeen;
   return found->passed ? kExitOk : kExitFailed;
 }
 
@@ -254,8 +275,9 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
       "reports and tracks");
   command->footer(
       "Called as: gavel doctor [OPTIONS] -- ./train ARGUMENTS...\n"
-      "Exit codes: 0 PASS, 1 FAIL or UNKNOWN (not all could be examined), 2 a "
-      "wrong command line. docs/doctor.md explains what is said.");
+      "Exit codes: 0 PASS, 1 FAIL, 2 a wrong command line, 3 UNKNOWN (nothing "
+      "differs, but not all could be examined). docs/doctor.md explains what "
+      "is said.");
   CLI::Option* const steps =
       AddOption(*command, "--steps", examination.steps, "",
                 "how many, at least 2 (default 20, more where epochs are "

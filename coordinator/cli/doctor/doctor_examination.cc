@@ -46,8 +46,6 @@ absl::StatusOr<DoctorRun> DoctorExamination::RunOnce(DoctorRunOptions options) {
   if (options.checkpoints.empty()) {
     options.checkpoints = options.name + ".checkpoints";
   }
-  options.checkpoint_interval_steps = std::max<uint64_t>(
-      1, (alone_.last_checkpoint ? alone_.last_step() : steps_) / 2);
   GAVEL_ASSIGN_OR_RETURN(DoctorRun run, RunUnderDoctor(program_, options));
   std::erase_if(run.values, [this](const ReportedValue& one) {
     return std::ranges::count(options_.ignored, one.name) > 0;
@@ -107,7 +105,7 @@ absl::Status DoctorExamination::RunAlone() {
 uint64_t DoctorExamination::MoreSteps() const {
   if (options_.steps_given || alone_.last_step() < steps_) return 0;
   const uint64_t wanted =
-      std::min(StepsForEpochs(alone_.account, steps_), kDoctorStepsMax);
+      std::min(StepsForEpochs(alone_.account, steps_), OwnSteps());
   const double step_s =
       alone_.duration_s / static_cast<double>(alone_.last_step());
   const bool is_long = static_cast<double>(wanted) * step_s >
@@ -177,25 +175,28 @@ absl::Status DoctorExamination::RunLeased(const char* name,
   return absl::OkStatus();
 }
 
-// Only a run that is paused can tell.
-void DoctorExamination::TakeLeftMemory(const DoctorAccount& account) {
-  const auto is_of_device = [](const UntrackedItem& one) {
-    return one.kind == "device";
-  };
-  if (std::ranges::any_of(alone_.account.untracked, is_of_device)) return;
-  const auto found = std::ranges::find_if(account.untracked, is_of_device);
-  if (found == account.untracked.end()) return;
-  Say("untracked", DescribeUntracked(*found));
-  alone_.account.untracked.push_back(*found);
-  found_.account.untracked.push_back(*found);
+// A longer run may show more, and only one that is paused what stays on the
+// accelerator.
+void DoctorExamination::TakeUntracked(const DoctorAccount& account) {
+  std::vector<UntrackedItem>& known = alone_.account.untracked;
+  for (const UntrackedItem& one : account.untracked) {
+    const bool is_known = std::ranges::any_of(known, [&](const auto& other) {
+      return other.kind == one.kind &&
+             (one.kind == "device" || other.text == one.text);
+    });
+    if (is_known) continue;
+    Say("untracked", DescribeUntracked(one));
+    known.push_back(one);
+  }
+  found_.account.untracked = known;
 }
 
 void DoctorExamination::JudgeLeased(const char* name, const DoctorRun& run,
                                     bool at_full_speed) {
   const DoctorLeases& leases = run.leases;
-  ExaminedRun& examined = Compare(name, run, 0);
+  ExaminedRun& examined = Compare(name, alone_, run, 0);
   examined.interrupted_at = leases.paused_after_step;
-  TakeLeftMemory(run.account);
+  TakeUntracked(run.account);
   const bool hangs = run.timed_out && leases.interrupted && !leases.released;
   const std::string what = StrCat("the program, ", name, ",");
   if (!hangs && EndedBadly(run, what.c_str())) return;
@@ -216,19 +217,25 @@ void DoctorExamination::JudgeLeased(const char* name, const DoctorRun& run,
 }
 
 void DoctorExamination::JudgeAccount() {
-  const DoctorAccount& account = alone_.account;
-  if (const UntrackedItem* lost = account.Lost()) {
+  if (const UntrackedItem* lost = alone_.account.Lost()) {
     advice_ = AdviseOnUntracked(*lost);
     return;
   }
-  advice_ = AdviseOnEpochs(account, resumed_.account, alone_.last_step());
-  found_.unknown = !advice_.empty();
+  const Advice epochs = AdviseOnEpochs(
+      reference().account, ended_after_restart_, reference().last_step());
+  if (!epochs.empty()) unseen_.insert(unseen_.begin(), epochs);
+  found_.unknown = !unseen_.empty();
+  for (const Advice& one : unseen_) {
+    StrAppend(&advice_.problem, advice_.problem.empty() ? "" : "\n  Besides, ",
+              one.problem);
+    StrAppend(&advice_.remedy, advice_.remedy.empty() ? "" : "; ", one.remedy);
+  }
 }
 
 std::vector<std::string> DoctorExamination::StateDifferences(
-    const DoctorRun& run) const {
+    const DoctorRun& expected, const DoctorRun& run) const {
   std::vector<std::string> names =
-      DifferingState(alone_.last_checkpoint->path, run.last_checkpoint->path)
+      DifferingState(expected.last_checkpoint->path, run.last_checkpoint->path)
           .value_or(std::vector<std::string>());
   std::erase_if(names, [this](const std::string& name) {
     return std::ranges::any_of(
@@ -240,20 +247,27 @@ std::vector<std::string> DoctorExamination::StateDifferences(
   return names;
 }
 
-ExaminedRun& DoctorExamination::Compare(const char* name, const DoctorRun& run,
-                                        uint64_t from) {
+// Two runs that end at different steps are compared up to the earlier end.
+ExaminedRun& DoctorExamination::Compare(const char* name,
+                                        const DoctorRun& expected,
+                                        const DoctorRun& run, uint64_t from) {
   ExaminedRun& examined = found_.runs.emplace_back();
   examined.name = name;
   examined.from_step = from;
   examined.differences =
-      CompareReports(alone_.values, run.values, from, options_.tolerance);
+      CompareReports(expected.values, run.values, from, options_.tolerance);
+  const bool same_end = run.last_step() == expected.last_step();
+  const uint64_t end = std::min(run.last_step(), expected.last_step());
+  std::erase_if(examined.differences, [&](const ReportDifference& one) {
+    return !same_end && one.step >= end;
+  });
   examined.values_compared = static_cast<uint64_t>(std::ranges::count_if(
-      alone_.values,
-      [from](const ReportedValue& one) { return one.step >= from; }));
-  examined.state_compared = options_.tolerance == 0 && run.last_checkpoint &&
-                            run.last_step() == alone_.last_step();
+      expected.values,
+      [&](const ReportedValue& one) { return one.step >= from; }));
+  examined.state_compared =
+      options_.tolerance == 0 && run.last_checkpoint && same_end;
   if (examined.state_compared) {
-    examined.state_differences = StateDifferences(run);
+    examined.state_differences = StateDifferences(expected, run);
   }
   return examined;
 }
@@ -295,13 +309,17 @@ std::string OtherNameAt(const std::vector<ReportedValue>& values,
 // Lost state is told apart from randomness by a second undisturbed run, made
 // only now.
 absl::Status DoctorExamination::Explain() {
-  GAVEL_ASSIGN_OR_RETURN(const DoctorRun again, RunOnce({.name = "again"}));
+  GAVEL_ASSIGN_OR_RETURN(
+      const DoctorRun again,
+      RunOnce({.name = "again", .steps = own_end_ ? OwnSteps() : steps_}));
   if (EndedBadly(again, "the program, run alone once more,")) {
     return absl::OkStatus();
   }
   const std::vector<ReportDifference> unsteady =
-      CompareReports(alone_.values, again.values, 0, options_.tolerance);
-  const std::vector<std::string> unsteady_state = StateDifferences(again);
+      CompareReports(reference().values, again.values, 0, options_.tolerance);
+  const std::vector<std::string> unsteady_state =
+      StateDifferences(reference(), again);
+  const bool steady = unsteady.empty() && unsteady_state.empty();
   for (ExaminedRun& run : found_.runs) {
     std::erase_if(run.differences, [&](const ReportDifference& one) {
       return std::ranges::find(unsteady, one.name, &ReportDifference::name) !=
@@ -310,19 +328,26 @@ absl::Status DoctorExamination::Explain() {
     std::erase_if(run.state_differences, [&](const std::string& name) {
       return std::ranges::find(unsteady_state, name) != unsteady_state.end();
     });
-    if (!advice_.empty()) continue;
-    if (!run.differences.empty()) {
-      const bool only_one = run.differences.size() == 1 && unsteady.empty();
-      const ReportDifference& first = run.differences.front();
-      advice_ =
-          AdviseOnDifference(run, first, alone_.account,
-                             only_one ? OtherNameAt(alone_.values, first) : "");
-    } else if (!run.state_differences.empty()) {
-      advice_ = AdviseOnState(run, FirstNames(run.state_differences),
-                              alone_.last_step(), alone_.account);
+    if (!advice_.empty() || run.is_equal()) continue;
+    Evidence evidence{alone_.account, "", ""};
+    const bool restored = run.name == "restored";
+    if (restored && steady) {
+      GAVEL_ASSIGN_OR_RETURN(evidence.state, SuspectByState(run.from_step));
     }
+    if (run.differences.empty()) {
+      advice_ = AdviseOnState(
+          run, FirstNames(run.state_differences),
+          restored ? reference().last_step() : alone_.last_step(), evidence);
+      continue;
+    }
+    const ReportDifference& first = run.differences.front();
+    if (run.differences.size() == 1 && unsteady.empty()) {
+      evidence.equal_name =
+          OtherNameAt((restored ? reference() : alone_).values, first);
+    }
+    advice_ = AdviseOnDifference(run, first, evidence);
   }
-  if (unsteady.empty() && unsteady_state.empty()) return absl::OkStatus();
+  if (steady) return absl::OkStatus();
   const Advice own = AdviseOnRandomness(
       unsteady.empty()
           ? StrCat("tracked state differs in a second undisturbed run: ",
@@ -341,8 +366,8 @@ absl::Status DoctorExamination::Explain() {
 absl::StatusOr<Examined> DoctorExamination::Run() {
   for (const Part part :
        {&DoctorExamination::RunAlone, &DoctorExamination::Pause,
-        &DoctorExamination::Move, &DoctorExamination::Interrupt,
-        &DoctorExamination::Resume}) {
+        &DoctorExamination::Move, &DoctorExamination::RunToOwnEnd,
+        &DoctorExamination::RestoreAtEach}) {
     GAVEL_RETURN_IF_ERROR((this->*part)());
     if (!advice_.empty()) break;
   }
@@ -352,9 +377,6 @@ absl::StatusOr<Examined> DoctorExamination::Run() {
     GAVEL_RETURN_IF_ERROR(Explain());
   }
   if (advice_.empty()) JudgeAccount();
-  if (advice_.empty()) {
-    GAVEL_RETURN_IF_ERROR(ReachOwnEnd());
-  }
   Measure();
   found_.passed = advice_.empty();
   found_.problem = advice_.problem;

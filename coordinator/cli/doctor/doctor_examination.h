@@ -1,11 +1,11 @@
 // What `gavel doctor` finds out: whether a training program that is paused,
 // moved or killed goes on exactly as if nothing had happened. It runs the
-// program undisturbed; under leases that it takes back, once for the same
-// accelerator and once for another; and once it kills it and starts it again.
-// Every value that these report is compared with the undisturbed run's, and so
-// are the checksums of all tracked state at the end. The killed run has an end
-// of an epoch behind it and one before it; and where the program's own end can
-// be reached, it has to be the same. Not thread-safe.
+// program undisturbed, and to its own end where that comes in time; under
+// leases that it takes back, once for the same accelerator and once for
+// another; and it kills it and starts it again after an odd step, after an even
+// one, and near the end. Every value that these report is compared with the
+// undisturbed run's, and so are the checksums of all tracked state at the end,
+// and the end itself. What could not be seen makes it no pass. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_EXAMINATION_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_EXAMINATION_H_
 
@@ -30,6 +30,9 @@ struct ExaminationOptions {
   std::vector<std::string> ignored;  // reported names that are not compared
   double tolerance = 0;              // as of CompareReports
   std::string move_to;               // device of the run that is moved
+  // With so many the program has come to its own end (GAVEL_STEPS of its
+  // user); 0: it ends by itself.
+  uint64_t own_steps = 0;
   // Called with each line on a run, as soon as it is known. May be empty.
   std::function<void(const char* what, const std::string& text)> say;
 };

@@ -1,9 +1,10 @@
 // The parts of an examination, in their order. Internal to
-// doctor_examination.cc and doctor_restart.cc, which has the run that is killed
-// and started again. Not thread-safe.
+// doctor_examination.cc and doctor_restart.cc, which has the runs that are
+// killed and started again. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_PARTS_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_PARTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +23,9 @@ class DoctorExamination {
  public:
   DoctorExamination(const DoctorProgram& program,
                     const ExaminationOptions& options)
-      : program_(program), options_(options), steps_(options.steps) {}
+      : program_(program), options_(options), steps_(options.steps) {
+    if (options.own_steps > 0) steps_ = std::min(steps_, options.own_steps);
+  }
 
   absl::StatusOr<Examined> Run();
 
@@ -38,24 +41,31 @@ class DoctorExamination {
   absl::Status Move() { return RunLeased("moved", options_.move_to); }
   absl::Status RunLeased(const char* name, const std::string& second_device);
   double SlowDownFactor(int attempt) const;
-  void TakeLeftMemory(const DoctorAccount& account);
   void JudgeLeased(const char* name, const DoctorRun& run, bool at_full_speed);
-  absl::Status Interrupt();
-  absl::Status StopByBudget();
+  uint64_t OwnSteps() const;
+  absl::Status RunToOwnEnd();
+  absl::Status RestoreAtEach();
+  std::vector<uint64_t> StepsToRestoreAt() const;
+  // Its files are PREFIX.ATTEMPT; sets interrupted_ and checkpoints_.
+  absl::Status Interrupt(uint64_t step, const std::string& prefix);
+  absl::Status StopByBudget(uint64_t step, const std::string& prefix);
   absl::Status Resume();
-  absl::Status ReachOwnEnd();
-  absl::StatusOr<DoctorRun> RunToEnd(const char* name,
-                                     const std::string& checkpoints = "");
   absl::Status Explain();
+  absl::StatusOr<std::string> SuspectByState(uint64_t from);
 
   // These fill advice_ and return true when something is wrong.
   bool EndedBadly(const DoctorRun& run, const char* what);
   bool HasBadCheckpoint(const DoctorRun& run);
-  bool WentOnWrongly();
+  bool WentOnWrongly(const ExaminedRun& examined);
   void JudgeAccount();
 
-  ExaminedRun& Compare(const char* name, const DoctorRun& run, uint64_t from);
-  std::vector<std::string> StateDifferences(const DoctorRun& run) const;
+  // Restored runs are compared with it.
+  const DoctorRun& reference() const { return own_end_ ? whole_ : alone_; }
+  void TakeUntracked(const DoctorAccount& account);
+  ExaminedRun& Compare(const char* name, const DoctorRun& expected,
+                       const DoctorRun& run, uint64_t from);
+  std::vector<std::string> StateDifferences(const DoctorRun& expected,
+                                            const DoctorRun& run) const;
   void Measure();
   void Say(const char* what, const std::string& text) const {
     if (options_.say) options_.say(what, text);
@@ -66,10 +76,14 @@ class DoctorExamination {
   const ExaminationOptions& options_;
   uint64_t steps_;
   DoctorRun alone_;
+  DoctorRun whole_;       // run to its own end
+  bool own_end_ = false;  // which was reached
   DoctorRun interrupted_;
   DoctorRun resumed_;
-  std::string checkpoints_;  // of the two
-  Advice advice_;            // empty: nothing is wrong yet
+  std::string checkpoints_;           // of the two
+  bool ended_after_restart_ = false;  // a loop, in a run that was restored
+  Advice advice_;                     // empty: nothing is wrong yet
+  std::vector<Advice> unseen_;        // what could not be examined
   std::vector<double> save_times_s_;
   Examined found_;
 };

@@ -207,6 +207,15 @@ bool DoctorAccount::CountsSomething() const {
   });
 }
 
+std::vector<std::string> DoctorAccount::TrackedAs(std::string_view kind) const {
+  std::vector<std::string> names;
+  for (const std::string& one : tracked) {
+    if (!one.ends_with(StrCat(" (", kind, ")"))) continue;
+    names.push_back(one.substr(0, one.find(' ')));
+  }
+  return names;
+}
+
 const UntrackedItem* DoctorAccount::Lost() const {
   const auto found =
       std::ranges::find_if(untracked, [](const UntrackedItem& one) {

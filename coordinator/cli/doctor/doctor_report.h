@@ -75,6 +75,8 @@ struct DoctorAccount {
   std::vector<uint64_t> LoopEnds() const;
   // Something is tracked that may count epochs: a number, text or bytes.
   bool CountsSomething() const;
+  // The names under which objects of this kind ("module") are tracked.
+  std::vector<std::string> TrackedAs(std::string_view kind) const;
   // It loses state for certain: null if nothing does.
   const UntrackedItem* Lost() const;
 };

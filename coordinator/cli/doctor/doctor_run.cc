@@ -142,6 +142,7 @@ class Watch {
         {"GAVEL_CHECKPOINT_INTERVAL_STEPS",
          StrCat(options_.checkpoint_interval_steps)},
         {"GAVEL_CHECKPOINT_INTERVAL_S", "0"},
+        {"GAVEL_CHECKPOINTS_KEPT", StrCat(options_.checkpoints_kept)},
         {"GAVEL_REPORT_FILE", report_path_},
         {"GAVEL_EXAMINATION_FILE", account_path_},
         {"GAVEL_DEVICE", program_.device},
@@ -167,7 +168,7 @@ class Watch {
 
   // Until the program has ended or was killed.
   absl::Status WaitForEnd(ChildProcess* child) {
-    const uint64_t kill_before = options_.kill_before_step;
+    const uint64_t kill_at = options_.kill_at_step;
     const double timeout_s =
         options_.timeout_s > 0 ? options_.timeout_s : program_.timeout_s;
     while (!child->Ended()) {
@@ -175,8 +176,8 @@ class Watch {
       tail_.Read(now_s);
       TurnLeases(now_s);
       MayInterrupt(now_s);
-      const uint64_t committed = kill_before > 0 ? StepsCommitted() : 0;
-      run_.killed = committed > 0 && committed < kill_before;
+      const uint64_t committed = kill_at > 0 ? StepsCommitted() : 0;
+      run_.killed = committed > 0 && committed <= kill_at;
       run_.timed_out = now_s > timeout_s;
       if (program_.stop != nullptr && *program_.stop) {
         return absl::CancelledError("interrupted; nothing is known yet");

@@ -34,10 +34,12 @@ struct DoctorRunOptions {
   // A folder in FOLDER, created when it is not there.
   std::string checkpoints = {};
   uint64_t steps = 0;
-  uint64_t checkpoint_interval_steps = 1;
-  // SIGKILL as soon as a checkpoint of a step from 1 up to below this one is
-  // there; 0: the program ends by itself.
-  uint64_t kill_before_step = 0;
+  // 0: at its end only.
+  uint64_t checkpoint_interval_steps = 0;
+  uint64_t checkpoints_kept = 2;  // the newest; >= 2
+  // SIGKILL as soon as a checkpoint of a step from 1 up to this one is there;
+  // 0: the program ends by itself.
+  uint64_t kill_at_step = 0;
   // The accelerators of its two leases. The first is asked back when so many
   // steps are done, by report or checkpoint; the second is granted as soon as
   // the first is released. Nothing: it runs alone.

@@ -66,7 +66,8 @@ std::string Body(const event::JobSubmitted& e, const Engine&) {
                 ", weight ", e.spec.weight);
 }
 std::string Body(const event::JobCommanded& e, const Engine&) {
-  return StrCat(CommandName(e.kind), " job ", e.job.value());
+  return StrCat(CommandName(e.kind), " job ", e.job.value(),
+                e.by.empty() ? "" : StrCat(" by operator ", e.by));
 }
 std::string Body(const event::AcceleratorsDrained& e, const Engine&) {
   return StrCat(e.drained ? "drain " : "resume ", e.server,
@@ -118,7 +119,7 @@ std::string Body(const event::WorkerGone& e, const Engine&) {
       WorkerText(e.exit.worker), ", exit ", e.exit.exit_code, " signal ",
       e.exit.signal, e.exit.launch_error.empty() ? "" : ", ",
       e.exit.launch_error, e.exit.error_line.empty() ? "" : ", ",
-      e.exit.error_line,
+      e.exit.error_line, event::EndedUnfinished(e) ? ", without Finish()" : "",
       e.hung_s > 0 ? absl::StrFormat(", hung for %.0f s", e.hung_s) : "");
 }
 std::string Body(const event::WorkerAbandoned& e, const Engine&) {

@@ -1,4 +1,3 @@
-#include <cstdio>
 #include <string>
 
 #include "coordinator/cli/client/client_options.h"
@@ -6,6 +5,7 @@
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/cli/history/history_table.h"
+#include "coordinator/cli/terminal.h"
 #include "coordinator/cli/wall_time.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
@@ -57,7 +57,7 @@ absl::Status Run(const HistoryOptions& options) {
       options.json
           ? rows.dump(2) + "\n"
           : RenderHistory(options.filter.table, rows, WallClockNow(), kWide);
-  std::fputs(text.c_str(), stdout);
+  Terminal().Write(text);
   return absl::OkStatus();
 }
 

@@ -69,7 +69,7 @@ absl::Status Run(const UsageOptions& options) {
       options.json
           ? UsageJson(usage, filter.since_s, filter.until_s).dump(2) + "\n"
           : RenderUsage(usage, Terminal().table_width());
-  std::fputs(text.c_str(), stdout);
+  Terminal().Write(text);
   return absl::OkStatus();
 }
 

@@ -58,7 +58,7 @@ Principal ReadPrincipal(TomlReader reader) {
                 "keygen` printed");
   }
   reader.Read("unix_user", principal.unix_user);
-  if (principal.unix_user == "root" || principal.unix_user == "0") {
+  if (!MayRunJobs(principal.unix_user)) {
     reader.Fail("unix_user",
                 "jobs do not run as root; name an ordinary user of the "
                 "servers");

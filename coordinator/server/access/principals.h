@@ -35,6 +35,11 @@ struct Principal {
   friend bool operator==(const Principal&, const Principal&) = default;
 };
 
+// Whether jobs may run as that account: not as root.
+inline bool MayRunJobs(std::string_view unix_user) {
+  return unix_user != "root" && unix_user != "0";
+}
+
 // By name: [A-Za-z0-9_-]{1,64}, of a node its server's.
 using Principals = std::map<std::string, Principal>;
 

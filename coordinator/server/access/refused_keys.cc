@@ -16,7 +16,7 @@ bool RefusedKeys::Note(Clock::time_point now, const std::string& key,
   entry.refused.address = address;
   entry.refused.was = was;
   ++entry.refused.attempts;
-  return now - entry.first >= kMoment;
+  return now - entry.first >= kMoment && now >= unknown_from_;
 }
 
 std::vector<RefusedKey> RefusedKeys::Take(

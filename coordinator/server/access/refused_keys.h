@@ -39,7 +39,8 @@ class RefusedKeys {
   // Until then unknown keys may belong to such workers, and are not reported.
   void ExpectWorkersUntil(Clock::time_point until) { unknown_from_ = until; }
 
-  // One attempt. True: the key has been unknown for longer than a moment.
+  // One attempt. True: the key has been unknown for longer than a moment, and
+  // is not that of a worker whose agent is yet to return.
   bool Note(Clock::time_point now, const std::string& key,
             const std::string& address, const std::string& was);
   // The keys to report now. `known`: the key is allowed by now.

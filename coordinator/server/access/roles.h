@@ -47,6 +47,12 @@ struct Identity {
   Allowance allowance = {};  // of a user's jobs
 };
 
+// Whether a job of that owner is the sender's to control and to read: what its
+// program wrote, and what its file says.
+inline bool MayTouch(const Identity& sender, std::string_view owner) {
+  return sender.role == Role::kOperator || sender.name == owner;
+}
+
 // Whether a role may send this message at all.
 bool MaySend(Role role, const Message& message);
 

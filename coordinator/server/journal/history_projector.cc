@@ -144,11 +144,38 @@ struct HistoryProjector::Observation {
       job->row.exit_code =
           e.exit.exit_code == kExitEvicted ? 0 : e.exit.exit_code;
       job->row.signal = e.exit.signal;
-      const bool failed = job->row.exit_code != 0 || e.exit.signal != 0 ||
-                          !e.exit.launch_error.empty();
-      job->row.failures += failed && !e.exit.stopped ? 1 : 0;
+      const bool by_code = (job->row.exit_code != 0 || e.exit.signal != 0 ||
+                            !e.exit.launch_error.empty()) &&
+                           !e.exit.stopped;
+      const bool failed = e.end == event::ProcessEnd::kUntold
+                              ? by_code
+                              : e.end == event::ProcessEnd::kFailed;
+      job->row.failures += failed ? 1 : 0;
     }
     CloseVanished(e.exit.worker.job, "process ended");
+    if (e.launched_on.valid()) AddSilent(*job, e);
+  }
+
+  // It had the accelerator without a lease, and is paid for as if with one.
+  void AddSilent(OpenJob& job, const event::WorkerGone& e) {
+    const Accelerator& accelerator =
+        engine.cluster().accelerator(e.launched_on);
+    HistoryLease row;
+    row.seq = seq;
+    row.job = e.exit.worker.job.value();
+    row.rank = e.exit.worker.rank;
+    row.server = accelerator.server;
+    row.type = accelerator.info.type;
+    row.uuid = accelerator.info.uuid;
+    row.from_s = own.WallTime(e.launched_at);
+    row.to_s = own.WallTime(now);
+    row.ended = "never spoke";
+    const double held_s = now - e.launched_at;
+    job.row.accelerator_s[row.type] += held_s;
+    if (row.rank == 0) job.row.run_s += held_s;
+    if (job.row.started_s == 0) job.row.started_s = row.from_s;
+    rows.emplace_back(std::move(row));
+    Tell(e.exit.worker.job);
   }
 
   void On(const event::WorkerAbandoned& e) {

@@ -174,6 +174,15 @@ absl::Status AddUpToNow(SqliteDatabase& database, double now_s, Json& job) {
   return absl::OkStatus();
 }
 
+// Why a job is held may quote its program's output. It has ended, or is ending.
+void HideFrom(const Identity& reader, Json& row) {
+  const std::string state = row.value("state", "");
+  if (state != "F" && state != "CG") return;
+  if (MayTouch(reader, row.value("user", ""))) return;
+  row["reason"] =
+      StrCat("`gavel why ", row.value("job", uint64_t{0}), "` says why");
+}
+
 // -1: the table has no such column.
 int ColumnOf(const Table& table, std::string_view name) {
   const auto found = std::ranges::find(table.fields, name, &Field::name);
@@ -286,7 +295,8 @@ absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view text) {
 
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
                                         const HistoryFilter& filter,
-                                        uint64_t cursor, double now_s) {
+                                        uint64_t cursor, double now_s,
+                                        const Identity* reader) {
   const Table* table = FindTable(filter.table);
   if (table == nullptr) return absl::InvalidArgumentError("no such table");
   const std::string sql = SelectOf(*table, filter);
@@ -307,6 +317,7 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
       if (now_s > 0 && row.value("over", 1) == 0) {
         GAVEL_RETURN_IF_ERROR(AddUpToNow(database, now_s, row));
       }
+      if (reader != nullptr) HideFrom(*reader, row);
       if (!rows.Add(std::move(row))) {
         page.next_cursor = cursor;
         break;
@@ -336,21 +347,24 @@ namespace {
 
 // Opened for each page: no transaction stays open between two.
 absl::StatusOr<HistoryPage> PageOf(const QueryRequest& request,
+                                   const Identity& reader,
                                    const std::string& path) {
   GAVEL_ASSIGN_OR_RETURN(HistoryFilter filter,
                          ParseHistoryFilter(request.filter));
   if (request.job.valid()) filter.job = request.job.value();
   absl::StatusOr<SqliteDatabase> database = SqliteDatabase::OpenReadOnly(path);
   GAVEL_RETURN_IF_ERROR(Annotate(database.status(), path));
-  return ReadHistory(*database, filter, request.cursor, WallClockNow());
+  return ReadHistory(*database, filter, request.cursor, WallClockNow(),
+                     &reader);
 }
 
 }  // namespace
 
-QueryReply AnswerHistory(const QueryRequest& request, const std::string& path) {
+QueryReply AnswerHistory(const QueryRequest& request, const Identity& reader,
+                         const std::string& path) {
   QueryReply reply;
   reply.request = request.request;
-  const absl::StatusOr<HistoryPage> page = PageOf(request, path);
+  const absl::StatusOr<HistoryPage> page = PageOf(request, reader, path);
   if (page.ok()) {
     reply.json = page->json;
     reply.next_cursor = page->next_cursor;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/server/access/roles.h"
 #include "coordinator/server/journal/history_rows.h"
 #include "coordinator/server/journal/sqlite.h"
 #include "core/messages.h"
@@ -47,15 +48,19 @@ struct HistoryPage {
 // Looks at a bounded number of rows: a page may be empty and not the last.
 // `now_s` > 0, since 1970: jobs that are not over are as of then, with the
 // leases that run and the steps last reported. 0: as they were written.
+// `reader` is not told why jobs of others are held, which may quote their
+// output; null: it reads the file itself, and all of it.
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
                                         const HistoryFilter& filter,
-                                        uint64_t cursor, double now_s = 0);
+                                        uint64_t cursor, double now_s = 0,
+                                        const Identity* reader = nullptr);
 // All of its pages, as written: whoever wrote the file may have stopped.
 absl::StatusOr<nlohmann::ordered_json> ReadAllHistory(
     SqliteDatabase& database, const HistoryFilter& filter);
 
-// What the coordinator answers, of the journal at `path`.
-QueryReply AnswerHistory(const QueryRequest& request, const std::string& path);
+// The coordinator's answer to `reader`, from the journal at `path`.
+QueryReply AnswerHistory(const QueryRequest& request, const Identity& reader,
+                         const std::string& path);
 
 }  // namespace gavel
 

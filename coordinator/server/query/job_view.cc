@@ -85,12 +85,18 @@ bool Hold(const JobFacts& facts, const Job& job) {
          facts.steps_total == spec.steps_total;
 }
 
+// By its lease, or as its process was launched there and has yet to speak.
+AcceleratorId Kept(const Worker& worker) {
+  return worker.held_epoch != 0 ? worker.held : worker.launched_on;
+}
+
 std::vector<HeldAcceleratorRow> HeldBy(const Job& job, const Cluster& cluster) {
   std::vector<HeldAcceleratorRow> held;
   for (const Worker& worker : job.workers) {
-    if (worker.held_epoch == 0) continue;
+    const AcceleratorId place = Kept(worker);
+    if (!place.valid()) continue;
     if (held.size() == kAcceleratorsPerRowMax) break;
-    const Accelerator& accelerator = cluster.accelerator(worker.held);
+    const Accelerator& accelerator = cluster.accelerator(place);
     held.push_back(
         {accelerator.server, accelerator.info.type, accelerator.info.uuid});
   }
@@ -101,13 +107,19 @@ std::string TextOf(const JobView& job, const Reason& reason) {
   return StrCat(RenderReason(reason), job.notes);
 }
 
-// How its last process ended, when that is why it is held.
-std::optional<ExitRow> ExitOf(const Reason& reason) {
-  const auto* held = std::get_if<reason::HeldFailures>(&reason);
-  if (held == nullptr) return std::nullopt;
+Reason ReasonFor(const JobView& job, const WaitingLine& line, bool may_read) {
+  Reason reason = may_read ? job.reason : ForOthers(job.reason);
+  line.Tell(job.id, &reason);
+  return reason;
+}
+
+std::optional<ExitRow> ExitOf(const JobView& job) {
+  const bool failed = job.last_end != 0 || job.failures_in_a_row > 0;
+  const bool unstarted = std::holds_alternative<reason::HeldLaunch>(job.reason);
+  if (!failed || unstarted || job.state == "CD") return std::nullopt;
   ExitRow exit;
-  exit.failures = held->failures;
-  (held->end >= 0 ? exit.exit_code : exit.signal) = std::abs(held->end);
+  exit.failures = job.failures_in_a_row;
+  (job.last_end >= 0 ? exit.exit_code : exit.signal) = std::abs(job.last_end);
   return exit;
 }
 
@@ -135,18 +147,26 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   view.received_s = ReceivedSeconds(job, now);
   view.submitted_at = job.submitted_at;
   view.ended_at = job.ended_at;
+  // Jobs of an earlier version have none.
+  const double offset_s = engine.options().wall_offset_s;
+  view.submitted_wall_s = job.submitted_wall_s > 0
+                              ? job.submitted_wall_s
+                              : job.submitted_at + offset_s;
+  view.ended_wall_s =
+      job.ended_wall_s > 0 ? job.ended_wall_s : job.ended_at + offset_s;
   view.over = IsOver(job);
   view.settled = view.over && !job.live;
   view.epoch = job.epoch;
   view.failures_in_a_row = job.failures_in_a_row;
+  view.last_end = job.last_end;
   return view;
 }
 
 void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
-                  QueueRow* row) {
-  Reason reason = job.reason;
-  line.Tell(job.id, &reason);
+                  const Identity& reader, QueueRow* row) {
   const JobFacts& facts = *job.facts;
+  const bool may_read = MayTouch(reader, facts.owner);
+  const Reason reason = ReasonFor(job, line, may_read);
   row->id = job.id.value();
   row->name = facts.name;
   row->state = job.state;
@@ -177,14 +197,14 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   }
   row->reason = TextOf(job, reason);
   row->memory = job.memory;
-  row->submitted_at_s = job.submitted_at;
+  row->submitted_at_s = job.submitted_wall_s;
   row->ended_at_s.reset();
-  if (job.over) row->ended_at_s = job.ended_at;
+  if (job.over) row->ended_at_s = job.ended_wall_s;
   row->age_s = (job.over ? job.ended_at : now) - job.submitted_at;
   row->received_s = job.received_s;
   row->failures_in_a_row = job.failures_in_a_row;
-  row->checkpoint_directory = facts.checkpoint_directory;
-  row->exit = ExitOf(reason);
+  row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";
+  row->exit = ExitOf(job);
 }
 
 std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
@@ -206,9 +226,10 @@ std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
 }
 
 WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
+                const Identity& reader,
                 std::vector<ThroughputRow> throughputs) {
-  Reason reason = job.reason;
-  line.Tell(job.id, &reason);
+  const Reason reason =
+      ReasonFor(job, line, MayTouch(reader, job.facts->owner));
   WhyRow row;
   row.job = job.id.value();
   row.name = job.facts->name;

@@ -13,6 +13,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/waiting_line.h"
+#include "coordinator/server/access/roles.h"
 #include "coordinator/server/query/rows.h"
 #include "core/ids.h"
 #include "core/units.h"
@@ -62,10 +63,13 @@ struct JobView {
   double received_s = 0;
   Time submitted_at = 0;
   Time ended_at = 0;
+  double submitted_wall_s = 0;  // since 1970
+  double ended_wall_s = 0;
   bool over = false;     // finished or cancelled
   bool settled = false;  // over, and its last process has ended
   uint64_t epoch = 0;
   int failures_in_a_row = 0;
+  int last_end = 0;  // as Job::last_end
 };
 
 // `before`: of an earlier view of the job, for what has not changed; may be
@@ -73,15 +77,16 @@ struct JobView {
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
                std::shared_ptr<const JobFacts> before);
 
-// The queue's row of the job, as of `now`. Fills one that may have been another
-// job's, which saves allocations.
+// The queue's row of the job, as of `now`, for `reader`: words of the program
+// and of the job file only where it may read them. Fills one that may have been
+// another job's, which saves allocations.
 void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
-                  QueueRow* row);
+                  const Identity& reader, QueueRow* row);
 
 // What `gavel why` adds; of one job alone.
 std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine);
 WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
-                std::vector<ThroughputRow> throughputs);
+                const Identity& reader, std::vector<ThroughputRow> throughputs);
 
 }  // namespace gavel
 

@@ -61,6 +61,10 @@ struct Nodes {
     const Worker& worker = job.workers[rank];
     if (!worker.is_live() || worker.held_epoch != 0) return;
     if (worker.is_parked() && !worker.leaving) return;
+    if (worker.launched_on.valid()) {
+      starting.emplace(worker.launched_on, job.id);
+      return;
+    }
     const Cluster& cluster = engine.cluster();
     if (!worker.leaving && rank < job.assigned.size() &&
         cluster.accelerator(job.assigned[rank]).server == worker.server) {
@@ -154,7 +158,7 @@ std::string_view ServerState(const Nodes& nodes,
     const Accelerator& accelerator = nodes.engine.cluster().accelerator(id);
     held += nodes.InUse(id) ? 1 : 0;
     reachable += accelerator.state == AcceleratorState::kUsable ? 1 : 0;
-    usable += accelerator.usable() ? 1 : 0;
+    usable += accelerator.may_start() ? 1 : 0;
   }
   if (reachable == 0) return "down";
   if (usable == 0) return held > 0 ? "draining" : "drained";

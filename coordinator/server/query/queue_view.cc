@@ -78,10 +78,10 @@ std::optional<Ended> FirstEnded(const QueueView& view, const Filter& filter) {
 }  // namespace
 
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
-                     const std::string& reader) {
+                     const Identity& reader) {
   QueryReply reply;
   reply.request = request.request;
-  const std::optional<Filter> filter = ReadFilter(request.filter, reader);
+  const std::optional<Filter> filter = ReadFilter(request.filter, reader.name);
   if (!filter.has_value()) {
     reply.error = StrCat("\"", request.filter, "\" is no filter of the queue");
     return reply;
@@ -99,7 +99,7 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
     const JobView& one = **job;
     if (!Passes(one, *filter)) continue;
     if (first && one.over && Ended{one.ended_at, one.id} < *first) continue;
-    FillQueueRow(one, line, view.now, &row);
+    FillQueueRow(one, line, view.now, reader, &row);
     text.Clear();
     text.Value(row);
     if (!page.AddText(text.text())) {
@@ -112,17 +112,18 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
   return reply;
 }
 
-QueryReply AnswerOfJob(const QueryRequest& request, const JobView& job,
+QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
+                       const JobView& job,
                        const std::vector<ThroughputRow>& throughputs,
                        const WaitingLine& line, Time now) {
   QueryReply reply;
   reply.request = request.request;
   JsonText json;
   if (request.kind == QueryKind::kWhy) {
-    json.Value(WhyRowOf(job, line, throughputs));
+    json.Value(WhyRowOf(job, line, reader, throughputs));
   } else {
     std::vector<QueueRow> rows(1);
-    FillQueueRow(job, line, now, &rows.front());
+    FillQueueRow(job, line, now, reader, &rows.front());
     json.Value(rows);
   }
   reply.json = json.Take();

@@ -55,14 +55,15 @@ struct QueueView {
 // A page of `view`: rows of jobs above the cursor, which is the last one's id,
 // that `filter` asks for. It is JSON, empty: all. Of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
-// each may be missing; "own": true instead of "user": of `reader`, who asks;
+// each may be missing; "own": true instead of "user": of `reader`;
 // "ended_max": of those finished and cancelled only so many, the latest.
 // `error` is set for what is no filter.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
-                     const std::string& reader = "");
+                     const Identity& reader);
 
 // kWhy, or kQueue: of one job.
-QueryReply AnswerOfJob(const QueryRequest& request, const JobView& job,
+QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
+                       const JobView& job,
                        const std::vector<ThroughputRow>& throughputs,
                        const WaitingLine& line, Time now);
 

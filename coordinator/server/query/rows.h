@@ -4,8 +4,9 @@
 //
 // A member's name is its key; the list in GAVEL_ROW gives the order. Fields may
 // be added, and none changes its meaning: the other side may be older or newer.
-// Times are seconds of the engine's clock (query.h). Values that are not known
-// are null. Plain values.
+// Times are seconds of the engine's clock (query.h), but for those of a job,
+// which are seconds since 1970. Values that are not known are null. Plain
+// values.
 #ifndef GAVEL_COORDINATOR_SERVER_QUERY_ROWS_H_
 #define GAVEL_COORDINATOR_SERVER_QUERY_ROWS_H_
 
@@ -41,9 +42,9 @@ struct GenerationRow {
 };
 GAVEL_ROW(GenerationRow, epoch, step)
 
-// How the last process of a job that is held for its failures ended.
+// How the last process of a job that failed ended.
 struct ExitRow {
-  int failures = 0;  // in a row
+  int failures = 0;  // in a row, up to now
   std::optional<int> exit_code;
   std::optional<int> signal;
 };
@@ -76,16 +77,18 @@ struct QueueRow {
   std::optional<GenerationRow> last_generation;
   std::string reason;
   std::string memory;
-  double submitted_at_s = 0;
-  std::optional<double> ended_at_s;
+  double submitted_at_s = 0;         // since 1970
+  std::optional<double> ended_at_s;  // likewise
   double age_s = 0;
   double received_s = 0;
   int failures_in_a_row = 0;
   std::string checkpoint_directory;
-  std::optional<ExitRow> exit;
+  std::optional<ExitRow> exit;  // null: none has failed, or it has finished
 
-  // Finished, cancelled, or held until it is released.
-  bool Ended() const { return state == "CD" || state == "CA" || state == "F"; }
+  // Finished or cancelled.
+  bool Over() const { return state == "CD" || state == "CA"; }
+  // Or held until it is released.
+  bool Ended() const { return Over() || state == "F"; }
 };
 GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           scale_factor_asked, scale_factor_min, scale_factor_max, accelerators,
@@ -169,7 +172,7 @@ GAVEL_ROW(EntityRow, name, weight, policy)
 struct WireCounts {
   uint64_t frames_dropped = 0;       // that are no message, or none for us
   uint64_t messages_refused = 0;     // that their senders may not send
-  uint64_t connections_refused = 0;  // handshakes, and too many of an address
+  uint64_t connections_refused = 0;  // handshakes; too many of a key or address
   uint64_t connections_cut = 0;      // for what they sent
   uint64_t handshakes_failed = 0;    // before any key was asked for
   friend bool operator==(const WireCounts&, const WireCounts&) = default;
