@@ -61,6 +61,7 @@ bool FluidSimulation::RunOne() {
 
 void FluidSimulation::Advance(Time to) {
   const double seconds = to - now_;
+  CountPresent(to, active_.size());
   for (Active& job : active_) {
     job.steps += job.steps_per_s * seconds;
     job.isolated_s +=
@@ -82,9 +83,11 @@ void FluidSimulation::Advance(Time to) {
 
 void FluidSimulation::Arrive() {
   TakeArrived(now_, [this](size_t index) {
+    CountPresent(now_, active_.size());
     Active& job = active_.emplace_back();
     job.index = index;
     job.told = work_.Describe(index);
+    job.told.present_s = present_s_;
   });
 }
 
@@ -146,8 +149,19 @@ PolicyProblem FluidSimulation::Problem() const {
     }
     const size_t entity = work_.job(job.index).entity;
     if (entity != TraceJob::kNoEntity) row.entity = static_cast<int>(entity);
+  }
+  if (options_.engine.placement_sensitive &&
+      std::ranges::any_of(active_, [](const Active& job) {
+        return job.told.scale_factor > 1;
+      })) {
     for (size_t type = 0; type < problem.types.size(); ++type) {
-      problem.throughputs.push_back(work_.Alone(job.index, type, true));
+      problem.servers.push_back(work_.Servers(type));
+    }
+  }
+  for (const Active& job : active_) {
+    for (size_t c = 0; c < problem.columns(); ++c) {
+      problem.throughputs.push_back(work_.Alone(
+          job.index, problem.TypeOfColumn(c), c < problem.types.size()));
     }
   }
   if (!options_.prices.empty()) {
@@ -178,11 +192,13 @@ void FluidSimulation::AddPairs(PolicyProblem& problem) const {
         continue;
       }
       problem.pairs.push_back({a, b});
-      for (size_t type = 0; type < problem.types.size(); ++type) {
+      for (size_t c = 0; c < problem.columns(); ++c) {
+        const size_t type = problem.TypeOfColumn(c);
+        const bool together = c < problem.types.size();
         problem.pair_throughputs.push_back(
-            work_.Together(active_[a].index, active_[b].index, type, true));
+            work_.Together(active_[a].index, active_[b].index, type, together));
         problem.pair_throughputs.push_back(
-            work_.Together(active_[b].index, active_[a].index, type, true));
+            work_.Together(active_[b].index, active_[a].index, type, together));
       }
     }
   }
@@ -200,14 +216,15 @@ void FluidSimulation::Take(const PolicyResult& result) {
   for (size_t u = 0; u < units.size(); ++u) {
     const std::span<const double> row = result.allocation.RowAt(u);
     for (size_t column = 0; column < row.size(); ++column) {
-      if (row[column] > 0) {
-        Give(units[u], column % work_.types().size(), row[column]);
-      }
+      if (row[column] > 0) Give(units[u], column, row[column]);
     }
   }
 }
 
-void FluidSimulation::Give(const ShareUnit& unit, size_t type, double share) {
+// On single servers unless the policy means it to be spread, as far as servers
+// are large enough.
+void FluidSimulation::Give(const ShareUnit& unit, size_t column, double share) {
+  const size_t type = column % work_.types().size();
   const auto find = [this](JobId id) -> Active* {
     const auto found = std::lower_bound(active_.begin(), active_.end(), id,
                                         [](const Active& job, JobId key) {
@@ -218,10 +235,12 @@ void FluidSimulation::Give(const ShareUnit& unit, size_t type, double share) {
   };
   const auto give = [&](Active* job, Active* other) {
     if (job == nullptr) return;
+    const bool together =
+        column == type && work_.FitsOnServer(job->index, type);
     job->steps_per_s +=
-        share * (other == nullptr
-                     ? work_.Alone(job->index, type, true)
-                     : work_.Together(job->index, other->index, type, true));
+        share * (other == nullptr ? work_.Alone(job->index, type, together)
+                                  : work_.Together(job->index, other->index,
+                                                   type, together));
     job->share[type] += other == nullptr ? share : share / 2;
     job->share_total += share;
   };

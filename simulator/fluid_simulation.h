@@ -47,7 +47,7 @@ class FluidSimulation : public WorkSimulation {
   PolicyProblem Problem() const;
   void AddPairs(PolicyProblem& problem) const;
   void Take(const PolicyResult& result);
-  void Give(const ShareUnit& unit, size_t type, double share);
+  void Give(const ShareUnit& unit, size_t column, double share);
 
   Time now_ = 0;
   bool each_round_ = false;     // the policy wants to be asked for each

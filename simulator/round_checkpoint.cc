@@ -19,7 +19,7 @@ auto Fields(As<SimulatedJob> auto& j) {
   return std::tie(j.job, j.type, j.scale_factor, j.weight, j.arrival_s,
                   j.completion_s, j.jct_s, j.rho, j.cost, j.run_s, j.lost_s,
                   j.preemptions, j.moves, j.deadline_s, j.share_target,
-                  j.share_received);
+                  j.share_received, j.rho_static, j.rho_mean, j.present_s);
 }
 auto Fields(As<UnfitJob> auto& j) { return std::tie(j.job, j.reason); }
 auto Fields(As<RecordedLease> auto& l) {
@@ -38,7 +38,8 @@ auto Fields(As<RoundSimulation::Worker> auto& w) {
 auto Fields(As<RoundSimulation::Running> auto& r) {
   return std::tie(r.index, r.id, r.workers, r.last, r.type, r.consolidated,
                   r.trains_from, r.steps, r.counted_at, r.steps_per_s, r.shared,
-                  r.plan, r.pauses, r.pausing_s, r.told, r.profiling_s);
+                  r.plan, r.pauses, r.pausing_s, r.told, r.profiling_s,
+                  r.charged_at);
 }
 auto Fields(As<RoundSimulation::Counters> auto& c) {
   return std::tie(c.preemptions, c.moves, c.solves, c.failures, c.lost_s,
@@ -54,7 +55,8 @@ auto RoundSimulation::State(S& s) {
   return std::tie(s.queue_, s.journaled_, s.persisted_, s.armed_, s.over_,
                   s.stopped_, s.next_, s.ended_in_window_, s.told_, s.unfit_,
                   s.last_end_, s.running_, s.occupants_, s.busy_, s.busy_s_,
-                  s.busy_at_, s.counters_, s.idle_since_, s.usage_, s.leases_);
+                  s.busy_at_, s.counters_, s.idle_since_, s.usage_, s.leases_,
+                  s.present_s_, s.present_at_);
 }
 
 absl::StatusOr<std::string> RoundSimulation::Checkpoint() const {

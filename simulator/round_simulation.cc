@@ -236,6 +236,7 @@ void RoundSimulation::Do(const action::Reply& action) {
   if (action.reply_to == 0) return;
   const size_t i = action.reply_to - 1;
   if (!action.error.empty()) return LeaveOut(i, action.error);
+  CountPresent(queue_.now(), running_.size());
   const auto entry = running_.try_emplace(running_.end(), action.job);
   by_id_[action.job] = entry;
   Running& job = entry->second;
@@ -243,6 +244,7 @@ void RoundSimulation::Do(const action::Reply& action) {
   job.id = action.job;
   job.workers.resize(static_cast<size_t>(work_.job(i).MostWorkers()));
   job.told = work_.Describe(i);
+  job.told.present_s = present_s_;
   job.profiling_s =
       options_.profiling.cell_s *
       static_cast<double>(engine_.FindJob(action.job)->profile.size());
@@ -279,6 +281,8 @@ void RoundSimulation::Occupy(Worker& worker) {
 
 void RoundSimulation::Leave(Running& job, Worker& worker) {
   if (worker.epoch == 0) return;
+  Charge(job);
+  job.shared = 1;
   worker.epoch = 0;
   worker.pausing = false;
   if (options_.record_rounds) {

@@ -86,6 +86,7 @@ class RoundSimulation : public WorkSimulation {
     double pausing_s = 0;
     double profiling_s = 0;  // still to be profiled for
     SimulatedJob told;
+    Time charged_at = 0;
   };
 
   struct Counters {
@@ -134,6 +135,7 @@ class RoundSimulation : public WorkSimulation {
   void Stop(Running& job);
   void GiveUp(JobId id, int rank);
   void Count(Running& job);
+  void Charge(Running& job);
   void Train(Running& job);
   bool IsOutOfMemory(const Running& job);
   void GiveUpPair(Running& job);

@@ -228,15 +228,15 @@ void RoundSimulation::TellSpeed(const Running& job) {
 void RoundSimulation::Train(Running& job) {
   Count(job);
   ++job.plan;
-  const bool consolidated =
-      job.consolidated || !options_.engine.placement_sensitive;
   const Running* partner = PartnerOf(job);
   job.shared = partner != nullptr ? 0.5 : 1;
+  // As the hardware is, whatever the policy knows of it.
   job.steps_per_s =
       partner != nullptr
-          ? work_.Together(job.index, partner->index, job.type, consolidated)
+          ? work_.Together(job.index, partner->index, job.type,
+                           job.consolidated)
           : work_.AtSize(job.index, job.type, static_cast<int>(job.last.size()),
-                         consolidated);
+                         job.consolidated);
   if (!(job.steps_per_s > 0)) return;
   const double left =
       std::max(0.0, work_.job(job.index).steps_total - job.steps);
@@ -250,18 +250,32 @@ void RoundSimulation::Train(Running& job) {
 }
 
 void RoundSimulation::Count(Running& job) {
+  Charge(job);
   if (job.trains_from == kNever) return;
   const Time now = queue_.now();
-  const double held_s = now - job.counted_at;
-  const double cost =
-      options_.prices.At(work_.types()[job.type], job.counted_at) * held_s *
-      static_cast<double>(job.last.size()) * job.shared / kHour_s;
   job.steps += job.steps_per_s *
                std::max(0.0, now - std::max(job.counted_at, job.trains_from));
-  job.told.run_s += held_s;
-  job.told.cost += cost;
-  counters_.cost += cost;
   job.counted_at = now;
+}
+
+// A worker pays for its accelerator from its lease to its release, also while
+// it pauses, resumes or waits for the rest of its gang.
+void RoundSimulation::Charge(Running& job) {
+  const Time now = queue_.now();
+  Time held_from = now;
+  for (const Worker& worker : job.workers) {
+    if (worker.epoch == 0) continue;
+    const Time from = std::max(worker.from, job.charged_at);
+    held_from = std::min(held_from, from);
+    const auto type =
+        static_cast<size_t>(engine_.cluster().TypeOf(worker.held));
+    const double cost = options_.prices.At(work_.types()[type], from) *
+                        (now - from) * job.shared / kHour_s;
+    job.told.cost += cost;
+    counters_.cost += cost;
+  }
+  job.told.run_s += now - held_from;
+  job.charged_at = now;
 }
 
 void RoundSimulation::Stop(Running& job) {
@@ -312,6 +326,7 @@ void RoundSimulation::TakeAllEnded() {
       told.share_target = shares.target;
       told.share_received = shares.received;
     }
+    CountPresent(queue_.now(), running_.size());
     TakeEnded(std::move(told));
     const auto entry = by_id_.find(id);
     running_.erase(entry->second);

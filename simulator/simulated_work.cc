@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -24,6 +25,24 @@ double Percentile(const std::vector<double>& sorted, double p) {
   return sorted[below] + part * (sorted[above] - sorted[below]);
 }
 
+// Only jobs that ended count; NaN: none did.
+Fairness FairnessOf(const std::vector<SimulatedJob>& jobs,
+                    double SimulatedJob::*rho) {
+  // Rounding may put an equal part above 1 by less than this.
+  constexpr double kAbove = 1 + 1e-6;
+  Fairness sum;
+  double ended = 0;
+  for (const SimulatedJob& job : jobs) {
+    if (job.completion_s == kNever) continue;
+    ended += 1;
+    sum.avg += job.*rho;
+    sum.max = std::max(sum.max, job.*rho);
+    sum.above_1 += job.*rho > kAbove ? 1 : 0;
+  }
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  return {sum.avg / ended, ended > 0 ? sum.max : kNone, sum.above_1 / ended};
+}
+
 }  // namespace
 
 SimulatedWork::SimulatedWork(const SimulationOptions& options, Trace trace,
@@ -32,11 +51,14 @@ SimulatedWork::SimulatedWork(const SimulationOptions& options, Trace trace,
   for (const ClusterPart& part : options.cluster) {
     const auto known = std::find(types_.begin(), types_.end(), part.type);
     if (known != types_.end()) {
-      capacity_[static_cast<size_t>(known - types_.begin())] += part.count;
+      const auto type = static_cast<size_t>(known - types_.begin());
+      capacity_[type] += part.count;
+      largest_server_[type] = std::max(largest_server_[type], part.per_server);
       continue;
     }
     types_.push_back(part.type);
     capacity_.push_back(part.count);
+    largest_server_.push_back(part.per_server);
     table_type_.push_back(table.FindType(part.type));
   }
   if (options.engine.reference_models > 0) {
@@ -255,16 +277,27 @@ double SimulatedWork::AtSize(size_t i, size_t type, int workers,
   return low * std::pow(static_cast<double>(workers) / below, exponent);
 }
 
+std::vector<int> SimulatedWork::Servers(size_t type) const {
+  std::vector<int> servers;
+  for (const ClusterPart& part : options_.cluster) {
+    if (part.type != types_[type]) continue;
+    servers.insert(servers.end(),
+                   static_cast<size_t>(part.count / part.per_server),
+                   part.per_server);
+  }
+  return servers;
+}
+
 double SimulatedWork::Together(size_t i, size_t k, size_t type,
                                bool consolidated) const {
   if (!rows_[i].has_value() || !rows_[k].has_value() ||
       !table_type_[type].has_value()) {
     return 0;
   }
-  return table_
-      ->Together(*rows_[i], *rows_[k], *table_type_[type], consolidated)
-      .value_or(std::pair(0.0, 0.0))
-      .first;
+  const auto known =
+      table_->Together(*rows_[i], *rows_[k], *table_type_[type], consolidated);
+  if (!known.has_value() && !consolidated) return Together(i, k, type, true);
+  return known.value_or(std::pair(0.0, 0.0)).first;
 }
 
 double SimulatedWork::IsolatedSeconds(size_t i, double steps, double n) const {
@@ -311,9 +344,26 @@ void WorkSimulation::LeaveOut(size_t index, std::string why) {
   if (InWindow(index)) ++ended_in_window_;
 }
 
+void WorkSimulation::CountPresent(Time now, size_t jobs) {
+  present_s_ += static_cast<double>(jobs) * (now - present_at_);
+  present_at_ = now;
+}
+
 void WorkSimulation::TakeEnded(SimulatedJob job) {
   last_end_ = std::max(last_end_, job.completion_s);
   if (!InWindow(job.job)) return;
+  const std::vector<int>& capacity = work_.capacity();
+  const double accelerators =
+      std::accumulate(capacity.begin(), capacity.end(), 0.0);
+  const double alone_s =
+      work_.IsolatedSeconds(job.job, work_.job(job.job).steps_total, /*n=*/1);
+  const auto rho = [&](double jobs) {
+    return job.jct_s / (alone_s * std::max(1.0, jobs / accelerators));
+  };
+  if (job.jct_s > 0 && alone_s > 0) {
+    job.rho_static = rho(static_cast<double>(work_.size()));
+    job.rho_mean = rho((present_s_ - job.present_s) / job.jct_s);
+  }
   ++ended_in_window_;
   told_.push_back(std::move(job));
 }
@@ -332,15 +382,12 @@ SimulationResult WorkSimulation::Summary(
   result.policy = options_.policy;
   result.types = work_.types();
   std::vector<double> jcts;
-  double rho = 0;
   result.worst_share = 1;
   for (const SimulatedJob& job : jobs) {
     if (job.deadline_s < kNever) ++result.slo_jobs;
     result.slo_violations += job.completion_s > job.deadline_s ? 1 : 0;
     if (job.completion_s == kNever) continue;
     jcts.push_back(job.jct_s);
-    rho += job.rho;
-    result.max_rho = std::max(result.max_rho, job.rho);
     if (job.share_target > 0) {
       result.worst_share =
           std::min(result.worst_share, job.share_received / job.share_target);
@@ -353,9 +400,14 @@ SimulationResult WorkSimulation::Summary(
   result.avg_jct_s = total / ended;  // NaN when none did
   result.p50_jct_s = Percentile(jcts, 0.5);
   result.p99_jct_s = Percentile(jcts, 0.99);
-  result.avg_rho = rho / ended;
+  const Fairness rho = FairnessOf(jobs, &SimulatedJob::rho);
+  result.avg_rho = rho.avg;
+  result.max_rho = rho.max;
+  result.rho_above_1 = rho.above_1;
+  result.rho_static = FairnessOf(jobs, &SimulatedJob::rho_static);
+  result.rho_mean = FairnessOf(jobs, &SimulatedJob::rho_mean);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  if (jcts.empty()) result.max_rho = result.worst_share = kNone;
+  if (jcts.empty()) result.worst_share = kNone;
   result.jobs = std::move(jobs);
   const Time first_arrival = work_.job(0).arrival_s;
   const Time end = result.complete ? last_end_ : now;

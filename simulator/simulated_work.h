@@ -48,7 +48,14 @@ class SimulatedWork {
   // the throughputs tell of that scale factor, else between the next smaller
   // and larger one that they tell of, by a power of the workers.
   double AtSize(size_t i, size_t type, int workers, bool consolidated) const;
-  // Of job i beside job k.
+  // The gang fits on one server of the type.
+  bool FitsOnServer(size_t i, size_t type) const {
+    return trace_.jobs[i].scale_factor <= largest_server_[type];
+  }
+  // Accelerators of each server of the type.
+  std::vector<int> Servers(size_t type) const;
+  // steps/s of job i beside job k. A table without figures for spread gangs
+  // gives those of consolidated ones.
   double Together(size_t i, size_t k, size_t type, bool consolidated) const;
   std::optional<ThroughputTable::Row> Row(size_t i) const { return rows_[i]; }
   // Seconds that `steps` of the job would take with 1/n of each type.
@@ -71,6 +78,7 @@ class SimulatedWork {
   std::vector<std::optional<ThroughputTable::Row>> rows_;  // by job
   std::vector<std::string> types_;
   std::vector<int> capacity_;
+  std::vector<int> largest_server_;                // by type: accelerators
   std::vector<std::optional<size_t>> table_type_;  // by type
   std::optional<ReferenceRows> references_;
 };
@@ -100,7 +108,9 @@ class WorkSimulation : public TraceSimulation {
     }
   }
   void LeaveOut(size_t index, std::string why);
-  // Its completion time is set.
+  // So many jobs have been there since the last call.
+  void CountPresent(Time now, size_t jobs);
+  // Its completion time is set, and jobs are counted as present up to then.
   void TakeEnded(SimulatedJob job);
   // Means over the jobs of the window, and what follows from the rest.
   // `running`: those that have not ended. `capacity` by type, may be shorter.
@@ -120,6 +130,8 @@ class WorkSimulation : public TraceSimulation {
   std::vector<SimulatedJob> told_;  // of the window, as they end
   std::vector<UnfitJob> unfit_;
   Time last_end_ = 0;
+  double present_s_ = 0;  // jobs x time
+  Time present_at_ = 0;
   std::vector<double> busy_s_;  // [J] accelerator-seconds
 };
 

@@ -39,6 +39,7 @@ absl::StatusOr<ClusterPart> ParseCount(std::string_view text, int count_min) {
                      ", and e.g. x4 behind it for 4 on each server"));
   }
   part.count = *count;
+  part.per_server = std::max(1, part.count);
   if (cross == std::string_view::npos) return part;
   const auto per_server = ParseInteger(text.substr(cross + 1));
   if (!per_server.has_value() || *per_server < 1 ||

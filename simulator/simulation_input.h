@@ -16,13 +16,14 @@ namespace gavel {
 struct ClusterPart {
   std::string type;
   int count = 0;
-  int per_server = 1;  // divides count
+  int per_server = 1;  // divides count; of "v100:36": all on one
   friend bool operator==(const ClusterPart&, const ClusterPart&) = default;
 };
 
 inline constexpr int kSimulatedAcceleratorsMax = 1'000'000;  // of a type
 
-// "v100:36,p100:36,k80:36" or with the size of the servers "v100:36x4". Also
+// "v100:36,p100:36,k80:36", or with the size of the servers "v100:36x4". A part
+// without that size is one server, so no gang is spread. Also
 // Gavel's "36:36:36" (v100, p100, k80), where 0 leaves a type out.
 // INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text);

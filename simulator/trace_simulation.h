@@ -68,6 +68,7 @@ struct SimulationOptions {
 // What became of one job of the trace.
 struct SimulatedJob {
   uint64_t job = 0;  // its number in the trace, from 0
+  std::string name;  // in the trace; empty: it names none
   std::string type;
   int scale_factor = 1;
   double weight = 1;
@@ -75,8 +76,14 @@ struct SimulatedJob {
   Time completion_s = kNever;  // kNever: it had not ended
   double jct_s = 0;            // completion - arrival
   // Finish-time fairness, Themis: jct over what it would have been with an
-  // equal part of the cluster all the time. 0: not ended.
+  // equal part of the cluster, of as many jobs as there were when it did each
+  // of its steps (Gavel). 0, as the next two: not ended.
   double rho = 0;
+  // Shockwave's two forms: jct / (time alone x contention). Contention is the
+  // number of jobs per accelerator, at least 1: of all jobs of the trace, or of
+  // the jobs that were present, averaged over this job's life.
+  double rho_static = 0;
+  double rho_mean = 0;
   double cost = 0;
   double run_s = 0;   // that it held accelerators
   double lost_s = 0;  // of these, for starting, pausing, moving, profiling
@@ -85,6 +92,14 @@ struct SimulatedJob {
   Time deadline_s = kNever;
   double share_target = 0;  // fractions of its life, as in Engine::SharesOf
   double share_received = 0;
+  double present_s = 0;  // of the simulation: jobs x time before it came
+};
+
+// One kind of rho over the window's jobs that ended.
+struct Fairness {
+  double avg = 0;
+  double max = 0;
+  double above_1 = 0;  // fraction of the jobs
 };
 
 struct UnfitJob {
@@ -116,9 +131,12 @@ struct SimulationResult {
   double p99_jct_s = 0;
   uint64_t slo_jobs = 0;
   uint64_t slo_violations = 0;  // ended after their deadline
-  double avg_rho = 0;           // these three: of the window's jobs that ended
+  double avg_rho = 0;           // these six: of the window's jobs that ended
   double max_rho = 0;           // NaN: none did
-  double worst_share = 0;       // least share received / target
+  double rho_above_1 = 0;       // fraction of the jobs
+  Fairness rho_static;          // SimulatedJob has what they are
+  Fairness rho_mean;
+  double worst_share = 0;  // least share received / target
   // Of all jobs, those outside the window too.
   double makespan_s = 0;  // from the first arrival to the last end; NaN: none
   double cluster_utilization = 0;  // busy time / (accelerators x makespan)

@@ -13,6 +13,16 @@ namespace {
 constexpr size_t kWorkloadBytesMax = size_t{1} << 20;
 constexpr int kScaleFactorMax = 1024;
 
+constexpr FileKey kWorkloadKeys[] = {{.name = "type"},
+                                     {.name = "command"},
+                                     {.name = "working_directory"},
+                                     {.name = "environment"},
+                                     {.name = "scale_factors"},
+                                     {.name = "pairs"}};
+constexpr FileKey kVariables[] = {{.name = "NAME", .any_name = true}};
+constexpr FileTable kTables[] = {{"[[workload]]", "", kWorkloadKeys},
+                                 {"[workload.environment]", "", kVariables}};
+
 // It becomes a part of "('TYPE', 1)" and of a comma separated line.
 bool IsRowName(std::string_view type) {
   return !type.empty() && std::ranges::none_of(type, [](char c) {
@@ -44,10 +54,7 @@ void ReadScaleFactors(TomlReader& reader, const toml::table& table,
 ProfileWorkload ReadWorkload(const toml::table& table, std::string_view source,
                              absl::Status& status) {
   ProfileWorkload workload;
-  TomlReader reader(table, source,
-                    {"type", "command", "working_directory", "environment",
-                     "scale_factors", "pairs"},
-                    status);
+  TomlReader reader(table, source, kTables, "[[workload]]", status);
   reader.Require("type", "type = \"LM (batch size 20)\"");
   reader.Require("command", "command = [\"./train\", \"--batch\", \"20\"]");
   if (reader.Read("type", workload.type) && !IsRowName(workload.type)) {
@@ -62,7 +69,8 @@ ProfileWorkload ReadWorkload(const toml::table& table, std::string_view source,
   reader.Read("pairs", workload.pairs);
   ReadScaleFactors(reader, table, &workload.scale_factors);
   if (const toml::table* environment = reader.Table("environment")) {
-    TomlReader variables(*environment, source, status);
+    TomlReader variables(*environment, source, kTables,
+                         "[workload.environment]", status);
     for (const std::string& name : variables.Keys()) {
       std::string value;
       if (variables.Read(name, value)) {

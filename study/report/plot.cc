@@ -186,9 +186,24 @@ std::string RenderDots(const PlotSeries& series, const PlotScale& x,
   return svg + "</g>";
 }
 
+std::string RenderErrorBars(const PlotSeries& series, const PlotScale& x,
+                            const PlotScale& y) {
+  constexpr double kCap = 4;  // half the width of its ends
+  std::string path;
+  for (const PlotPoint& point : series.points) {
+    if (!std::isfinite(point.low) || !std::isfinite(point.high)) continue;
+    const double left = x.At(point.x) - kCap;
+    absl::StrAppendFormat(&path, "M%.1f %.1fh%.1fm%.1f 0V%.1fm%.1f 0h%.1f",
+                          left, y.At(point.low), 2 * kCap, -kCap,
+                          y.At(point.high), -kCap, 2 * kCap);
+  }
+  return path.empty() ? "" : StrCat("<path class=\"error\" d=\"", path, "\"/>");
+}
+
 std::string RenderSeries(const PlotSeries& series, const PlotScale& x,
                          const PlotScale& y) {
-  std::string svg = StrCat("<g class=\"series ", ClassOf(series), "\">");
+  std::string svg = StrCat("<g class=\"series ", ClassOf(series), "\">",
+                           RenderErrorBars(series, x, y));
   const bool line =
       series.mark != PlotMark::kDots && series.mark != PlotMark::kCrosses;
   if (line) {
@@ -376,6 +391,8 @@ std::string RenderPlot(const Plot& plot) {
     for (const PlotPoint& point : series.points) {
       x_range.Add(point.x);
       y_range.Add(point.y);
+      y_range.Add(point.low);
+      y_range.Add(point.high);
     }
   }
   const double bottom = kTop + kPlotHeight;

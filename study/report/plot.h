@@ -7,6 +7,7 @@
 #define GAVEL_STUDY_REPORT_PLOT_H_
 
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -68,6 +69,9 @@ struct PlotPoint {
   double x = 0;
   double y = 0;
   std::string note;  // shown under the pointer; may be empty
+  // Ends of the point's error bar; NaN: it has none.
+  double low = std::numeric_limits<double>::quiet_NaN();
+  double high = std::numeric_limits<double>::quiet_NaN();
 };
 
 // kSteps: each value lasts to the next x. kCrosses: marks of their own, not

@@ -119,6 +119,10 @@ absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
   GAVEL_ASSIGN_OR_RETURN(ReportSection jcts, JctDistributions(context));
   add(std::move(jcts));
   add(MakespanAgainstJobs(context));
+  for (const auto fairness : {RhoDistributions, FairnessOverTime}) {
+    GAVEL_ASSIGN_OR_RETURN(auto section, fairness(context));
+    add(std::move(section));
+  }
   for (const Maker make : {UsageOverTime, SharesReceived, RoundsOverTime}) {
     GAVEL_ASSIGN_OR_RETURN(auto section, make(context, options.each_run));
     add(std::move(section));

@@ -69,6 +69,8 @@ ReportSection AllRuns(const ReportContext& context);
 
 // What happened within runs: report_details.cc.
 absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context);
+absl::StatusOr<ReportSection> RhoDistributions(const ReportContext& context);
+absl::StatusOr<ReportSection> FairnessOverTime(const ReportContext& context);
 // `each_run`: also a chart for each run; without it rounds are not drawn.
 absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
                                             bool each_run);

@@ -23,6 +23,8 @@ constexpr size_t kPointsMax = 1000;
 constexpr size_t kUsageDrawn = 160;
 // Points of a distribution's line, and rows of its CSV.
 constexpr size_t kQuantiles = 200;
+// Points of a line over time that are means of jobs.
+constexpr size_t kTimeParts = 40;
 
 // The quantiles (i + 0.5) / n of `values`, at most kQuantiles of them.
 std::vector<PlotPoint> Distribution(std::vector<double> values) {
@@ -39,14 +41,20 @@ std::vector<PlotPoint> Distribution(std::vector<double> values) {
   return points;
 }
 
-absl::StatusOr<std::vector<double>> JctHours(const ReportContext& context,
-                                             const StoredRun& run) {
-  GAVEL_ASSIGN_OR_RETURN(const auto jobs, context.store().Jobs(run.id));
-  std::vector<double> hours;
-  for (const SimulatedJob& job : jobs) {
-    if (job.completion_s < kNever) hours.push_back(job.jct_s / kHour_s);
+// Jobs of all seeds that ended, by scheduler.
+using JobsOf = std::map<std::string, std::vector<SimulatedJob>>;
+absl::StatusOr<JobsOf> EndedJobs(const ReportContext& context,
+                                 const RunGroup& group) {
+  JobsOf jobs_of;
+  for (const StoredRun* run : group.runs) {
+    GAVEL_ASSIGN_OR_RETURN(auto jobs, context.store().Jobs(run->id));
+    std::vector<SimulatedJob>& all =
+        jobs_of[context.labels().Scheduler(run->spec)];
+    for (SimulatedJob& job : jobs) {
+      if (job.completion_s < kNever) all.push_back(std::move(job));
+    }
   }
-  return hours;
+  return jobs_of;
 }
 
 // A run that is drawn in detail.
@@ -255,32 +263,118 @@ BarChart RoundChart(const Detail& detail, std::vector<RecordedLease> leases) {
 
 }  // namespace
 
+namespace {
+
+// A chart of each load: which part of the jobs has at most that value.
+absl::Status AddDistributions(
+    const ReportContext& context, const PlotAxis& axis,
+    const std::function<double(const SimulatedJob&)>& value,
+    ReportSection* section) {
+  for (const RunGroup& group :
+       DrawnGroups(context, kDistributionsMax, section)) {
+    GAVEL_ASSIGN_OR_RETURN(const JobsOf jobs_of, EndedJobs(context, group));
+    Plot plot;
+    plot.title = group.title;
+    plot.x = axis;
+    plot.y = {"jobs (fraction)", false, true, 0, 1};
+    for (const auto& [scheduler, jobs] : jobs_of) {
+      std::vector<double> values;
+      for (const SimulatedJob& job : jobs) values.push_back(value(job));
+      plot.series.push_back({scheduler, context.ColorOf(scheduler),
+                             PlotMark::kLine, Distribution(std::move(values))});
+      for (const PlotPoint& point : plot.series.back().points) {
+        section->csv.Add(
+            {group.title, scheduler, FieldText(point.x), FieldText(point.y)});
+      }
+    }
+    AddPlot(context, group, std::move(plot), "fewer than two jobs ended",
+            section);
+  }
+  return absl::OkStatus();
+}
+
+// The mean of the jobs that ended in each of kTimeParts parts of the time.
+PlotSeries RhoOverTime(const ReportContext& context, const RunGroup& group,
+                       const std::string& scheduler,
+                       const std::vector<SimulatedJob>& jobs, Csv* csv) {
+  Time last_s = 0;
+  for (const SimulatedJob& job : jobs) {
+    last_s = std::max(last_s, job.completion_s);
+  }
+  if (!(last_s > 0)) return {};
+  std::vector<double> sum(kTimeParts);
+  std::vector<double> worst(kTimeParts);
+  std::vector<size_t> count(kTimeParts);
+  for (const SimulatedJob& job : jobs) {
+    const size_t part =
+        std::min(kTimeParts - 1,
+                 static_cast<size_t>(job.completion_s / last_s * kTimeParts));
+    sum[part] += job.rho;
+    worst[part] = std::max(worst[part], job.rho);
+    ++count[part];
+  }
+  PlotSeries line{
+      scheduler, context.ColorOf(scheduler), PlotMark::kLineAndDots, {}};
+  for (size_t part = 0; part < kTimeParts; ++part) {
+    if (count[part] == 0) continue;
+    const double time_h =
+        (static_cast<double>(part) + 0.5) * last_s / kTimeParts / kHour_s;
+    const double mean = sum[part] / static_cast<double>(count[part]);
+    line.points.push_back(
+        {time_h, mean,
+         absl::StrFormat("%s at %.1f h: %.2f, worst %.2f of %d jobs", scheduler,
+                         time_h, mean, worst[part], count[part])});
+    csv->Add({group.title, scheduler, FieldText(time_h), StrCat(count[part]),
+              FieldText(mean), FieldText(worst[part])});
+  }
+  return line;
+}
+
+}  // namespace
+
 absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context) {
   ReportSection section{
       "jct-cdf", "Distribution of JCT",
       "The part of jobs that took at most so long, all seeds.",
       Csv({"load", "scheduler", "jct_h", "fraction"})};
+  GAVEL_RETURN_IF_ERROR(AddDistributions(
+      context, {"JCT (h)", true, false, {}, {}},
+      [](const SimulatedJob& job) { return job.jct_s / kHour_s; }, &section));
+  return section;
+}
+
+absl::StatusOr<ReportSection> RhoDistributions(const ReportContext& context) {
+  ReportSection section{
+      "rho-cdf", "Distribution of finish-time fairness",
+      "The part of jobs whose rho is at most so much, all seeds. rho is the "
+      "JCT "
+      "over what it would have been with an equal part of the cluster: jobs "
+      "right of 1 would have been better off with that.",
+      Csv({"load", "scheduler", "rho", "fraction"})};
+  GAVEL_RETURN_IF_ERROR(AddDistributions(
+      context, {"finish-time fairness (rho)", true, false, {}, {}},
+      [](const SimulatedJob& job) { return job.rho; }, &section));
+  return section;
+}
+
+absl::StatusOr<ReportSection> FairnessOverTime(const ReportContext& context) {
+  ReportSection section{
+      "rho-time", "Finish-time fairness over time",
+      "Mean rho of the jobs that ended at the time, all seeds; point at a dot "
+      "for the worst. Where a line climbs, later jobs are worse off.",
+      Csv({"load", "scheduler", "time_h", "jobs", "mean_rho", "worst_rho"})};
   for (const RunGroup& group :
-       DrawnGroups(context, kDistributionsMax, &section)) {
-    std::map<std::string, std::vector<double>> hours_of;
-    for (const StoredRun* run : group.runs) {
-      GAVEL_ASSIGN_OR_RETURN(const auto hours, JctHours(context, *run));
-      auto& all = hours_of[context.labels().Scheduler(run->spec)];
-      all.insert(all.end(), hours.begin(), hours.end());
-    }
+       DrawnGroups(context, kDetailGroupsMax, &section)) {
+    GAVEL_ASSIGN_OR_RETURN(const JobsOf jobs_of, EndedJobs(context, group));
     Plot plot;
     plot.title = group.title;
-    plot.x = {"JCT (h)", true, false, {}, {}};
-    plot.y = {"jobs (fraction)", false, true, 0, 1};
-    for (auto& [scheduler, hours] : hours_of) {
-      plot.series.push_back({scheduler, context.ColorOf(scheduler),
-                             PlotMark::kLine, Distribution(std::move(hours))});
-      for (const PlotPoint& point : plot.series.back().points) {
-        section.csv.Add(
-            {group.title, scheduler, FieldText(point.x), FieldText(point.y)});
-      }
+    plot.x.label = "time (h)";
+    plot.y = {"mean finish-time fairness (rho)", true, false, {}, {}};
+    for (const auto& [scheduler, jobs] : jobs_of) {
+      plot.series.push_back(
+          RhoOverTime(context, group, scheduler, jobs, &section.csv));
     }
-    AddPlot(context, group, std::move(plot), "fewer than two jobs ended",
+    AddPlot(context, group, std::move(plot), "its jobs ended at one time",
             &section);
   }
   return section;

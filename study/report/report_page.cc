@@ -42,6 +42,7 @@ svg .tick,svg .tick text{fill:var(--soft);font-size:11.5px}svg .small{font-size:
 svg .axis{fill:var(--ink);font-size:12.5px}
 svg .grid path{stroke:var(--line);fill:none}svg .frame{stroke:var(--edge);fill:none}
 svg .line{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}
+svg .error{fill:none;stroke:var(--c);stroke-width:1.2;opacity:.7}
 svg .dot{fill:var(--c)}svg .cross path{fill:none;stroke:var(--c);stroke-width:2}
 svg .diagonal{stroke:var(--edge);stroke-dasharray:4 4;fill:none}
 svg .d1 .line{stroke-dasharray:7 3}svg .d2 .line{stroke-dasharray:2 3}

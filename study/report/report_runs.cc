@@ -55,6 +55,9 @@ PlotSeries LineOf(const std::string& name, const Curve& curve, size_t color) {
     line.points.push_back(
         {x, cell.mean(),
          StrCat(name, " at ", FieldText(x), ": ", NoteOf(cell))});
+    if (cell.count < 2) continue;
+    line.points.back().low = cell.min;
+    line.points.back().high = cell.max;
   }
   return line;
 }
@@ -82,8 +85,9 @@ Plot PlotOf(const ReportContext& context, const std::string& title,
   for (const auto& [name, curve] : curves) {
     PlotSeries line = LineOf(name, curve, context.ColorOf(name));
     for (const PlotPoint& point : line.points) {
-      least = least == 0 ? point.y : std::min(least, point.y);
-      most = std::max(most, point.y);
+      const double low = std::fmin(point.y, point.low);
+      least = least == 0 ? low : std::min(least, low);
+      most = std::max(most, std::fmax(point.y, point.high));
     }
     plot.series.push_back(std::move(line));
   }
@@ -234,16 +238,23 @@ std::vector<std::string> CsvCells(const StoredRun& run) {
 ReportTable HighestRates(const ReportContext& context) {
   using Key = std::pair<std::string, std::string>;
   std::map<Key, std::map<double, bool>> sustained_of;
+  std::map<Key, double> capacity_of;  // the least of the seeds
   for (const StoredRun& run : context.runs()) {
     if (!run.spec.trace.empty() || run.spec.rate_per_h <= 0) continue;
-    auto& rates = sustained_of[{context.labels().Workload(run.spec),
-                                context.labels().Scheduler(run.spec)}];
+    const Key key = {context.labels().Workload(run.spec),
+                     context.labels().Scheduler(run.spec)};
+    auto& rates = sustained_of[key];
+    if (run.run.offered_load > 0) {
+      const double capacity = run.spec.rate_per_h / run.run.offered_load;
+      const auto known = capacity_of.emplace(key, capacity).first;
+      known->second = std::min(known->second, capacity);
+    }
     const auto [it, is_new] =
         rates.emplace(run.spec.rate_per_h, IsSustainable(run.run));
     if (!is_new) it->second = it->second && IsSustainable(run.run);
   }
   ReportTable table{{"workload", "scheduler", "highest rate sustained (jobs/h)",
-                     "next rate tried"},
+                     "next rate tried", "capacity (jobs/h)"},
                     {}};
   for (const auto& [key, rates] : sustained_of) {
     const auto first_not = std::ranges::find_if(
@@ -252,7 +263,8 @@ ReportTable HighestRates(const ReportContext& context) {
         {key.first.empty() ? "all" : key.first, key.second,
          first_not == rates.begin() ? "-"
                                     : FieldText(std::prev(first_not)->first),
-         first_not == rates.end() ? "-" : FieldText(first_not->first)});
+         first_not == rates.end() ? "-" : FieldText(first_not->first),
+         capacity_of.contains(key) ? FormatNumber(capacity_of[key], 2) : "-"});
   }
   return table;
 }
@@ -260,10 +272,12 @@ ReportTable HighestRates(const ReportContext& context) {
 ReportSection JctAgainstRate(const ReportContext& context) {
   ReportSection section{
       "jct-rate", "JCT against rate",
-      "Mean over seeds of the average JCT. A cross: jobs come faster than they "
-      "are done. A rate is sustained when the runs end and jobs of the "
-      "window's second half take at most 1.2 times as long, for their size, as "
-      "those of its first, or twice as long as alone.",
+      "Mean over seeds of the average JCT; the bars reach from the least to "
+      "the greatest. A cross: jobs come faster than they are done. A rate is "
+      "sustained when it is within the capacity (of a linear program over the "
+      "jobs), the runs end, and jobs of the window's second half take at most "
+      "twice as long as alone, or at most 1.2 times as long, for their size, "
+      "as those of its first while the number of waiting jobs does not grow.",
       Csv({"workload", "scheduler", "rate_per_h", "seeds", "avg_jct_h",
            "least_h", "most_h", "not_drained"})};
   Compared compared{"Average JCT", "jobs per hour", "average JCT (h)"};
@@ -280,7 +294,8 @@ ReportSection JctAgainstRate(const ReportContext& context) {
 ReportSection MakespanAgainstJobs(const ReportContext& context) {
   ReportSection section{
       "makespan-jobs", "Makespan against jobs",
-      "All jobs arrive at time 0. Mean over seeds.",
+      "All jobs arrive at time 0. Mean over seeds; the bars reach from the "
+      "least to the greatest.",
       Csv({"workload", "scheduler", "jobs", "seeds", "makespan_h", "least_h",
            "most_h", "not_drained"})};
   Compared compared{"Makespan", "jobs", "makespan (h)"};

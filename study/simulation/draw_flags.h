@@ -1,11 +1,13 @@
-// The options that say which jobs to draw: of `gavel simulate --generate` and
-// `gavel trace generate`.
+// The options that `gavel simulate` and `gavel trace` share: which jobs to
+// draw, and what of a trace's columns to leave out.
 #ifndef GAVEL_STUDY_SIMULATION_DRAW_FLAGS_H_
 #define GAVEL_STUDY_SIMULATION_DRAW_FLAGS_H_
 
 #include <optional>
+#include <string>
 
 #include "coordinator/cli/command_options.h"
+#include "coordinator/workload/trace.h"
 
 namespace gavel::study {
 
@@ -29,6 +31,20 @@ void AddDrawFlags(CLI::App& command, Drawn* drawn,
       ->type_name("SECONDS");
   AddOption(command, "--scale-factor-max", drawn->scale_factor_max, "",
             "larger jobs are dropped");
+}
+
+// `columns`: as ParseTrace takes them; outlives the command.
+inline void AddIgnoreColumns(CLI::App& command, std::string* columns) {
+  command
+      .add_option_function<std::string>(
+          "--ignore-columns",
+          [columns](const std::string& names) {
+            *columns = names.empty() ? kAllOtherColumns : names;
+          },
+          "leaves out these columns of a CSV, or without NAMES all that are "
+          "not known")
+      ->type_name("NAMES")
+      ->expected(0, 1);
 }
 
 }  // namespace gavel::study

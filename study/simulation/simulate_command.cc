@@ -51,6 +51,7 @@ void AddTraceFlags(CLI::App& command, SimulateOptions* options) {
   AddOption(
       command, "--trace", spec.trace, "FILE",
       "jobs: Gavel's format, a CSV with duration_s and num_gpus, or TOML");
+  AddIgnoreColumns(command, &spec.ignore_columns);
   command.add_flag("--generate", options->generate,
                    "draws the jobs as the original Gavel does for the seed");
   command.add_option("--jobs", spec.jobs,
@@ -104,7 +105,8 @@ void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
   command.add_flag("--placement-sensitive", spec.placement_sensitive,
                    "the policy knows what gangs spread over servers lose");
   command.add_flag("--ideal", spec.ideal,
-                   "each job always has its allocated share; no rounds");
+                   "each job always has its allocated share; no rounds, so no "
+                   "overheads, failures, mechanism or queue");
   AddEstimatorFlags(command, spec);
   AddOption(command, "--overheads", spec.overheads, "",
             "none, start=S,pause=S,resume=S,move=S or a TOML file by job type");

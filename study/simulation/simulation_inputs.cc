@@ -10,10 +10,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/workload/trace_generator.h"
 #include "coordinator/workload/trace_steps.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
+#include "study/simulation/capacity.h"
 #include "xxhash.h"
 
 namespace gavel::study {
@@ -35,7 +38,7 @@ std::string TraceKey(const SimulationSpec& spec) {
                  FieldText(spec.rate_per_h), spec.multi_gpu,
                  spec.multi_priority, spec.slos,
                  FieldText(spec.fixed_duration_s), spec.scale_factor_max,
-                 spec.seed),
+                 spec.seed, spec.unknown_types, spec.ignore_columns),
       "|");
 }
 
@@ -165,26 +168,45 @@ SimulationInputCache::LoadThroughputs(const std::string& path) {
   return known;
 }
 
-absl::StatusOr<std::shared_ptr<const Trace>> SimulationInputCache::LoadTrace(
-    const SimulationSpec& spec,
-    const std::shared_ptr<const ThroughputTable>& throughputs) {
+absl::StatusOr<std::shared_ptr<const SimulationInputCache::Workload>>
+SimulationInputCache::LoadWorkload(const SimulationSpec& spec) {
   const std::string key = TraceKey(spec);
   {
     const std::lock_guard lock(mutex_);
-    if (auto known = traces_[key].lock(); known != nullptr) return known;
+    if (auto known = workloads_[key].lock(); known != nullptr) return known;
   }
-  auto trace = std::make_shared<Trace>();
+  auto workload = std::make_shared<Workload>();
+  GAVEL_ASSIGN_OR_RETURN(workload->throughputs,
+                         LoadThroughputs(spec.throughputs));
   if (spec.trace.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(*trace, Generate(spec, *throughputs));
+    GAVEL_ASSIGN_OR_RETURN(workload->trace,
+                           Generate(spec, *workload->throughputs));
   } else {
     GAVEL_ASSIGN_OR_RETURN(const auto file, Read(spec.trace));
-    GAVEL_ASSIGN_OR_RETURN(*trace, ParseTrace(file->text, spec.trace));
-    GAVEL_RETURN_IF_ERROR(
-        Annotate(CompleteTrace(*throughputs, *trace), spec.trace));
+    GAVEL_RETURN_IF_ERROR(ReadTrace(spec, file->text, workload.get()));
   }
   const std::lock_guard lock(mutex_);
-  traces_[key] = trace;
-  return trace;
+  workloads_[key] = workload;
+  return workload;
+}
+
+absl::Status SimulationInputCache::ReadTrace(const SimulationSpec& spec,
+                                             std::string_view text,
+                                             Workload* workload) {
+  Trace& trace = workload->trace;
+  GAVEL_ASSIGN_OR_RETURN(trace,
+                         ParseTrace(text, spec.trace, spec.ignore_columns));
+  if (auto scaled = ScaleRows(*workload->throughputs, trace)) {
+    workload->throughputs =
+        std::make_shared<const ThroughputTable>(*std::move(scaled));
+  }
+  if (spec.unknown_types == "equal") {
+    EqualizeUnknownTypes(*workload->throughputs, trace);
+  } else {
+    GAVEL_RETURN_IF_ERROR(
+        Annotate(RequireKnownTypes(*workload->throughputs, trace), spec.trace));
+  }
+  return Annotate(CompleteTrace(*workload->throughputs, trace), spec.trace);
 }
 
 absl::StatusOr<Overheads> SimulationInputCache::LoadOverheads(
@@ -210,25 +232,24 @@ absl::StatusOr<SimulationOptions> SimulationInputCache::LoadOptions(
   return options;
 }
 
-// Jobs that are known by their durations only need no throughputs.
+// Jobs that are known by their durations only need no throughputs. `trace` is
+// null when jobs are drawn.
 absl::Status SimulationInputCache::CheckTypes(
-    const SimulationSpec& run, const std::vector<ClusterPart>& cluster) {
-  GAVEL_ASSIGN_OR_RETURN(const auto table, LoadThroughputs(run.throughputs));
+    const SimulationSpec& run, const ThroughputTable& table, const Trace* trace,
+    const std::vector<ClusterPart>& cluster) {
   for (const ClusterPart& part : cluster) {
-    if (part.count == 0 || table->FindType(part.type).has_value()) continue;
-    bool needed = run.trace.empty();
-    if (!needed) {
-      GAVEL_ASSIGN_OR_RETURN(const auto trace, LoadTrace(run, table));
-      needed = std::ranges::any_of(trace->jobs, [&](const TraceJob& job) {
-        const std::string& type = trace->templates[job.job_template].type;
-        return table->FindRow(type, job.scale_factor).has_value();
-      });
-    }
+    if (part.count == 0 || table.FindType(part.type).has_value()) continue;
+    const bool needed =
+        trace == nullptr ||
+        std::ranges::any_of(trace->jobs, [&](const TraceJob& job) {
+          const std::string& type = trace->templates[job.job_template].type;
+          return table.FindRow(type, job.scale_factor).has_value();
+        });
     if (!needed) return absl::OkStatus();
     return absl::InvalidArgumentError(
         StrCat("accelerator type \"", part.type, "\" of the cluster ",
                run.cluster, " is not in ", run.throughputs, ", which has ",
-               absl::StrJoin(table->types(), ", ")));
+               absl::StrJoin(table.types(), ", ")));
   }
   return absl::OkStatus();
 }
@@ -236,11 +257,25 @@ absl::Status SimulationInputCache::CheckTypes(
 absl::StatusOr<std::vector<std::string>> SimulationInputCache::CheckRuns(
     std::span<const SimulationSpec> runs) {
   std::set<std::array<std::string, 3>> seen;
+  std::set<std::string> traces;  // of which is told
   std::map<std::string, PricedRuns> priced;
+  std::vector<std::string> notices;
   for (const SimulationSpec& run : runs) {
     GAVEL_ASSIGN_OR_RETURN(const auto cluster, ParseCluster(run.cluster));
     if (seen.insert({run.trace, run.throughputs, run.cluster}).second) {
-      GAVEL_RETURN_IF_ERROR(CheckTypes(run, cluster));
+      GAVEL_ASSIGN_OR_RETURN(auto table, LoadThroughputs(run.throughputs));
+      std::shared_ptr<const Workload> workload;
+      if (!run.trace.empty()) {
+        GAVEL_ASSIGN_OR_RETURN(workload, LoadWorkload(run));
+        table = workload->throughputs;
+      }
+      const Trace* const trace = workload ? &workload->trace : nullptr;
+      GAVEL_RETURN_IF_ERROR(CheckTypes(run, *table, trace, cluster));
+      if (trace != nullptr && traces.insert(run.trace).second) {
+        for (const std::string& notice : trace->notices) {
+          notices.push_back(StrCat(run.trace, ": ", notice));
+        }
+      }
     }
     PricedRuns& same = priced[run.prices];
     for (const ClusterPart& part : cluster) {
@@ -248,7 +283,6 @@ absl::StatusOr<std::vector<std::string>> SimulationInputCache::CheckRuns(
     }
     if (GoesByPrices(run.policy)) same.policies.insert(run.policy);
   }
-  std::vector<std::string> notices;
   for (const auto& [text, same] : priced) {
     GAVEL_ASSIGN_OR_RETURN(const PriceSeries prices, LoadPrices(text));
     GAVEL_RETURN_IF_ERROR(CheckPrices(text, prices, same, &notices));
@@ -261,13 +295,22 @@ absl::StatusOr<SimulationInputs> SimulationInputCache::Load(
   GAVEL_RETURN_IF_ERROR(CheckSpec(spec));
   SimulationInputs inputs;
   GAVEL_ASSIGN_OR_RETURN(inputs.options, LoadOptions(spec));
-  GAVEL_ASSIGN_OR_RETURN(inputs.throughputs, LoadThroughputs(spec.throughputs));
-  GAVEL_ASSIGN_OR_RETURN(inputs.trace, LoadTrace(spec, inputs.throughputs));
-  if (spec.unknown_types == "error") {
-    GAVEL_RETURN_IF_ERROR(Annotate(
-        RequireKnownTypes(*inputs.throughputs, *inputs.trace), spec.trace));
-  }
+  GAVEL_ASSIGN_OR_RETURN(const auto workload, LoadWorkload(spec));
+  inputs.throughputs = workload->throughputs;
+  inputs.trace = std::shared_ptr<const Trace>(workload, &workload->trace);
   GAVEL_RETURN_IF_ERROR(CheckWindow(spec, *inputs.trace));
+  GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(spec.policy));
+  const std::vector<TraceJob>& jobs = inputs.trace->jobs;
+  const size_t end = spec.window_end > 0 ? spec.window_end : jobs.size();
+  inputs.rate_per_h = spec.rate_per_h;
+  if (!spec.trace.empty() && end > 1) {
+    const double span_s = jobs[end - 1].arrival_s - jobs[0].arrival_s;
+    inputs.rate_per_h =
+        span_s > 0 ? static_cast<double>(end - 1) / span_s * kHour_s : 0;
+  }
+  inputs.capacity_per_h =
+      CapacityPerHour(*inputs.trace, end, *inputs.throughputs,
+                      inputs.options.cluster, policy->packs());
   return inputs;
 }
 
@@ -289,6 +332,9 @@ absl::StatusOr<std::string> SimulationInputCache::KeyOf(
   GAVEL_RETURN_IF_ERROR(status);
   if (spec.unknown_types != "error") {
     StrAppend(&text, "unknown_types=", spec.unknown_types, "\n");
+  }
+  if (!spec.ignore_columns.empty()) {
+    StrAppend(&text, "ignore_columns=", spec.ignore_columns, "\n");
   }
   return Digest(text);
 }

@@ -22,6 +22,10 @@ struct SimulationInputs {
   SimulationOptions options;  // all of the spec that is not the trace
   std::shared_ptr<const Trace> trace;
   std::shared_ptr<const ThroughputTable> throughputs;
+  // Jobs an hour up to the end of the window: as they arrive (0: all at once),
+  // and the most that the cluster can do of them (CapacityPerHour).
+  double rate_per_h = 0;
+  double capacity_per_h = 0;
 };
 
 class SimulationInputCache {
@@ -34,7 +38,8 @@ class SimulationInputCache {
 
   // Before the first of `runs`. INVALID_ARGUMENT: a cluster has a type that its
   // jobs' throughputs lack; --prices has one that no cluster has. The notices:
-  // types without a price, policies that want prices and have none.
+  // those of the traces, types without a price, policies that want prices and
+  // have none.
   absl::StatusOr<std::vector<std::string>> CheckRuns(
       std::span<const SimulationSpec> runs);
 
@@ -50,19 +55,27 @@ class SimulationInputCache {
     std::string text;
     std::string digest;
   };
+  // A trace, and the throughputs with the rows that it needs besides.
+  struct Workload {
+    Trace trace;
+    std::shared_ptr<const ThroughputTable> throughputs;
+  };
   absl::StatusOr<std::shared_ptr<const File>> Read(const std::string& path);
-  absl::StatusOr<std::shared_ptr<const Trace>> LoadTrace(
-      const SimulationSpec& spec,
-      const std::shared_ptr<const ThroughputTable>& throughputs);
-  absl::Status CheckTypes(const SimulationSpec& run,
-                          const std::vector<ClusterPart>& cluster);
+  absl::StatusOr<std::shared_ptr<const Workload>> LoadWorkload(
+      const SimulationSpec& spec);
+  static absl::Status ReadTrace(const SimulationSpec& spec,
+                                std::string_view text, Workload* workload);
+  static absl::Status CheckTypes(const SimulationSpec& run,
+                                 const ThroughputTable& table,
+                                 const Trace* trace,
+                                 const std::vector<ClusterPart>& cluster);
   absl::StatusOr<Overheads> LoadOverheads(const std::string& overheads);
   absl::StatusOr<PriceSeries> LoadPrices(const std::string& prices);
 
   std::mutex mutex_;  // guards all below
   std::map<std::string, std::shared_ptr<const File>> files_;
   std::map<std::string, std::shared_ptr<const ThroughputTable>> throughputs_;
-  std::map<std::string, std::weak_ptr<const Trace>> traces_;
+  std::map<std::string, std::weak_ptr<const Workload>> workloads_;
 };
 
 }  // namespace gavel::study

@@ -84,6 +84,16 @@ double MeanWaiting(const std::vector<UsageSample>& usage, Time from, Time to) {
   return to > from ? sum / (to - from) : 0;
 }
 
+void ComputeWaiting(Time ends_s, SimulationRun* run) {
+  const std::vector<UsageSample>& usage = run->result.usage;
+  run->waiting_first = run->waiting_second = kNaN;
+  if (usage.empty()) return;
+  const Time begins_s = usage.front().time_s;
+  const Time middle_s = begins_s + (ends_s - begins_s) / 2;
+  run->waiting_first = MeanWaiting(usage, begins_s, middle_s);
+  run->waiting_second = MeanWaiting(usage, middle_s, ends_s);
+}
+
 // Finds out that a simulation cannot drain long before it ends: when the
 // average JCT of the window is certain to exceed the limit (jobs that have not
 // ended count with their age), and the mean queue is longer than while the
@@ -202,6 +212,12 @@ class Loop {
                  ": ", run.result.unfit.front().reason));
     }
     ComputeStretches(inputs_, &run);
+    ComputeWaiting(watch_.window_ends(), &run);
+    run.offered_load = inputs_.rate_per_h / inputs_.capacity_per_h;
+    const std::vector<std::string>& names = inputs_.trace->names;
+    for (SimulatedJob& job : run.result.jobs) {
+      if (!names.empty()) job.name = names[job.job];
+    }
     return watched;
   }
 
@@ -276,9 +292,12 @@ RunStatus FindRunStatus(std::string_view name) {
 }
 
 bool IsSustainable(const SimulationRun& run, double growth_max) {
-  if (run.status != RunStatus::kOk) return false;
-  const double most = std::max(growth_max * run.stretch_first, kStretchWell);
-  return !(run.stretch_second > most);  // NaN, of a window of one job, is well
+  if (run.status != RunStatus::kOk || run.offered_load > kOfferedLoadMax)
+    return false;
+  // NaN counts as well: a window of one job, or no record of waiting jobs.
+  if (!(run.stretch_second > kStretchWell)) return true;
+  return !(run.stretch_second > growth_max * run.stretch_first) &&
+         !(run.waiting_second > kWaitingGrowthMax * run.waiting_first);
 }
 
 Watched RunSimulation(const SimulationInputs& inputs,

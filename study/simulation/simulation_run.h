@@ -35,14 +35,28 @@ struct SimulationRun {
   // some have not ended.
   double stretch_first = 0;
   double stretch_second = 0;
+  // Mean number of waiting jobs in the two halves of the time from the first
+  // arrival to that of the window's last job. NaN: not recorded.
+  double waiting_first = 0;
+  double waiting_second = 0;
+  // The rate of arrivals over the most that the cluster can do (capacity.h).
+  double offered_load = 0;
 };
 
 // How much longer jobs may take in the window's second half than in its first,
 // all being well; and what counts as well, whatever it was in the first.
 inline constexpr double kGrowthMax = 1.2;
 inline constexpr double kStretchWell = 2;
-// The jobs are done as fast as they come: the run ended, and stretch_second is
-// at most `growth_max` times stretch_first, or kStretchWell.
+// What the linear program of the capacity may be off by, by rounding.
+inline constexpr double kOfferedLoadMax = 1 + 1e-6;
+// Waiting jobs that grow in proportion to time are three times as many in the
+// second half; at the edge of stability, by its square root, 1.8 times.
+inline constexpr double kWaitingGrowthMax = 2.2;
+// Jobs are done as fast as they come: the run ended, the offered load is at
+// most 1, and stretch_second is at most kStretchWell, or at most `growth_max`
+// times stretch_first while waiting_second is at most kWaitingGrowthMax times
+// waiting_first. The last is for windows that begin late: growth that began
+// with the trace looks small within them.
 bool IsSustainable(const SimulationRun& run, double growth_max = kGrowthMax);
 
 // TraceSimulation::Create, or what a test puts in its place.

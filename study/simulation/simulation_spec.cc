@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/file_keys.h"
@@ -102,6 +103,21 @@ absl::Status CheckEstimator(const SimulationSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status CheckIdeal(const SimulationSpec& spec) {
+  if (!spec.ideal) return absl::OkStatus();
+  if (spec.overheads != "none") {
+    return Refuse(StrCat("--ideal pre-empts nothing, so --overheads ",
+                         spec.overheads, " would cost nothing; leave one out"));
+  }
+  if (spec.failures_per_hour > 0) {
+    return Refuse(
+        StrCat("--ideal has no failures; leave out it or "
+               "--failures-per-hour ",
+               spec.failures_per_hour));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckJobs(const SimulationSpec& spec) {
   if (!spec.trace.empty()) return absl::OkStatus();
   const uint64_t jobs = GeneratedJobs(spec);
@@ -148,6 +164,7 @@ absl::Status CheckSpec(const SimulationSpec& spec) {
   GAVEL_RETURN_IF_ERROR(CheckNumbers(spec));
   GAVEL_RETURN_IF_ERROR(CheckNames(spec));
   GAVEL_RETURN_IF_ERROR(CheckEstimator(spec));
+  GAVEL_RETURN_IF_ERROR(CheckIdeal(spec));
   return CheckJobs(spec);
 }
 
@@ -162,6 +179,12 @@ bool NamesFile(std::string_view name, std::string_view value) {
   if (name != "overheads" && name != "prices") return false;
   return value != "none" && !(name == "prices" && value == "gcp") &&
          value.find('=') == std::string_view::npos;
+}
+
+double RoundDecimal(double value) {
+  double rounded = value;
+  const std::string text = absl::StrFormat("%.12g", value);
+  return absl::SimpleAtod(text, &rounded) ? rounded : value;
 }
 
 std::string FieldText(double value) {

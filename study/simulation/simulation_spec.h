@@ -42,6 +42,8 @@ struct SimulationSpec {
   // Jobs of a trace that the throughput file has no row for: "error", or
   // "equal": equally fast on all types. Not one of the fields below.
   std::string unknown_types = "error";
+  // Columns of a CSV trace that are left out, as ParseTrace. Likewise.
+  std::string ignore_columns;
   uint64_t jobs = 0;      // of a generated trace; 0: as the window needs
   double rate_per_h = 0;  // mean arrivals; 0: all jobs at time 0
   bool multi_gpu = false;
@@ -110,6 +112,9 @@ uint64_t GeneratedJobs(const SimulationSpec& spec);
 
 // Whether `value` of the field `name` names a file, and not the thing itself.
 bool NamesFile(std::string_view name, std::string_view value);
+
+// The nearest value of 12 decimal digits: 0.6 for 0.6000000000000001.
+double RoundDecimal(double value);
 
 // A field as text: the shortest that reads back, "true" and "false".
 std::string FieldText(double value);

@@ -50,6 +50,7 @@ void VisitRun(Stored& stored, Text& status, Text& types, const Visitor& visit) {
 template <class Job, class Visitor>
 void VisitJob(Job& job, const Visitor& visit) {
   visit("job", job.job);
+  visit("name", job.name);
   visit("type", job.type);
   visit("scale_factor", job.scale_factor);
   visit("weight", job.weight);
@@ -57,6 +58,8 @@ void VisitJob(Job& job, const Visitor& visit) {
   visit("completion_s", job.completion_s);
   visit("jct_s", job.jct_s);
   visit("rho", job.rho);
+  visit("rho_static", job.rho_static);
+  visit("rho_mean", job.rho_mean);
   visit("cost", job.cost);
   visit("run_s", job.run_s);
   visit("lost_s", job.lost_s);
@@ -70,7 +73,7 @@ void VisitJob(Job& job, const Visitor& visit) {
 // The columns that one of the two visits, as parts of SQL statements.
 struct Columns {
   std::string names;
-  std::string definitions;
+  std::vector<std::string> definitions;
   std::string expressions;   // of a SELECT
   std::string placeholders;  // of an INSERT
 
@@ -82,8 +85,8 @@ struct Columns {
     constexpr bool is_real = std::same_as<T, double>;
     const char* const comma = names.empty() ? "" : ",";
     StrAppend(&names, comma, name);
-    StrAppend(&definitions, comma, name,
-              is_text ? " TEXT" : (is_real ? " REAL" : " INTEGER"));
+    definitions.push_back(
+        StrCat(name, is_text ? " TEXT" : (is_real ? " REAL" : " INTEGER")));
     const bool replaces = is_real && null_is_infinite;
     StrAppend(&expressions, comma, replaces ? "ifnull(" : "", name,
               replaces ? ",9e999)" : "");
@@ -114,11 +117,12 @@ std::string TablesSql() {
   return StrCat(
       "PRAGMA application_id=", kApplicationId,
       ";PRAGMA user_version=", SimulationStore::kSchemaVersion,
-      ";CREATE TABLE runs(id INTEGER PRIMARY KEY,", RunColumns().definitions,
+      ";CREATE TABLE runs(id INTEGER PRIMARY KEY,",
+      absl::StrJoin(RunColumns().definitions, ","),
       ",UNIQUE(key));CREATE TABLE utilization", kRunColumn,
       "type TEXT NOT NULL,busy REAL,PRIMARY KEY(run,type)) WITHOUT "
       "ROWID;CREATE TABLE jobs",
-      kRunColumn, JobColumns().definitions,
+      kRunColumn, absl::StrJoin(JobColumns().definitions, ","),
       ",PRIMARY KEY(run,job)) WITHOUT ROWID;CREATE TABLE unfit", kRunColumn,
       "job INTEGER NOT NULL,reason TEXT,PRIMARY KEY(run,job)) WITHOUT "
       "ROWID;CREATE TABLE usage",
@@ -233,8 +237,8 @@ absl::Status InsertJobs(SqliteDatabase& database, uint64_t run,
                         const std::vector<SimulatedJob>& jobs) {
   GAVEL_ASSIGN_OR_RETURN(
       SqliteStatement insert,
-      database.Prepare(StrCat("INSERT INTO jobs VALUES(?,",
-                              JobColumns().placeholders, ")")));
+      database.Prepare(StrCat("INSERT INTO jobs(run,", JobColumns().names,
+                              ") VALUES(?,", JobColumns().placeholders, ")")));
   for (const SimulatedJob& job : jobs) {
     Binder bind(insert);
     bind(run);
@@ -312,12 +316,35 @@ absl::Status SimulationStore::Prepare() {
   } else if (application != kApplicationId) {
     return absl::InvalidArgumentError(
         "a database, but not one of results; name another file");
-  } else if (version != kSchemaVersion) {
+  } else if (version < kSchemaVersion) {
+    GAVEL_RETURN_IF_ERROR(Upgrade());
+  } else if (version > kSchemaVersion) {
     return absl::InvalidArgumentError(
         StrCat("results of another version of Gavel (schema ", version,
                ", here ", kSchemaVersion, "); name another file"));
   }
   return database_.Execute("COMMIT");
+}
+
+// Columns that tables lack are added at their end.
+absl::Status SimulationStore::Upgrade() {
+  const std::pair<const char*, Columns> tables[] = {{"runs", RunColumns()},
+                                                    {"jobs", JobColumns()}};
+  for (const auto& [table, columns] : tables) {
+    for (const std::string& definition : columns.definitions) {
+      const std::string name = definition.substr(0, definition.find(' '));
+      GAVEL_ASSIGN_OR_RETURN(
+          const uint64_t there,
+          AskInteger(database_,
+                     StrCat("SELECT count(*) FROM pragma_table_info('", table,
+                            "') WHERE name='", name, "'")));
+      if (there > 0) continue;
+      GAVEL_RETURN_IF_ERROR(database_.Execute(
+          StrCat("ALTER TABLE ", table, " ADD COLUMN ", definition).c_str()));
+    }
+  }
+  return database_.Execute(
+      StrCat("PRAGMA user_version=", kSchemaVersion).c_str());
 }
 
 absl::Status SimulationStore::Append(const StoredRun& run) {

@@ -42,6 +42,13 @@ void VisitResult(Result& result, const Visitor& visit) {
   visit("slo_violations", result.slo_violations);
   visit("avg_rho", result.avg_rho);
   visit("max_rho", result.max_rho);
+  visit("rho_above_1", result.rho_above_1);
+  visit("avg_rho_static", result.rho_static.avg);
+  visit("max_rho_static", result.rho_static.max);
+  visit("rho_static_above_1", result.rho_static.above_1);
+  visit("avg_rho_mean", result.rho_mean.avg);
+  visit("max_rho_mean", result.rho_mean.max);
+  visit("rho_mean_above_1", result.rho_mean.above_1);
   visit("worst_share", result.worst_share);
   visit("preemptions", result.preemptions);
   visit("moves", result.moves);
@@ -58,6 +65,9 @@ void VisitFigures(Run& run, const Visitor& visit) {
   VisitResult(run.result, visit);
   visit("stretch_first", run.stretch_first);
   visit("stretch_second", run.stretch_second);
+  visit("waiting_first", run.waiting_first);
+  visit("waiting_second", run.waiting_second);
+  visit("offered_load", run.offered_load);
   visit("wall_s", run.wall_s);
   visit("cpu_s", run.cpu_s);
 }
@@ -69,8 +79,9 @@ std::vector<UsageSample> ThinUsage(const std::vector<UsageSample>& usage,
 
 class SimulationStore {
  public:
-  // A database with another version of the tables is refused.
-  static constexpr uint64_t kSchemaVersion = 2;
+  // A database with a later version of the tables is refused. One with an
+  // earlier gets the columns that it lacks.
+  static constexpr uint64_t kSchemaVersion = 3;
 
   // Creates the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);
@@ -95,6 +106,7 @@ class SimulationStore {
   SimulationStore(std::string path, SqliteDatabase database)
       : path_(std::move(path)), database_(std::move(database)) {}
   absl::Status Prepare();
+  absl::Status Upgrade();
   absl::Status InsertAll(const StoredRun& run);
 
   std::string path_;  // for messages

@@ -74,6 +74,12 @@ void AddLine(std::string* text, std::string_view name,
   StrAppend(text, absl::StrFormat("  %-22s", ToAbsl(name)), value, "\n");
 }
 
+std::string FairnessText(const Fairness& rho) {
+  return StrCat("average ", FormatNumber(rho.avg, 3), ", worst ",
+                FormatNumber(rho.max, 3),
+                ", above 1: ", FormatPercent(rho.above_1), " of the jobs");
+}
+
 Json JobJson(const SimulatedJob& job) {
   const bool ended = job.completion_s < kNever;
   return {{"id", job.job},
@@ -84,6 +90,8 @@ Json JobJson(const SimulatedJob& job) {
           {"completion", job.completion_s},
           {"jct", ended ? Json(job.jct_s) : Json()},
           {"rho", ended ? Json(job.rho) : Json()},
+          {"rho_static", ended ? Json(job.rho_static) : Json()},
+          {"rho_mean", ended ? Json(job.rho_mean) : Json()},
           {"cost", job.cost},
           {"preemptions", job.preemptions},
           {"moves", job.moves},
@@ -122,8 +130,9 @@ std::string RenderSummary(const SimulationSpec& spec,
             StrCat(result.slo_violations, " of ", result.slo_jobs));
   }
   AddLine(&text, "finish-time fairness",
-          StrCat("average ", FormatNumber(result.avg_rho, 3), ", worst ",
-                 FormatNumber(result.max_rho, 3)));
+          FairnessText({result.avg_rho, result.max_rho, result.rho_above_1}));
+  AddLine(&text, "- static contention", FairnessText(result.rho_static));
+  AddLine(&text, "- mean contention", FairnessText(result.rho_mean));
   AddLine(&text, "worst share",
           StrCat(FormatNumber(result.worst_share, 3), " of its target"));
   AddLine(&text, "preemptions, moves",
@@ -156,19 +165,24 @@ Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run) {
   add("detail", run.detail);
   add("complete", result.complete);
   VisitResult(result, add);
+  add("offered_load", run.offered_load);
   add("utilization", result.utilization);
   add("jobs_in_window", run.jobs_in_window);
   add("jobs_simulated", run.jobs_arrived);
   add("wall_s", run.wall_s);
   add("cpu_s", run.cpu_s);
   add("jobs_asked", spec.jobs);
-  json["jobs"] = ArrayOf(result.jobs, JobJson);
+  json["jobs"] = ArrayOf(result.jobs, [](const SimulatedJob& job) {
+    Json row = JobJson(job);
+    if (!job.name.empty()) row["name"] = job.name;
+    return row;
+  });
   json["unfit"] = ArrayOf(result.unfit, [](const UnfitJob& job) -> Json {
     return {{"id", job.job}, {"reason", job.reason}};
   });
   if (!result.usage.empty()) {
     json["usage"] = ArrayOf(result.usage, [](const UsageSample& one) -> Json {
-      return {{"time", one.time_s},
+      return {{"time_s", one.time_s},
               {"busy", one.busy},
               {"waiting_jobs", one.waiting_jobs}};
     });
@@ -178,8 +192,8 @@ Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run) {
         ArrayOf(result.leases, [](const RecordedLease& lease) -> Json {
           return {{"job", lease.job},
                   {"accelerator", lease.accelerator},
-                  {"from", lease.from_s},
-                  {"to", lease.to_s}};
+                  {"from_s", lease.from_s},
+                  {"to_s", lease.to_s}};
         });
   }
   return json;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -82,7 +83,9 @@ Watched Sweep::RunWatched(const SimulationSpec& spec, Active* active) {
     failed.run.detail = ToStd(inputs.status().message());
     return failed;
   }
-  inputs->options.record_rounds = spec_.record != SweepRecord::kNone;
+  // Whether waiting jobs grow tells a search whether a rate is sustained.
+  inputs->options.record_rounds =
+      spec_.record != SweepRecord::kNone || spec_.search.has_value();
   RunControl control;
   control.goes_on = [this, active](double fraction, Time) {
     const std::lock_guard lock(mutex_);
@@ -107,6 +110,7 @@ std::optional<StoredRun> Sweep::Simulate(const SimulationSpec& spec,
   if (watched.stopped) return std::nullopt;
   StoredRun run{0, key, spec, std::move(watched.run)};
   if (spec_.record != SweepRecord::kRounds) run.run.result.leases = {};
+  if (spec_.record == SweepRecord::kNone) run.run.result.usage = {};
   if (const absl::Status status = store_.Append(run); !status.ok()) {
     Fail(status);
     return std::nullopt;
@@ -138,7 +142,17 @@ std::optional<StoredRun> Sweep::Obtain(const SimulationSpec& spec) {
 void Sweep::Search(SimulationSpec spec) {
   RateSearch search(*spec_.search);
   int tries_left = search.tries_max();
+  // The jobs are the same at each rate.
+  spec.rate_per_h = spec_.search->rate_min;
+  const absl::StatusOr<SimulationInputs> inputs = inputs_.Load(spec);
+  const double capacity_per_h = inputs.ok()
+                                    ? inputs->capacity_per_h
+                                    : std::numeric_limits<double>::infinity();
   while (const std::optional<double> rate = search.Next()) {
+    if (*rate > capacity_per_h * kOfferedLoadMax) {
+      search.Answer(false);
+      continue;
+    }
     spec.rate_per_h = *rate;
     const std::optional<StoredRun> run = Obtain(spec);
     if (!run) return;
@@ -148,7 +162,8 @@ void Sweep::Search(SimulationSpec spec) {
   spec.rate_per_h = 0;
   const std::lock_guard lock(mutex_);
   total_ -= static_cast<size_t>(tries_left);
-  answers_.push_back({spec, search.highest(), search.at_upper_end()});
+  answers_.push_back(
+      {spec, search.highest(), search.at_upper_end(), capacity_per_h});
 }
 
 void Sweep::Work() {

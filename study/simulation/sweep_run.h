@@ -52,6 +52,7 @@ struct SearchAnswer {
   SimulationSpec spec;  // without its rate
   double rate_per_h = 0;
   bool at_upper_end = false;
+  double capacity_per_h = 0;  // SimulationInputs
 };
 
 struct SweepOutcome {

@@ -121,11 +121,11 @@ std::string RenderSearches(const std::vector<SearchAnswer>& searches,
     if (answer.at_upper_end) rate = StrCat("at least ", rate);
     cells.push_back({labels.Scheduler(answer.spec),
                      labels.Workload(answer.spec), StrCat(answer.spec.seed),
-                     std::move(rate)});
+                     std::move(rate), FormatNumber(answer.capacity_per_h, 2)});
   }
   std::ranges::sort(cells);
   return RenderTable({Left("SCHEDULER", 40), Left("WORKLOAD", 34),
-                      Right("SEED"), Left("HIGHEST JOBS/H")},
+                      Right("SEED"), Left("HIGHEST JOBS/H"), Right("CAPACITY")},
                      cells, width);
 }
 

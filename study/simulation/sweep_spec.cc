@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <type_traits>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "coordinator/workload/toml_reader.h"
+#include "coordinator/workload/trace.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -23,6 +26,7 @@ using Setting = std::function<void(SimulationSpec&)>;
 using Settings = std::vector<Setting>;
 
 constexpr int kPointsMax = 10'000;
+constexpr NumberRange kRangeEnd = {.max = 1e9};
 
 struct OtherName {
   std::string_view key;
@@ -38,8 +42,11 @@ constexpr std::array<OtherName, 9> kOtherNames = {
      {"rates", "rate_per_h"},
      {"round_durations", "round_duration_s"},
      {"round_duration", "round_duration_s"}}};
-constexpr std::array<std::string_view, 5> kOwnKeys = {
-    "window", "record", "limits", "search", "unknown_types"};
+constexpr std::array<std::string_view, 6> kOwnKeys = {
+    "window", "record", "limits", "search", "unknown_types", "ignore_columns"};
+// 0 of these is no point of a range: all jobs at once, or as many as the window
+// needs. The original's scripts leave it out, too.
+constexpr std::array<std::string_view, 2> kNotFromZero = {"rate_per_h", "jobs"};
 
 std::string_view FieldOf(std::string_view key) {
   for (const OtherName& other : kOtherNames) {
@@ -116,8 +123,10 @@ class FieldReader {
   template <class T>
   Settings ReadField(const std::string& key, const char* name, const T&) {
     const toml::node* node = table_.get(key);
-    if constexpr (std::same_as<T, double>) {
-      if (node->is_table()) return ReadRange(key, name, *node->as_table());
+    if constexpr (std::is_arithmetic_v<T> && !std::same_as<T, bool>) {
+      if (node->is_table()) {
+        return ReadRange<T>(key, name, *node->as_table());
+      }
     }
     Settings settings;
     if (const toml::array* list = node->as_array(); list != nullptr) {
@@ -132,7 +141,7 @@ class FieldReader {
   }
 
   template <class T>
-  void AddValue(const std::string& key, const char* name,
+  void AddValue(const std::string& key, std::string_view name,
                 std::optional<T> value, Settings* settings) {
     if (!value) {
       reader_.Fail(
@@ -140,19 +149,20 @@ class FieldReader {
       return;
     }
     if constexpr (std::same_as<T, std::string>) Resolve(name, &*value);
-    settings->push_back([name = std::string_view(name),
-                         value = *std::move(value)](SimulationSpec& spec) {
-      VisitFields(spec, [&](const char* other, auto& field) {
-        using Field = std::remove_cvref_t<decltype(field)>;
-        if constexpr (std::same_as<Field, T>) {
-          if (name == other) field = value;
-        }
-      });
-    });
+    settings->push_back(
+        [name, value = *std::move(value)](SimulationSpec& spec) {
+          VisitFields(spec, [&](const char* other, auto& field) {
+            using Field = std::remove_cvref_t<decltype(field)>;
+            if constexpr (std::same_as<Field, T>) {
+              if (name == other) field = value;
+            }
+          });
+        });
   }
 
-  // {from, to, count}: evenly spread.
-  Settings ReadRange(const std::string& key, const char* name,
+  // {from, to, count}: evenly spread; whole numbers are rounded.
+  template <class T>
+  Settings ReadRange(const std::string& key, std::string_view name,
                      const toml::table& range) {
     TomlReader reader(range, source_, {"from", "to", "count"}, status_);
     double from = 0;
@@ -160,13 +170,23 @@ class FieldReader {
     int count = 2;
     reader.Require("to", "to = 6.0");
     reader.Read("from", from, kNotNegative);
-    reader.Read("to", to, kNotNegative);
+    reader.Read("to", to, kRangeEnd);
     reader.Read("count", count, 2, kPointsMax);
     if (to <= from) reader_.Fail(key, "\"to\" must be above \"from\"");
+    const bool whole = !std::same_as<T, double>;
+    if (whole && to - from < count - 1) {
+      reader_.Fail(
+          key, StrCat(key, " has ", count, " whole numbers from ",
+                      FieldText(from), " to ", FieldText(to), "; lower count"));
+    }
+    const bool no_zero =
+        std::ranges::find(kNotFromZero, name) != kNotFromZero.end();
     Settings settings;
-    for (int i = 0; i < count; ++i) {
-      const double value = from + (to - from) * i / (count - 1);
-      AddValue(key, name, std::optional<double>(value), &settings);
+    for (int i = 0; i < count && status_.ok(); ++i) {
+      double value = RoundDecimal(from + (to - from) * i / (count - 1));
+      if (whole) value = std::round(value);
+      if (no_zero && value == 0) continue;
+      AddValue(key, name, std::optional<T>(static_cast<T>(value)), &settings);
     }
     return settings;
   }
@@ -202,6 +222,21 @@ void ReadWindow(TomlReader& reader, SimulationSpec* spec) {
   if (!reader.Read("window", window)) return;
   const absl::Status status = ParseWindow(window, spec);
   if (!status.ok()) reader.Fail("window", ToStd(status.message()));
+}
+
+// true for all that are not known, or a list of names.
+void ReadIgnoredColumns(const toml::table& table, TomlReader& reader,
+                        std::string* columns) {
+  const toml::node* const node = table.get("ignore_columns");
+  if (node == nullptr) return;
+  if (const auto all = node->value_exact<bool>()) {
+    if (*all) *columns = kAllOtherColumns;
+    return;
+  }
+  std::vector<std::string> names;
+  if (reader.Read("ignore_columns", names)) {
+    *columns = absl::StrJoin(names, ",");
+  }
 }
 
 void ReadRecord(TomlReader& reader, SweepRecord* record) {
@@ -286,6 +321,7 @@ absl::StatusOr<SweepSpec> ParseSweep(std::string_view toml,
   reader.Require("throughputs", "throughputs = \"FILE.json\"");
   ReadWindow(reader, &base);
   reader.Read("unknown_types", base.unknown_types);
+  ReadIgnoredColumns(table, reader, &base.ignore_columns);
   ReadRecord(reader, &sweep.record);
   ReadLimits(reader, source, status, &sweep);
   ReadSearch(reader, source, status, &sweep);
@@ -309,7 +345,7 @@ RateSearch::RateSearch(const SweepSearch& search)
 double RateSearch::RateOf(int64_t index) const {
   const double rate =
       search_.rate_min + static_cast<double>(index) * search_.precision;
-  return std::round(rate * 1e9) / 1e9;  // 0.3, not 0.30000000000000004
+  return RoundDecimal(rate);
 }
 
 // The ends first: then the answer lies between a rate that can be sustained and

@@ -6,7 +6,7 @@
 //   seeds = [0, 1, 2]
 //   clusters = ["v100:36,p100:36,k80:36"]
 //   rates = [1.0, 2.0, 3.0]               # jobs/h; or
-//   rates = {from = 0.5, to = 6, count = 12}
+//   rates = {from = 0.5, to = 6, count = 12}   # as jobs, seeds, ...
 //   window = "4000:5000"
 //   multi_gpu = false
 //   record = "usage"                      # "none", "rounds": leases, too

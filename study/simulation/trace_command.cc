@@ -32,6 +32,7 @@ struct GenerateOptions {
 
 struct ShowOptions {
   std::string trace;
+  std::string ignore_columns;
   uint64_t rows = 10;
 };
 
@@ -79,7 +80,9 @@ absl::Status Generate(GenerateOptions options) {
 absl::Status Show(const ShowOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(options.trace, kTraceBytesMax));
-  GAVEL_ASSIGN_OR_RETURN(const Trace trace, ParseTrace(text, options.trace));
+  GAVEL_ASSIGN_OR_RETURN(const Trace trace, ParseTrace(text, options.trace,
+                                                       options.ignore_columns));
+  PrintNotices(trace.notices);
   const std::string shown =
       RenderTrace(trace, options.rows, Terminal().width());
   std::fputs(shown.c_str(), stdout);
@@ -113,6 +116,7 @@ void AddShow(CLI::App& parent, int* exit_code) {
   AddOption(command, "trace", options.trace, "FILE",
             "jobs: Gavel's format, a CSV with duration_s and num_gpus, or TOML")
       ->required();
+  AddIgnoreColumns(command, &options.ignore_columns);
   AddOption(command, "--rows", options.rows, "", "of the first jobs");
 }
 

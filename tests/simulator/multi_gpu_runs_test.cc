@@ -22,8 +22,8 @@ constexpr double kMeanJctMax = 0.02;
 const std::map<std::pair<std::string, std::string>, double>& TradeOffs() {
   static const auto* const kTradeOffs =
       new std::map<std::pair<std::string, std::string>, double>{
-          {{"S888_101.trace", "finish_time_fairness_perf"}, 1.06},
-          {{"S888_102.trace", "finish_time_fairness_perf"}, 1.11},
+          {{"S888_101.trace", "finish_time_fairness_perf"}, 1.03},
+          {{"S888_102.trace", "finish_time_fairness_perf"}, 1.125},
           {{"S888_101.trace", "max_sum_throughput_perf"}, 1.045},
           {{"S888_102.trace", "max_sum_throughput_perf"}, 1.04},
           {{"S888_101.trace", "min_total_duration"}, 1.04},

@@ -9,13 +9,13 @@ TEST(ParseCluster, ReadsTypesCountsAndServers) {
   ASSERT_OK_AND_ASSIGN(const auto cluster,
                        ParseCluster("v100:36x4,p100:7,my-gpu:1"));
   EXPECT_THAT(cluster,
-              ElementsAre(ClusterPart{"v100", 36, 4}, ClusterPart{"p100", 7, 1},
+              ElementsAre(ClusterPart{"v100", 36, 4}, ClusterPart{"p100", 7, 7},
                           ClusterPart{"my-gpu", 1, 1}));
 }
 
 TEST(ParseCluster, ReadsTheThreeNumbersOfGavel) {
   ASSERT_OK_AND_ASSIGN(const auto cluster, ParseCluster("12:0:8x2"));
-  EXPECT_THAT(cluster, ElementsAre(ClusterPart{"v100", 12, 1},
+  EXPECT_THAT(cluster, ElementsAre(ClusterPart{"v100", 12, 12},
                                    ClusterPart{"k80", 8, 2}));
 }
 

@@ -1,7 +1,11 @@
 #include "simulator/trace_simulation.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "absl/strings/str_format.h"
+#include "coordinator/workload/price_series.h"
 #include "core/text.h"
 #include "tests/simulation/world/virtual_cluster.h"
 #include "tests/simulator/trace_fixture.h"
@@ -89,15 +93,22 @@ TEST(TraceSimulation, AGangRunsAllTogetherOrNotAtAll) {
   EXPECT_LE(result.makespan_s, 400 + 1e-9);
 }
 
-TEST(TraceSimulation, PlacementCountsWhenAsked) {
-  // Two servers of one accelerator each: the gang is always spread.
-  SimulationOptions options = SmallOptions("fast:2x1");
+TEST(TraceSimulation, AGangThatIsSpreadIsSlowWhateverThePolicyKnows) {
   const Trace trace = SmallTrace({{"a", 1600, 0, 2}});
-  EXPECT_DOUBLE_EQ(Simulate(options, trace).makespan_s, 200);
-  options.engine.placement_sensitive = true;
-  EXPECT_DOUBLE_EQ(Simulate(options, trace).makespan_s, 400);
-  options.cluster = *ParseCluster("fast:2x2");
-  EXPECT_DOUBLE_EQ(Simulate(options, trace).makespan_s, 200);
+  for (const bool ideal : {false, true}) {
+    for (const bool sensitive : {false, true}) {
+      const auto makespan_s = [&](std::string_view cluster) {
+        SimulationOptions options = SmallOptions(cluster);
+        options.ideal = ideal;
+        options.engine.placement_sensitive = sensitive;
+        return Simulate(options, trace).makespan_s;
+      };
+      EXPECT_DOUBLE_EQ(makespan_s("fast:2x1"), 400) << ideal << sensitive;
+      EXPECT_DOUBLE_EQ(makespan_s("fast:2x2"), 200) << ideal << sensitive;
+      // Where servers are not told, they make no difference.
+      EXPECT_DOUBLE_EQ(makespan_s("fast:2"), 200) << ideal << sensitive;
+    }
+  }
 }
 
 TEST(TraceSimulation, AJobThatFitsNowhereIsReportedAndTheRestGoesOn) {
@@ -123,6 +134,25 @@ TEST(TraceSimulation, CostIsPriceTimesTimeHeld) {
   // 100 s at 3.6 per hour, then 100 s and 100 s at 7.2: no charge for the gap.
   EXPECT_NEAR(result.total_cost, 0.1 + 0.2 + 0.2, 1e-9);
   EXPECT_NEAR(result.jobs[0].cost, 0.3, 1e-9);
+}
+
+TEST(TraceSimulation, WhatAJobHoldsWhileItPausesAndResumesIsPaidFor) {
+  SimulationOptions options = SmallOptions("fast:1");
+  options.prices = *PriceSeries::Constant("fast=36");  // 0.01 a second
+  options.overheads.all = {.pause_s = 2, .resume_s = 3, .start_s = 5};
+  const SimulationResult result =
+      Simulate(options, SmallTrace({{"a", 2000}, {"a", 2000}}));
+  ASSERT_TRUE(result.complete);
+  ASSERT_GT(result.preemptions, 0u);
+  // The accelerator is never idle.
+  EXPECT_NEAR(result.total_cost, 0.01 * result.makespan_s, 1e-9);
+  double run_s = 0;
+  for (const SimulatedJob& job : result.jobs) {
+    EXPECT_NEAR(job.cost, 0.01 * job.run_s, 1e-9);
+    EXPECT_NEAR(job.run_s, 500 + job.lost_s, 1e-9);
+    run_s += job.run_s;
+  }
+  EXPECT_NEAR(run_s, result.makespan_s, 1e-9);
 }
 
 TEST(TraceSimulation, AViolatedDeadlineIsCountedInItsOwnUnits) {
@@ -223,6 +253,76 @@ TEST(TraceSimulation, RoundsComeCloseToTheIdeal) {
   options.ideal = true;
   const SimulationResult ideal = Simulate(options, SmallTrace(jobs));
   EXPECT_NEAR(rounds.avg_jct_s / ideal.avg_jct_s, 1, 0.02);
+}
+
+// Two equal jobs take turns. The first one ends a round before the second, in
+// which that one has the accelerator for itself.
+TEST(TraceSimulation, JobsThatTakeTurnsHaveARhoOfNearlyOne) {
+  SimulationOptions options = SmallOptions("fast:1");
+  const Trace trace = SmallTrace({{"a", 8000}, {"a", 8000}});
+  for (const char* policy :
+       {"max_min_fairness_perf", "finish_time_fairness_perf"}) {
+    options.policy = policy;
+    options.ideal = false;
+    const SimulationResult result = Simulate(options, trace);
+    ASSERT_TRUE(result.complete);
+    const auto [less, more] =
+        std::minmax(result.jobs[0].rho, result.jobs[1].rho);
+    EXPECT_NEAR(less, 3900.0 / 4000, 1e-9) << policy;
+    EXPECT_NEAR(more, 4000.0 / 3900, 1e-9) << policy;
+    EXPECT_DOUBLE_EQ(result.rho_above_1, 0.5);
+    options.ideal = true;
+    const SimulationResult ideal = Simulate(options, trace);
+    EXPECT_NEAR(ideal.jobs[0].rho, 1, 1e-9) << policy;
+    EXPECT_NEAR(ideal.jobs[1].rho, 1, 1e-9) << policy;
+    EXPECT_EQ(ideal.rho_above_1, 0);
+  }
+}
+
+// Each keeps 3/4 of its speed beside the other.
+TEST(TraceSimulation, APackedPairHasTheRhoOfItsSpeed) {
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:1", "max_min_fairness_packed"),
+               SmallTrace({{"a", 4000}, {"a", 4000}}));
+  ASSERT_TRUE(result.complete);
+  for (const SimulatedJob& job : result.jobs) {
+    EXPECT_NEAR(job.rho, 2.0 / 3, 1e-9);
+    EXPECT_NEAR(job.rho_static, 2.0 / 3, 1e-9);
+    EXPECT_NEAR(job.rho_mean, 2.0 / 3, 1e-9);
+  }
+}
+
+// A job runs alone for 100 s, in the second half of which another one waits,
+// then at 3/4 of its speed beside that for 400 s, then alone for 600 s.
+TEST(TraceSimulation, EachStepCountsByThePaceAndTheJobsOfItsTime) {
+  const SimulationResult result = Simulate(
+      SmallOptions("fast:1", "max_min_fairness_packed"),
+      SmallTrace({{"a", 4.0 * (100 + 300 + 600), 0}, {"a", 4 * 300.0, 50}}));
+  ASSERT_TRUE(result.complete);
+  ASSERT_NEAR(result.jobs[0].jct_s, 1100, 1e-9);
+  ASSERT_NEAR(result.jobs[1].jct_s, 450, 1e-9);
+  EXPECT_NEAR(result.jobs[0].rho, 1100.0 / (50 + 2 * 50 + 2 * 300 + 600), 1e-9);
+  EXPECT_NEAR(result.jobs[1].rho, 450.0 / (2 * 300), 1e-9);
+  // The trace has two jobs; both are there for 450 s.
+  EXPECT_NEAR(result.jobs[0].rho_static, 1100.0 / 1000 / 2, 1e-9);
+  EXPECT_NEAR(result.jobs[0].rho_mean, 1100.0 / 1000 / (1550.0 / 1100), 1e-9);
+  EXPECT_NEAR(result.jobs[1].rho_mean, 450.0 / 300 / 2, 1e-9);
+}
+
+// Weights 1, 2 and 5 have rhos of 30/17, 25/24 and 8/15 without rounds.
+TEST(TraceSimulation, WeightsShowInRho) {
+  SimulationOptions options = SmallOptions("fast:1", "max_min_fairness");
+  options.engine.round_duration_s = 10;
+  const Trace trace = SmallTrace(
+      {{"a", 40000, 0, 1, 1}, {"a", 40000, 0, 1, 2}, {"a", 40000, 0, 1, 5}});
+  for (const bool ideal : {false, true}) {
+    options.ideal = ideal;
+    const SimulationResult result = Simulate(options, trace);
+    ASSERT_TRUE(result.complete);
+    EXPECT_NEAR(result.jobs[0].rho, 30.0 / 17, ideal ? 1e-6 : 0.01);
+    EXPECT_NEAR(result.jobs[1].rho, 25.0 / 24, ideal ? 1e-6 : 0.01);
+    EXPECT_NEAR(result.jobs[2].rho, 8.0 / 15, ideal ? 1e-6 : 0.01);
+  }
 }
 
 TEST(TraceSimulation, PackedJobsRunTogether) {
@@ -346,6 +446,114 @@ TEST(TraceSimulation, ResumesFromACheckpointToTheSameEnd) {
   }
 }
 
+// All of a result, to the last bit.
+std::string Everything(const SimulationResult& result) {
+  std::string all =
+      StrCat(result.preemptions, " ", result.moves, " ", result.rounds, " ",
+             result.solves, " ", result.failures);
+  const auto add = [&](double figure) {
+    StrAppend(&all, absl::StrFormat(" %a", figure));
+  };
+  for (const double figure :
+       {result.avg_jct_s, result.makespan_s, result.lost_s, result.total_cost,
+        result.profiling_s, result.cluster_utilization}) {
+    add(figure);
+  }
+  for (const SimulatedJob& job : result.jobs) {
+    StrAppend(&all, "\njob ", job.job, " ", job.preemptions, " ", job.moves);
+    for (const double figure :
+         {job.arrival_s, job.completion_s, job.jct_s, job.rho, job.rho_static,
+          job.rho_mean, job.cost, job.run_s, job.lost_s, job.share_target,
+          job.share_received}) {
+      add(figure);
+    }
+  }
+  for (const RecordedLease& lease : result.leases) {
+    StrAppend(&all, "\nlease ", lease.job, " ", lease.accelerator);
+    add(lease.from_s);
+    add(lease.to_s);
+  }
+  return all;
+}
+
+struct SavedKind {
+  const char* what;
+  const char* policy;
+  void (*adjust)(SimulationOptions& options, Trace& trace);
+};
+
+const SavedKind kSavedKinds[] = {
+    {"an assignment", "fifo_perf", [](SimulationOptions&, Trace&) {}},
+    {"one for each round", "gandiva", [](SimulationOptions&, Trace&) {}},
+    {"shares", "max_min_fairness_perf", [](SimulationOptions&, Trace&) {}},
+    {"shares by progress", "finish_time_fairness_perf",
+     [](SimulationOptions&, Trace&) {}},
+    {"pairs", "max_min_fairness_packed", [](SimulationOptions&, Trace&) {}},
+    {"a few allocations", "max_min_fairness_perf",
+     [](SimulationOptions& options, Trace&) {
+       options.engine.reset_interval_s = 250;
+     }},
+    {"memory and moves that cost", "max_min_fairness_perf",
+     [](SimulationOptions& options, Trace&) {
+       options.engine.mechanism = MechanismKind::kMoveAware;
+       options.engine.memory_rounds = 3;
+     }},
+    {"prices", "max_throughput_per_cost",
+     [](SimulationOptions& options, Trace&) {
+       options.prices = *PriceSeries::Constant("fast=36,slow=9");
+     }},
+    {"entities", "max_min_fairness_water_filling_perf",
+     [](SimulationOptions&, Trace& trace) {
+       trace.entities = {{"x", 1, "fifo"}, {"y", 2, "fairness"}};
+       for (size_t i = 0; i < trace.jobs.size(); ++i) {
+         trace.jobs[i].entity = i % 2;
+       }
+     }},
+    {"elastic jobs", "max_min_fairness_perf",
+     [](SimulationOptions&, Trace& trace) {
+       for (TraceJob& job : trace.jobs) job.scale_factor_max = 2;
+     }},
+    {"estimates", "max_min_fairness_packed",
+     [](SimulationOptions& options, Trace&) {
+       options.engine.reference_models = 2;
+       options.profiling.part = 0.5;
+     }},
+};
+
+// After each event: when jobs come, start, pause, end or fail, in rounds and
+// between them.
+TEST(TraceSimulation, GoesOnFromEveryMomentToTheSameEnd) {
+  for (const SavedKind& kind : kSavedKinds) {
+    SCOPED_TRACE(kind.what);
+    std::vector<SmallJob> jobs;
+    for (int i = 0; i < 7; ++i) {
+      jobs.push_back({i % 2 == 0 ? "a" : "b", 333.0 + 170 * i, 37.0 * i,
+                      i == 3 ? 2 : 1, 1.0 + i % 3});
+    }
+    SimulationOptions options = SmallOptions("fast:2,slow:1", kind.policy);
+    options.failures_per_hour = 3;
+    options.checkpoint_interval_s = 20;
+    options.record_rounds = true;
+    options.overheads.all = {.pause_s = 3, .resume_s = 2, .move_s = 2};
+    Trace trace = SmallTrace(jobs);
+    kind.adjust(options, trace);
+    const std::string straight = Everything(Simulate(options, trace));
+    auto first = *TraceSimulation::Create(options, trace, SmallTable());
+    int moments = 0;
+    for (; !first->Run(1); ++moments) {
+      const auto checkpoint = first->Checkpoint();
+      ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+      auto second = *TraceSimulation::Create(options, trace, SmallTable());
+      ASSERT_TRUE(second->Resume(*checkpoint).ok());
+      while (!second->Run(1000)) {
+      }
+      ASSERT_EQ(Everything(second->Result()), straight)
+          << "saved at " << first->now() << " s";
+    }
+    EXPECT_GT(moments, 30);
+  }
+}
+
 TEST(TraceSimulation, ADamagedCheckpointIsRefused) {
   const SimulationOptions options = SmallOptions("fast:1");
   const Trace trace = SmallTrace({{"a", 4000}});
@@ -362,6 +570,111 @@ TEST(TraceSimulation, ADamagedCheckpointIsRefused) {
   EXPECT_NE(status.message().find("of a simulation of 1 jobs, this one has 2"),
             absl::string_view::npos)
       << status.message();
+}
+
+// The part that entity 0 has of all accelerator time until the 50th job ends.
+double ShareOfFirstEntity(SimulationOptions options, const Trace& trace) {
+  options.record_rounds = true;
+  const SimulationResult whole = Simulate(options, trace);
+  EXPECT_TRUE(whole.complete) << whole.stopped;
+  std::vector<double> ends;
+  for (const SimulatedJob& job : whole.jobs) ends.push_back(job.completion_s);
+  std::sort(ends.begin(), ends.end());
+  const double until = ends.at(49);
+  std::array<double, 2> held_s = {0, 0};
+  if (options.ideal) {
+    options.time_limit_s = until;
+    for (const SimulatedJob& job : Simulate(options, trace).jobs) {
+      held_s[trace.jobs[job.job].entity] += job.run_s;
+    }
+  }
+  for (const RecordedLease& lease : whole.leases) {
+    held_s[trace.jobs[lease.job].entity] +=
+        std::max(0.0, std::min(until, lease.to_s) - lease.from_s);
+  }
+  return held_s[0] / (held_s[0] + held_s[1]);
+}
+
+struct EntityCase {
+  const char* what;
+  const char* cluster;
+  double weight;       // of entity 0; that of entity 1 is 1
+  const char* policy;  // within both
+  int long_jobs;       // of entity 0, of 20,000 s
+  double short_s;      // the jobs of entity 1
+};
+
+const EntityCase kEntityCases[] = {
+    {"jobs of a round", "fast:1", 1, "fifo", 1, 100},
+    {"jobs of a part of a round", "fast:1", 1, "fifo", 1, 83},
+    {"jobs of a few rounds", "fast:1", 1, "fifo", 1, 230},
+    {"weights", "fast:1", 2, "fifo", 1, 83},
+    {"several accelerators", "fast:3", 1, "fifo", 3, 83},
+    {"many jobs that share", "fast:2", 1, "fairness", 2, 83},
+    {"many jobs that share, with weights", "fast:4", 3, "fairness", 9, 130},
+};
+
+// The time that an entity had through jobs that have ended is not forgotten.
+TEST(TraceSimulation, EntitiesHaveTheSharesThatTheIdealGivesThem) {
+  for (const EntityCase& one : kEntityCases) {
+    std::vector<SmallJob> jobs;
+    for (int i = 0; i < one.long_jobs; ++i) jobs.push_back({"a", 80000});
+    for (int i = 0; i < 150; ++i) jobs.push_back({"a", 4 * one.short_s});
+    Trace trace = SmallTrace(jobs);
+    trace.entities = {{"long", one.weight, one.policy},
+                      {"short", 1, one.policy}};
+    for (size_t i = 0; i < trace.jobs.size(); ++i) {
+      trace.jobs[i].entity = i < static_cast<size_t>(one.long_jobs) ? 0 : 1;
+    }
+    SimulationOptions options =
+        SmallOptions(one.cluster, "max_min_fairness_water_filling_perf");
+    options.ideal = true;
+    const double ideal = ShareOfFirstEntity(options, trace);
+    options.ideal = false;
+    for (const double memory_rounds : {0, 8}) {
+      for (const MechanismKind mechanism :
+           {MechanismKind::kGavel, MechanismKind::kMoveAware}) {
+        // Debts of many small shares rise slowly, one large one comes first.
+        if (mechanism == MechanismKind::kMoveAware &&
+            std::string_view(one.policy) == "fairness") {
+          continue;
+        }
+        options.engine.memory_rounds = memory_rounds;
+        options.engine.mechanism = mechanism;
+        EXPECT_NEAR(ShareOfFirstEntity(options, trace), ideal, 0.02)
+            << one.what << ", memory of " << memory_rounds << " rounds, "
+            << MechanismName(mechanism);
+      }
+    }
+  }
+}
+
+TEST(TraceSimulation, AnElasticJobStartsWithTheSizeThatFits) {
+  Trace trace = SmallTrace({{"a", 8000}});
+  trace.jobs[0].scale_factor_max = 2;
+  const SimulationResult result = Simulate(SmallOptions("fast:2"), trace);
+  ASSERT_TRUE(result.complete) << result.stopped;
+  EXPECT_DOUBLE_EQ(result.jobs[0].jct_s, 1000);  // 8 steps/s
+  EXPECT_EQ(result.preemptions, 0u);
+}
+
+// "a" wants the fast accelerators, of which the second is to be had when the
+// round ends.
+TEST(TraceSimulation, NoAcceleratorIsIdleBesideAJobThatFits) {
+  for (const char* policy : {"gandiva", "sjf", "allox", "fifo_perf"}) {
+    const SimulationResult result = Simulate(
+        SmallOptions("fast:2,slow:4", policy), SmallTrace({{"a", 40000, 0},
+                                                           {"b", 1, 0.5},
+                                                           {"b", 60000, 0.5},
+                                                           {"b", 30000, 1}}));
+    ASSERT_TRUE(result.complete) << result.stopped;
+    EXPECT_LE(result.jobs[1].jct_s, 1 + 1e-9) << policy;
+    // AlloX lets a long job wait for a type that is faster for it.
+    if (std::string_view(policy) == "allox") continue;
+    for (const SimulatedJob& job : result.jobs) {
+      EXPECT_NEAR(job.run_s, job.jct_s, 1e-9) << policy << " " << job.job;
+    }
+  }
 }
 
 struct BadInput {

@@ -72,6 +72,7 @@ class PausesAndMovesTest : public JournalFixture {
     exit.server = worker().server;
     exit.worker = {kJob, 0, worker().incarnation};
     exit.exit_code = kExitEvicted;
+    exit.stopped = true;
     busy_.Step(event::WorkerGone{exit});
     ASSERT_NE(worker().held_epoch, 0u);
   }
@@ -85,9 +86,9 @@ class PausesAndMovesTest : public JournalFixture {
 
   Json Queue() {
     QueueViews views(busy_.engine);
-    return Json::parse(
-        ListQueue({1, QueryKind::kQueue, JobId()}, *views.Make(busy_.now))
-            .json);
+    return Json::parse(ListQueue({1, QueryKind::kQueue, JobId()},
+                                 *views.Make(busy_.now), Identity())
+                           .json);
   }
 
   static constexpr JobId kJob{1};

@@ -196,6 +196,8 @@ TEST(Workloads, MistakesArePointedAt) {
       {good + "scale_factors = [1, 1]\n", "scale_factors"},
       {good + "scale_factors = 2\n", "scale_factors"},
       {good + "scale_factor = 2\n", "scale_factor"},
+      {good + "[workload.environment]\nscale_factors = \"1\"\n",
+       "\"scale_factors\" belongs to [[workload]]"},
       {good + good, "twice"}};
   for (const auto& one : kCases) {
     const auto parsed = ParseWorkloads(one.text, "w.toml");

@@ -34,8 +34,9 @@ class ReportTest : public ::testing::Test {
 
 TEST_F(ReportTest, EachKindOfPlotIsThere) {
   const ReportPage page = PageOf(SampleSweep(), /*each_run=*/true);
-  EXPECT_THAT(IdsOf(page), ElementsAre("jct-rate", "jct-cdf", "makespan-jobs",
-                                       "usage", "shares", "rounds", "runs"));
+  EXPECT_THAT(IdsOf(page),
+              ElementsAre("jct-rate", "jct-cdf", "makespan-jobs", "rho-cdf",
+                          "rho-time", "usage", "shares", "rounds", "runs"));
   for (const ReportSection& section : page.sections) {
     EXPECT_FALSE(section.csv.empty()) << section.id;
     if (section.id != "runs") {
@@ -53,6 +54,70 @@ TEST_F(ReportTest, JctIsAMeanOverSeedsAndCrossesMarkWhatDoesNotDrain) {
                     HasSubstr("2 seeds"), HasSubstr("class=\"cross\""),
                     HasSubstr("fifo at 3.5: does not drain")));
   EXPECT_THAT(section.csv.text(), HasSubstr(",fifo,3.5,0,,,,2\n"));
+}
+
+TEST_F(ReportTest, ErrorBarsReachFromTheLeastSeedToTheGreatest) {
+  std::vector<StoredRun> runs;
+  for (const double rate : {1, 2}) {
+    for (const uint64_t seed : {0, 1, 2}) {
+      runs.push_back(SampleRun("fifo", rate, seed));
+      runs.back().run.result.avg_jct_s =
+          3600 * rate * static_cast<double>(1 + seed);
+    }
+  }
+  const ReportSection section = SectionOf(PageOf(runs), "jct-rate");
+  ASSERT_EQ(section.figures.size(), 1);
+  // At both rates a bar with two caps; the axis has room for 6 h, the greatest.
+  const std::string& figure = section.figures[0];
+  const size_t path = figure.find("<path class=\"error\" d=\"M");
+  ASSERT_NE(path, std::string::npos);
+  const std::string bars = figure.substr(path, figure.find("/>", path) - path);
+  EXPECT_EQ(std::ranges::count(bars, 'V'), 2);
+  EXPECT_EQ(std::ranges::count(bars, 'h'), 4 + 1);  // and "path"
+  EXPECT_THAT(figure, HasSubstr(">6</text>"));
+  EXPECT_THAT(section.csv.text(), HasSubstr(",fifo,2,3,4,2,6,0\n"));
+}
+
+TEST_F(ReportTest, ASeedAloneHasNoErrorBar) {
+  const ReportSection section = SectionOf(
+      PageOf({SampleRun("fifo", 1, 0), SampleRun("fifo", 2, 0)}), "jct-rate");
+  ASSERT_EQ(section.figures.size(), 1);
+  EXPECT_THAT(section.figures[0], Not(HasSubstr("class=\"error\"")));
+}
+
+TEST_F(ReportTest, RhoIsDrawnAsADistributionAndOverTime) {
+  StoredRun run = SampleRun("fifo", 1, 0);
+  run.run.result.jobs.resize(4);
+  for (size_t i = 0; i < 4; ++i) {
+    SimulatedJob& job = run.run.result.jobs[i];
+    job.rho = 0.5 + static_cast<double>(i);
+    job.completion_s = 3600 * static_cast<double>(i < 2 ? 1 : 80);
+  }
+  const ReportPage page = PageOf({run});
+  const ReportSection& cdf = SectionOf(page, "rho-cdf");
+  EXPECT_THAT(cdf.csv.text(), HasSubstr(",fifo,0.5,0.25\n"));
+  EXPECT_THAT(cdf.csv.text(), HasSubstr(",fifo,3.5,1\n"));
+  ASSERT_EQ(cdf.figures.size(), 1);
+  EXPECT_THAT(cdf.figures[0], HasSubstr("finish-time fairness (rho)"));
+  // Two jobs in the first of forty parts of 80 hours, two in the last.
+  const ReportSection& over_time = SectionOf(page, "rho-time");
+  EXPECT_THAT(over_time.csv.text(), AllOf(HasSubstr(",fifo,1,2,1,1.5\n"),
+                                          HasSubstr(",fifo,79,2,3,3.5\n")));
+  ASSERT_EQ(over_time.figures.size(), 1);
+  EXPECT_THAT(over_time.figures[0],
+              HasSubstr("fifo at 79.0 h: 3.00, worst 3.50 of 2 jobs"));
+}
+
+TEST_F(ReportTest, TheHighestRateStandsBesideTheCapacity) {
+  std::vector<StoredRun> runs;
+  for (const double rate : {0.5, 1.0, 2.0}) {
+    runs.push_back(SampleRun("fifo", rate, 0));
+    runs.back().run.stretch_first = runs.back().run.stretch_second = 1;
+    runs.back().run.offered_load = rate / 1.25;
+  }
+  const ReportTable table = SectionOf(PageOf(runs), "jct-rate").table;
+  EXPECT_THAT(table.rows,
+              ElementsAre(ElementsAre("all", "fifo", "1", "2", "1.25")));
 }
 
 TEST_F(ReportTest, ChartsOfSingleRunsAreDrawnOnRequestOnly) {

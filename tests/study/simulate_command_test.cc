@@ -95,6 +95,15 @@ TEST_F(SimulateTest, ATraceRunsToItsEndAndTheJsonHasItAll) {
   EXPECT_NEAR(json["jobs"][0]["jct"], 3600, 360);
   EXPECT_NEAR(json["total_cost"], 6, 0.1);  // three hours at 2 each
   EXPECT_GT(json["jobs"][1]["rho"], 0);
+  for (const char* key :
+       {"rho_above_1", "rho_static_above_1", "rho_mean_above_1"}) {
+    EXPECT_GE(json[key], 0) << key;
+    EXPECT_LE(json[key], 1) << key;
+  }
+  EXPECT_GE(json["max_rho_static"], json["avg_rho_static"]);
+  EXPECT_GE(json["max_rho_mean"], json["avg_rho_mean"]);
+  EXPECT_THAT(ended.output, AllOf(HasSubstr("finish-time fairness  average"),
+                                  HasSubstr("of the jobs")));
 }
 
 TEST_F(SimulateTest, ASeedGivesTheSameEachTime) {
@@ -246,6 +255,90 @@ TEST_F(SimulateTest, AJobTypeThatTheThroughputsLackIsAnErrorUnlessAllowed) {
                                            "duration_s,num_gpus,app\n"
                                            "3600,1,A3C\n")}),
                 "app.csv:1:21: unknown column \"app\"");
+}
+
+TEST_F(SimulateTest, TheAdviceOnUnknownTypesCanBeFollowed) {
+  // Steps and no duration, as Gavel's form has them.
+  const std::string trace =
+      Write("odd.trace", "Unheard\trun\t--steps\t0\t7200\t0\t1\n");
+  ExpectRefused(Simulate({"--trace", trace}), "--unknown-types equal");
+  const Ended allowed = Simulate({"--trace", trace, "--unknown-types", "equal",
+                                  "--output", Path("out.json")});
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.errors;
+  EXPECT_THAT(allowed.errors, HasSubstr("1 step/s is assumed"));
+  EXPECT_NEAR(Json::parse(ReadText(Path("out.json")))["avg_jct_s"], 7200, 360);
+  const std::string sweep =
+      Write("odd.toml",
+            "throughputs = \"throughputs.json\"\ntrace = \"odd.trace\"\n"
+            "clusters = [\"v100:2\"]\n");
+  ExpectRefused(Run({"sweep", sweep, "--output", Path("odd.db")}),
+                "unknown_types = \"equal\" in a sweep");
+  std::ofstream(sweep, std::ios::app) << "unknown_types = \"equal\"\n";
+  EXPECT_EQ(Run({"sweep", sweep, "--output", Path("odd.db")}).exit_code, 0);
+}
+
+TEST_F(SimulateTest, ScaleFactorsWithoutARowRunAndAreTold) {
+  const std::string trace = Write(
+      "msr.trace",
+      "ResNet-18 (batch size 64)\tcd %s/x && run\t--steps\t1\t1200\t0\t12\n"
+      "A3C\trun\t--steps\t0\t10000000\t5\t16\n");
+  const Ended ended = Simulate(
+      {"--trace", trace, "--cluster", "v100:12", "--output", Path("out.json")});
+  EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_THAT(ended.errors,
+              HasSubstr("gavel: note: " + trace +
+                        ": 2 jobs have scale factors that the throughput file "
+                        "has no row for"));
+  const Json json = Json::parse(ReadText(Path("out.json")));
+  // 12 accelerators at 10 steps/s; 16 do not fit.
+  EXPECT_NEAR(json["jobs"][0]["jct"], 10, 1e-6);
+  EXPECT_EQ(json["unfit"].size(), 1);
+}
+
+TEST_F(SimulateTest, ACsvWithColumnsOfItsOwnRunsWhereTheyAreIgnored) {
+  const std::string trace = Write("helios.csv",
+                                  "job_id,user,gpu_num,submit_time,duration\n"
+                                  "17,ada,1,2020-04-01 00:00:00,3600\n"
+                                  "18,ada,0,2020-04-01 00:10:00,60\n"
+                                  "19,bob,1,2020-04-01 00:30:00,3600\n");
+  ExpectRefused(Simulate({"--trace", trace}),
+                "leave it out by --ignore-columns");
+  for (const std::vector<std::string>& ignore :
+       {std::vector<std::string>{"--ignore-columns"},
+        std::vector<std::string>{"--ignore-columns", "user"}}) {
+    std::vector<std::string> options = {"--trace", trace, "--record-rounds",
+                                        "--output", Path("out.json")};
+    options.insert(options.end(), ignore.begin(), ignore.end());
+    const Ended ended = Simulate(options);
+    EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+    EXPECT_THAT(ended.errors,
+                AllOf(HasSubstr("1 column left out: user"),
+                      HasSubstr("1 row of 0 accelerators is left out")));
+  }
+  const Json json = Json::parse(ReadText(Path("out.json")));
+  ASSERT_EQ(json["jobs"].size(), 2);
+  EXPECT_EQ(json["jobs"][1]["name"], "19");
+  EXPECT_EQ(json["jobs"][1]["arrival"], 1800);
+  // Named as the columns of the database.
+  ASSERT_EQ(json["leases"].size(), 2);
+  EXPECT_EQ(json["leases"][1]["job"], 1);
+  EXPECT_EQ(json["leases"][1]["from_s"], 1800);
+  EXPECT_NEAR(json["leases"][1]["to_s"], 5400, 1e-6);
+  EXPECT_TRUE(json["leases"][1].contains("accelerator"));
+  EXPECT_TRUE(json["usage"][0].contains("time_s"));
+  ExpectRefused(Simulate({"--trace", trace, "--ignore-columns", "vc"}),
+                "unknown column \"user\"");
+}
+
+TEST_F(SimulateTest, TheIdealRefusesWhatItCannotAct) {
+  const std::string trace = WriteTrace();
+  ExpectRefused(
+      Simulate({"--trace", trace, "--ideal", "--overheads", "pause=2"}),
+      "--ideal pre-empts nothing, so --overheads pause=2");
+  ExpectRefused(
+      Simulate({"--trace", trace, "--ideal", "--failures-per-hour", "1"}),
+      "--ideal has no failures");
+  EXPECT_EQ(Simulate({"--trace", trace, "--ideal"}).exit_code, 0);
 }
 
 TEST_F(SimulateTest, CtrlCTellsWhatHasEndedByThen) {

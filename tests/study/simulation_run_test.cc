@@ -22,6 +22,7 @@ class SimulationRunTest : public ::testing::Test {
     spec.rate_per_h = rate_per_h;
     spec.fixed_duration_s = 3600;
     spec.time_limit_s = time_limit_s_;
+    spec.window_begin = window_begin_;
     SimulationInputCache cache;
     auto inputs = cache.Load(spec);
     EXPECT_TRUE(inputs.ok()) << inputs.status();
@@ -32,6 +33,7 @@ class SimulationRunTest : public ::testing::Test {
   TemporaryFolder folder_;
   FakeSimulationOptions fake_;
   double time_limit_s_ = 0;
+  uint64_t window_begin_ = 0;
 };
 
 TEST_F(SimulationRunTest, AllJobsEnd) {
@@ -162,6 +164,49 @@ TEST(IsSustainable, SmallGrowthAndShortWaitsAreFine) {
   run.stretch_second = 1;
   run.status = RunStatus::kCannotDrain;
   EXPECT_FALSE(IsSustainable(run));
+}
+
+TEST(IsSustainable, NoRateAboveTheCapacityIs) {
+  SimulationRun run;
+  run.status = RunStatus::kOk;
+  run.stretch_first = run.stretch_second = 1.1;
+  run.offered_load = 0.99;
+  EXPECT_TRUE(IsSustainable(run));
+  run.offered_load = 1.01;
+  EXPECT_FALSE(IsSustainable(run));
+}
+
+// Growth that began with the first job looks small within a late window.
+TEST(IsSustainable, WaitingJobsThatGrowFromTheBeginningAreNotSustained) {
+  SimulationRun run;
+  run.status = RunStatus::kOk;
+  run.stretch_first = 10;
+  run.stretch_second = 11;
+  run.waiting_first = 20;
+  run.waiting_second = 60;  // in proportion to time
+  EXPECT_FALSE(IsSustainable(run));
+  run.waiting_second = 36;  // by its square root
+  EXPECT_TRUE(IsSustainable(run));
+  run.waiting_second = 60;
+  run.stretch_second = 1.9;  // nobody waits for long
+  EXPECT_TRUE(IsSustainable(run));
+}
+
+TEST_F(SimulationRunTest, ALateWindowShowsTheGrowthThatBeganBeforeIt) {
+  window_begin_ = 320;
+  fake_.capacity_per_h = 3;  // below what the linear program says
+  const Watched growing = Run(3.9);
+  EXPECT_EQ(growing.run.status, RunStatus::kOk);
+  EXPECT_LT(growing.run.offered_load, 1);
+  EXPECT_LT(growing.run.stretch_second, 1.2 * growing.run.stretch_first);
+  EXPECT_GT(growing.run.waiting_second, 2.2 * growing.run.waiting_first);
+  EXPECT_FALSE(IsSustainable(growing.run));
+}
+
+TEST_F(SimulationRunTest, TheOfferedLoadIsOfTheMostThatTheClusterCanDo) {
+  // Four accelerators do four jobs of an hour.
+  EXPECT_NEAR(Run(3).run.offered_load, 0.75, 1e-6);
+  EXPECT_NEAR(Run(6).run.offered_load, 1.5, 1e-6);
 }
 
 TEST(RunStatusNames, ReadBack) {

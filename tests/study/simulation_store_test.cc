@@ -132,6 +132,33 @@ TEST_F(SimulationStoreTest, OtherFilesAreRefusedAndLeftAlone) {
               StatusIs(kInvalidArgument, "not one of results"));
 }
 
+TEST_F(SimulationStoreTest, ResultsOfAnEarlierVersionGetTheColumnsTheyLack) {
+  StoredRun run = SampleRun("fifo", 1, 0);
+  ASSERT_OK(Open().Append(run));
+  {
+    ASSERT_OK_AND_ASSIGN(SqliteDatabase database, SqliteDatabase::Open(path()));
+    ASSERT_OK(database.Execute(
+        "ALTER TABLE runs DROP COLUMN offered_load;"
+        "ALTER TABLE jobs DROP COLUMN name;PRAGMA user_version=2"));
+  }
+  run.key += "-later";
+  run.run.offered_load = 0.5;
+  run.run.result.jobs[0].name = "application_7";
+  SimulationStore store = Open();
+  ASSERT_OK(store.Append(run));
+  ASSERT_OK_AND_ASSIGN(const auto runs, store.Runs());
+  ASSERT_EQ(runs.size(), 2);
+  EXPECT_TRUE(std::isnan(runs[0].run.offered_load));
+  EXPECT_EQ(runs[1].run.offered_load, 0.5);
+  EXPECT_EQ(runs[0].run.result.avg_jct_s, run.run.result.avg_jct_s);
+  ASSERT_OK_AND_ASSIGN(const auto old_jobs, store.Jobs(runs[0].id));
+  EXPECT_EQ(old_jobs[0].name, "");
+  EXPECT_EQ(old_jobs[0].jct_s, run.run.result.jobs[0].jct_s);
+  ASSERT_OK_AND_ASSIGN(const auto jobs, store.Jobs(runs[1].id));
+  EXPECT_EQ(jobs[0].name, "application_7");
+  EXPECT_EQ(jobs[0].jct_s, run.run.result.jobs[0].jct_s);
+}
+
 TEST_F(SimulationStoreTest, AnotherVersionsResultsAreRefused) {
   Open();
   {

@@ -195,13 +195,30 @@ TEST_F(SweepRunTest, ASearchFindsTheHighestRateAndKeepsItsTries) {
     EXPECT_FALSE(answer.at_upper_end);
   }
   ASSERT_OK_AND_ASSIGN(const auto tries, store.Runs());
-  EXPECT_GE(tries.size(), 8);
+  // Those above the capacity, which is 4, are not simulated.
+  EXPECT_GE(tries.size(), 6);
   simulations_ = 0;
   ASSERT_OK_AND_ASSIGN(const SweepOutcome again, Run(spec, store));
   EXPECT_EQ(simulations_, 0);  // all tries were known
   EXPECT_EQ(again.searches.size(), 2);
   const std::string table = RenderOutcome(again, 100);
   EXPECT_THAT(table, HasSubstr("HIGHEST JOBS/H"));
+}
+
+TEST_F(SweepRunTest, ASearchTriesNoRateAboveTheCapacityAndTellsIt) {
+  SimulationStore store = OpenStore();
+  SweepSpec spec = OfSeeds(1);
+  spec.runs[0].rate_per_h = 0;
+  fake_.capacity_per_h = 1000;  // no simulation finds anything wrong
+  spec.search = SweepSearch{.rate_min = 1, .rate_max = 9, .precision = 0.5};
+  ASSERT_OK_AND_ASSIGN(const SweepOutcome outcome, Run(spec, store));
+  ASSERT_EQ(outcome.searches.size(), 1);
+  EXPECT_EQ(outcome.searches[0].rate_per_h, 4);  // four jobs of an hour
+  EXPECT_NEAR(outcome.searches[0].capacity_per_h, 4, 1e-6);
+  ASSERT_OK_AND_ASSIGN(const auto tries, store.Runs());
+  for (const StoredRun& run : tries) EXPECT_LE(run.spec.rate_per_h, 4);
+  const std::string table = RenderOutcome(outcome, 100);
+  EXPECT_THAT(table, AllOf(HasSubstr("CAPACITY"), HasSubstr("4.00")));
 }
 
 TEST_F(SweepRunTest, TheFinalTablePoolsSeeds) {

@@ -65,6 +65,71 @@ TEST(SweepSpec, ARangeIsSpreadEvenly) {
   EXPECT_EQ(sweep.runs[4].rate_per_h, 2);
 }
 
+TEST(SweepSpec, WholeNumbersMayBeARangeToo) {
+  ASSERT_OK_AND_ASSIGN(const SweepSpec sweep,
+                       Parse("throughputs = \"t.json\"\nrates = [0]\n"
+                             "jobs = {from = 100, to = 400, count = 4}\n"
+                             "seeds = {from = 0, to = 2, count = 3}\n"));
+  std::set<std::pair<uint64_t, uint64_t>> runs;
+  for (const SimulationSpec& run : sweep.runs) {
+    runs.insert({run.jobs, run.seed});
+  }
+  EXPECT_EQ(runs.size(), 12);
+  EXPECT_TRUE(runs.contains({100, 0}));
+  EXPECT_TRUE(runs.contains({400, 2}));
+  ASSERT_OK_AND_ASSIGN(const SweepSpec rounded,
+                       Parse("throughputs = \"t.json\"\nrates = [1]\n"
+                             "jobs = {from = 1, to = 4, count = 3}\n"));
+  ASSERT_EQ(rounded.runs.size(), 3);
+  EXPECT_EQ(rounded.runs[1].jobs, 3);  // 2.5
+  EXPECT_THAT(Parse("throughputs = \"t.json\"\nrates = [1]\n"
+                    "jobs = {from = 1, to = 4, count = 5}\n"),
+              StatusIs(kInvalidArgument,
+                       "sweep.toml:3:8: jobs has 5 whole numbers from 1 to 4; "
+                       "lower count"));
+}
+
+TEST(SweepSpec, RatesAreDecimalSteps) {
+  ASSERT_OK_AND_ASSIGN(const SweepSpec sweep,
+                       Parse("throughputs = \"t.json\"\njobs = 10\n"
+                             "rates = {from = 0.1, to = 1.2, count = 12}\n"));
+  std::string rates;
+  for (const SimulationSpec& run : sweep.runs) {
+    rates += FieldText(run.rate_per_h) + " ";
+  }
+  EXPECT_EQ(rates, "0.1 0.2 0.3 0.4 0.5 0.6 0.7 0.8 0.9 1 1.1 1.2 ");
+  EXPECT_EQ(FieldText(RoundDecimal(0.6000000000000001)), "0.6");
+  EXPECT_EQ(RoundDecimal(0), 0);
+}
+
+// As the original's scripts do with -a 0.0; a rate of 0 would be all at once.
+TEST(SweepSpec, ARangeOfRatesFromZeroBeginsAtItsSecondPoint) {
+  ASSERT_OK_AND_ASSIGN(const SweepSpec rates,
+                       Parse("throughputs = \"t.json\"\njobs = 10\n"
+                             "rates = {from = 0.0, to = 6.0, count = 4}\n"));
+  ASSERT_EQ(rates.runs.size(), 3);
+  EXPECT_EQ(rates.runs[0].rate_per_h, 2);
+  ASSERT_OK_AND_ASSIGN(const SweepSpec jobs,
+                       Parse("throughputs = \"t.json\"\nrates = [0]\n"
+                             "jobs = {from = 0, to = 200, count = 3}\n"));
+  ASSERT_EQ(jobs.runs.size(), 2);
+  EXPECT_EQ(jobs.runs[0].jobs, 100);
+  EXPECT_EQ(jobs.runs[0].rate_per_h, 0);  // written, it is all at once
+}
+
+TEST(SweepSpec, ColumnsOfTracesMayBeIgnored) {
+  const std::string base = "throughputs = \"t.json\"\ntrace = \"a.csv\"\n";
+  ASSERT_OK_AND_ASSIGN(const SweepSpec all,
+                       Parse(base + "ignore_columns = true\n"));
+  EXPECT_EQ(all.runs[0].ignore_columns, "*");
+  ASSERT_OK_AND_ASSIGN(const SweepSpec some,
+                       Parse(base + "ignore_columns = [\"user\", \"vc\"]\n"));
+  EXPECT_EQ(some.runs[0].ignore_columns, "user,vc");
+  ASSERT_OK_AND_ASSIGN(const SweepSpec none,
+                       Parse(base + "ignore_columns = false\n"));
+  EXPECT_EQ(none.runs[0].ignore_columns, "");
+}
+
 TEST(SweepSpec, LimitsWindowAndSearch) {
   ASSERT_OK_AND_ASSIGN(
       const SweepSpec sweep,
@@ -100,6 +165,8 @@ TEST(SweepSpec, WhatIsWrongIsPointedAt) {
       {"record = \"all\"", "sweep.toml:4:", "usage"},
       {"policies = [\"lottery\"]", "sweep.toml", "lottery"},
       {"fixed_duration_s = {from = 2, to = 1}", "sweep.toml:4:", "above"},
+      {"ignore_columns = 3", "sweep.toml:4:", "array"},
+      {"ideal = true\noverheads = \"pause=2\"", "sweep.toml", "leave one out"},
       {"[limits]\njct = 5", "sweep.toml:5:", "jct_h"},
       {"[search]\nrate_max = 4", "sweep.toml:", "leave one of them out"},
       {"seeds = [0", "sweep.toml:4:", "not TOML"}};

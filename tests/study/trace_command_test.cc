@@ -58,6 +58,19 @@ TEST_F(TraceCommandTest, AllOptionsTellAndTheFileIsShown) {
                                   HasSubstr("... and 196 more jobs")));
 }
 
+TEST_F(TraceCommandTest, WhatOfATraceIsLeftOutIsTold) {
+  const std::string path =
+      Write("odd.csv", "duration_s,num_gpus,user\n60,0,ada\n60,2,bob\n");
+  EXPECT_THAT(Run({"trace", "show", path}).errors,
+              HasSubstr("odd.csv:1:21: unknown column \"user\""));
+  const Ended shown = Run({"trace", "show", path, "--ignore-columns"});
+  EXPECT_EQ(shown.exit_code, 0) << shown.errors;
+  EXPECT_THAT(shown.output, HasSubstr("1 job, all there at once"));
+  EXPECT_THAT(shown.errors,
+              AllOf(HasSubstr("gavel: note: 1 column left out: user\n"),
+                    HasSubstr("gavel: note: 1 row of 0 accelerators is left")));
+}
+
 TEST_F(TraceCommandTest, WrongOptionsAreToldWithTheRemedy) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--jobs", "3"}, "no arrivals; give --rate JOBS/H, or --static"},
