@@ -20,7 +20,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/checkpoint/snapshot_stage.h"
-#include "runtime/checkpoint/worker_pool.h"
+#include "runtime/device/worker_pool.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 

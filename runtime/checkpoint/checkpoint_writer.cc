@@ -30,7 +30,6 @@ absl::Status CheckpointWriter::Begin(Generation generation,
   Wait().IgnoreError();
   GAVEL_RETURN_IF_ERROR(store_.Stage(snapshot, options));
   if (copies != nullptr) *copies = store_.StagedCopies(snapshot);
-  arena_size_bytes_ = store_.arena_size_bytes();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     in_flight_ = generation;

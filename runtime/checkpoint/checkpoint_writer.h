@@ -58,13 +58,8 @@ class CheckpointWriter {
   absl::StatusOr<Generation> LatestGeneration() const {
     return store_.LatestGeneration();
   }
-  // See Arena; from any thread.
-  void AllowPinned(Pinning pinning) { store_.AllowPinned(std::move(pinning)); }
-  // Memory that is kept for copies; while one is being prepared, what was
-  // before.
-  uint64_t arena_size_bytes() const {
-    return IsBusy() ? arena_size_bytes_ : store_.arena_size_bytes();
-  }
+  // From any thread.
+  const Arena& arena() const { return store_.arena(); }
 
  private:
   void Post(std::function<void()> job);
@@ -72,7 +67,6 @@ class CheckpointWriter {
 
   GenerationStore store_;
   const Done done_;
-  uint64_t arena_size_bytes_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::function<void()> job_;  // empty: nothing to do

@@ -94,7 +94,9 @@ GenerationStore::GenerationStore(std::string directory, const Options& options)
     : directory_(std::move(directory)),
       options_(options),
       pool_(std::make_unique<WorkerPool>(options.threads)),
-      arena_(std::make_unique<Arena>()),
+      own_arena_(options.arena == nullptr ? std::make_unique<Arena>()
+                                          : nullptr),
+      arena_(options.arena == nullptr ? own_arena_.get() : options.arena),
       stage_(std::make_unique<SnapshotStage>(
           options.shard_size_bytes_max, *pool_, *arena_, options.device_hash)),
       retention_(options.keep_every_steps, options.keep_best) {}
@@ -121,7 +123,7 @@ absl::StatusOr<uint64_t> GenerationStore::SizeOf(const Snapshot& snapshot,
 }
 
 absl::Status GenerationStore::Prepare(uint64_t size_bytes) {
-  return arena_->Fault(size_bytes, *pool_);
+  return arena_->Fault(size_bytes);
 }
 
 absl::Status GenerationStore::Commit(Generation generation,
@@ -137,7 +139,8 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
     return absl::FailedPreconditionError(
         "nothing is staged for a checkpoint; call Stage first");
   }
-  arena_->Pin();  // here, where training does not wait for it
+  // Here, where training does not wait for it; a save can do without.
+  arena_->Fault(stage_->size_bytes()).IgnoreError();
   const std::string what =
       StrCat("checkpoint ", GenerationName(generation),
              " is not committed, earlier ones are unchanged");
@@ -158,8 +161,30 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
   }
   damaged_.erase(attempt);
   unreadable_.erase(attempt);
-  cleanup_status_ = DeleteSuperseded(attempt);
+  cleanup_status_ = MarkDirectory();
+  cleanup_status_.Update(DeleteSuperseded(attempt));
   return absl::OkStatus();
+}
+
+// After the commit: a mark without any generation would be taken for a loss.
+absl::Status GenerationStore::MarkDirectory() {
+  if (is_marked_) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(is_marked_, IsMarked());
+  if (is_marked_) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(WriteTextFile(
+      file_system(), StrCat(directory_, "/", kCommittedName),
+      "Checkpoints were committed here. Training does not begin anew beside "
+      "folders of which none has its manifest.\n"));
+  GAVEL_RETURN_IF_ERROR(file_system().SyncDirectory(directory_));
+  is_marked_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> GenerationStore::IsMarked() const {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries,
+                         file_system().List(directory_));
+  return std::ranges::find(entries, kCommittedName, &DirectoryEntry::name) !=
+         entries.end();
 }
 
 // A new folder for each attempt: files of an earlier one, whose fsync may have
@@ -171,6 +196,13 @@ absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
       attempts.committed.back().generation.epoch > generation.epoch) {
     return Superseded(directory_, generation,
                       attempts.committed.back().generation);
+  }
+  if (attempts.committed.empty()) {
+    // Of generations that the user has removed: this directory begins anew.
+    is_marked_ = false;
+    file_system()
+        .RemoveFile(StrCat(directory_, "/", kCommittedName))
+        .IgnoreError();
   }
   Attempt attempt{generation, 0};
   for (const Attempt& other : attempts.uncommitted) {
@@ -423,8 +455,16 @@ absl::StatusOr<Restored> GenerationStore::Restore() {
                            " rejected: ", restored.status().message()));
   }
   if (notes.empty()) {
-    return absl::NotFoundError(
-        StrCat(directory_, " has no committed checkpoint"));
+    GAVEL_ASSIGN_OR_RETURN(const bool marked, IsMarked());
+    if (!marked || attempts.uncommitted.empty()) {
+      return absl::NotFoundError(
+          StrCat(directory_, " has no committed checkpoint"));
+    }
+    return absl::DataLossError(StrCat(
+        "checkpoints were committed in ", directory_, ", and none has its ",
+        kManifestFileName,
+        " any more; bring them back from a copy, or empty the directory to "
+        "start from the beginning"));
   }
   std::string message = StrCat(
       "no checkpoint in ", directory_,

@@ -27,12 +27,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/generation.h"
-#include "runtime/checkpoint/arena.h"
 #include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/retention.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/checkpoint/snapshot_stage.h"
-#include "runtime/checkpoint/worker_pool.h"
+#include "runtime/device/arena.h"
+#include "runtime/device/worker_pool.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/generation_directory.h"
 #include "runtime/generation/manifest.h"
@@ -58,6 +58,8 @@ struct GenerationStoreOptions {
   bool shares_restored = false;
   // See SnapshotStage; may be empty. Called by who calls Stage.
   DeviceHash device_hash = nullptr;
+  // Borrowed; must outlive the store. Null: the store has one of its own.
+  Arena* arena = nullptr;
 };
 
 struct CommitOptions {
@@ -133,12 +135,13 @@ class GenerationStore {
   // Errors as of Stage.
   absl::StatusOr<uint64_t> SizeOf(const Snapshot& snapshot,
                                   const CommitOptions& options = {});
-  // Gets that much and makes its pages be there, so that the first Stage is as
-  // fast as the others.
+  // Gets that much and makes its pages be there (Arena::Fault), so that the
+  // first Stage is as fast as the others.
   absl::Status Prepare(uint64_t size_bytes);
 
   // The latest by (epoch, step) that verifies. NOT_FOUND: nothing was committed
-  // yet. DATA_LOSS: all that was committed is damaged; the message lists why.
+  // yet. DATA_LOSS: all that was committed is damaged; the message lists why;
+  // or nothing is left of it but the mark of the directory.
   // FAILED_PRECONDITION: the latest was written by a newer version. Other
   // errors (memory, permission) concern the latest and are no reason to fall
   // back to an older state. What was staged is staged no more.
@@ -164,11 +167,7 @@ class GenerationStore {
   // were not written again.
   size_t linked_shards() const { return linked_shards_; }
 
-  // See Arena; from any thread.
-  void AllowPinned(Pinning pinning) { arena_->AllowPinned(std::move(pinning)); }
-
-  // Memory that is kept for copies.
-  uint64_t arena_size_bytes() const { return arena_->size_bytes(); }
+  const Arena& arena() const { return *arena_; }
 
  private:
   GenerationStore(std::string directory, const Options& options);
@@ -195,6 +194,9 @@ class GenerationStore {
                 const std::map<std::string, uint64_t>& sizes_bytes);
   void RememberLatest();
   void Forget();
+  // Once, see kCommittedName.
+  absl::Status MarkDirectory();
+  absl::StatusOr<bool> IsMarked() const;
   absl::Status DeleteSuperseded(const Attempt& committed);
   absl::Status RemoveUncommitted(const Attempts& attempts, uint64_t epoch);
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
@@ -210,13 +212,15 @@ class GenerationStore {
   std::string directory_;
   Options options_;
   std::unique_ptr<WorkerPool> pool_;
-  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<Arena> own_arena_;
+  Arena* arena_;
   std::unique_ptr<SnapshotStage> stage_;
   Retention retention_;
   bool is_staged_ = false;
   ShardHistory history_;
   size_t linked_shards_ = 0;
   absl::Status cleanup_status_;
+  bool is_marked_ = false;  // the directory
   // Found by Restore: they do not count as kept. Damaged ones are deleted after
   // the next commit; those that an error of the disk hid, which may pass, when
   // there are enough later ones.

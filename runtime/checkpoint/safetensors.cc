@@ -33,6 +33,7 @@ constexpr DtypePair kDtypes[] = {
     {at::ScalarType::UInt16, Dtype::kU16},
     {at::ScalarType::Byte, Dtype::kU8},
     {at::ScalarType::Bool, Dtype::kBool},
+    {at::ScalarType::ComplexFloat, Dtype::kC64},
 };
 
 // Every Dtype is in the table.
@@ -82,15 +83,13 @@ absl::Status CheckStorable(std::string_view name, const at::Tensor& tensor) {
                   "only dense, unquantized tensors can be stored; track its "
                   "parts (indices and values) or its dense form");
   }
-  if (tensor.is_complex()) {
-    return Refuse(name,
-                  "safetensors has no complex numbers; track "
-                  "torch::view_as_real of it");
-  }
   if (!DtypeOf(tensor.scalar_type())) {
     return Refuse(name, StrCat("safetensors has no dtype for ",
                                c10::toString(tensor.scalar_type()),
-                               "; convert it first"));
+                               tensor.is_complex()
+                                   ? "; make it torch::kComplexFloat, or track "
+                                     "torch::view_as_real of it"
+                                   : "; convert it first"));
   }
   return absl::OkStatus();
 }

@@ -29,8 +29,8 @@ namespace gavel {
 std::optional<Dtype> DtypeOf(at::ScalarType dtype);
 
 // OK when the layout has a place for `tensor`; else INVALID_ARGUMENT that names
-// it and says what to do: undefined, sparse or quantized tensors, complex
-// numbers, other dtypes.
+// it and says what to do: undefined, sparse or quantized tensors, other dtypes
+// (complex numbers of another size than 64 bits among them).
 absl::Status CheckStorable(std::string_view name, const at::Tensor& tensor);
 
 struct Shard {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/checkpoint/arena.h"
 #include "runtime/checkpoint/snapshot.h"
-#include "runtime/checkpoint/worker_pool.h"
+#include "runtime/device/arena.h"
+#include "runtime/device/worker_pool.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 

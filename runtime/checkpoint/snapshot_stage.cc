@@ -15,6 +15,13 @@
 #include "runtime/torch_errors.h"
 
 namespace gavel {
+namespace {
+
+// On a device, beside the state, while that is copied.
+constexpr uint64_t kMadePlainBytesMax = uint64_t{64} << 20;
+
+}  // namespace
+
 absl::Status SnapshotStage::Plan(const Snapshot& snapshot, int rank,
                                  int world_size) {
   if (!plan_ || planned_unchanged_ != unchanged_ ||
@@ -76,6 +83,7 @@ absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
   skipped_bytes_ = 0;
   copied_.clear();
   absl::Status status = CopyAll(snapshot);
+  devices_.clear();
   // After a failure nobody knows what lies where.
   if (!status.ok()) copied_.clear();
   there_.swap(copied_);
@@ -92,7 +100,7 @@ absl::Status SnapshotStage::CopyAll(const Snapshot& snapshot) {
       GAVEL_RETURN_IF_ERROR(CopyShard(shard, snapshot));
     }
     GAVEL_RETURN_IF_ERROR(list_.Run(pool_));
-    WaitForStreams();
+    for (DeviceCopies& copies : devices_) copies.Run();
     return absl::OkStatus();
   });
 }
@@ -172,37 +180,45 @@ absl::Status SnapshotStage::CopyTensor(char* to, const at::Tensor& tensor) {
     return absl::FailedPreconditionError(
         "a tensor's values are on another rank of the gang");
   }
-  const bool is_plain = tensor.is_contiguous() && !tensor.is_neg();
+  const bool is_plain =
+      tensor.is_contiguous() && !tensor.is_neg() && !tensor.is_conj();
   if (tensor.is_cpu() && is_plain) {
     list_.Add(to, static_cast<const char*>(tensor.const_data_ptr()),
               tensor.nbytes());
     return absl::OkStatus();
   }
+  for (DeviceCopies& copies : devices_) {
+    if (copies.device() != tensor.device()) continue;
+    // Plain copies are made on the device, within bounds.
+    copies.Add(tensor.detach().resolve_conj().resolve_neg().contiguous(), to);
+    if (!is_plain) made_plain_bytes_ += tensor.nbytes();
+    if (made_plain_bytes_ > kMadePlainBytesMax) {
+      copies.Run();
+      made_plain_bytes_ = 0;
+    }
+    return absl::OkStatus();
+  }
   at::Tensor view = at::from_blob(to, tensor.sizes(),
                                   at::device(at::kCPU).dtype(tensor.dtype()));
-  view.copy_(tensor.detach(), /*non_blocking=*/!tensor.is_cpu());
+  view.copy_(tensor.detach());
   return absl::OkStatus();
 }
 
 // For the work of all their streams: a program may have several.
 void SnapshotStage::WaitForDevices(const Snapshot& snapshot) {
   devices_.clear();
+  made_plain_bytes_ = 0;
   for (const auto& [name, tensor] : snapshot.tensors) {
     const at::Device device = tensor.device();
     if (tensor.is_cpu() ||
-        std::find(devices_.begin(), devices_.end(), device) != devices_.end()) {
+        std::ranges::any_of(devices_, [device](const DeviceCopies& copies) {
+          return copies.device() == device;
+        })) {
       continue;
     }
-    devices_.push_back(device);
+    devices_.emplace_back(device, DeviceCopies::Direction::kToHost, &arena_);
     c10::impl::VirtualGuardImpl(device.type())
         .synchronizeDevice(device.index());
-  }
-}
-
-void SnapshotStage::WaitForStreams() {
-  for (const at::Device device : devices_) {
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    guard.synchronizeStream(guard.getStream(device));
   }
 }
 

@@ -19,11 +19,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/checkpoint/arena.h"
-#include "runtime/checkpoint/copy_list.h"
 #include "runtime/checkpoint/shard_plan.h"
 #include "runtime/checkpoint/snapshot.h"
-#include "runtime/checkpoint/worker_pool.h"
+#include "runtime/device/arena.h"
+#include "runtime/device/copy_list.h"
+#include "runtime/device/device_copies.h"
+#include "runtime/device/worker_pool.h"
 
 namespace gavel {
 
@@ -82,6 +83,8 @@ class SnapshotStage {
   // After a Copy: the shards of tensors of all ranks.
   const ShardPlan& plan() const { return *plan_; }
 
+  // The memory that the last Copy took.
+  uint64_t size_bytes() const { return arena_size_bytes_; }
   // Bytes of tensors that the last Copy found in their places.
   uint64_t skipped_bytes() const { return skipped_bytes_; }
 
@@ -96,7 +99,6 @@ class SnapshotStage {
   bool IsThere(size_t tensor, char* to) const;
   absl::Status CopyTensor(char* to, const at::Tensor& tensor);
   void WaitForDevices(const Snapshot& snapshot);
-  void WaitForStreams();
 
   const uint64_t shard_size_bytes_max_;
   WorkerPool& pool_;
@@ -120,7 +122,8 @@ class SnapshotStage {
   std::vector<std::optional<uint64_t>> hashes_;  // of the snapshot's tensors
   std::map<const char*, uint64_t> copied_;       // what will be there
   CopyList list_;
-  std::vector<at::Device> devices_;  // of the snapshot, but the CPU
+  std::vector<DeviceCopies> devices_;  // of the snapshot, but the CPU
+  uint64_t made_plain_bytes_ = 0;      // since the last DeviceCopies::Run
 };
 
 }  // namespace gavel

@@ -1,8 +1,12 @@
 #include "runtime/device/device_move.h"
 
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -19,6 +23,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/device/device_backend.h"
+#include "runtime/device/device_copies.h"
 #include "runtime/torch_devices.h"
 #include "runtime/torch_errors.h"
 
@@ -58,62 +63,171 @@ std::vector<at::Tensor> TensorsToMove(const std::vector<at::Tensor>& tensors,
   return result;
 }
 
-// Copies tensors one by one, but memory that several of them share once.
+// Makes the tensors' copies on a device: first their shapes, then, all
+// together, memory and bytes. Memory that several of them share is copied once.
 class Copier {
  public:
-  Copier(const std::vector<at::Tensor>& tensors, c10::Device device)
-      : device_(device) {
+  Copier(const std::vector<at::Tensor>& tensors, c10::Device device,
+         Arena* arena)
+      : device_(device), arena_(arena) {
     for (const at::Tensor& tensor : tensors) {
       if (tensor.has_storage()) ++users_[StorageOf(tensor)];
     }
   }
 
+  // Its bytes are there after Run(); of a sparse one, use Sparse() then.
   at::Tensor Copy(const at::Tensor& tensor) {
-    at::Tensor source = tensor.detach();
-    if (!tensor.has_storage() || users_[StorageOf(tensor)] == 1) {
-      return CopyOf(source);
+    const at::Tensor source = tensor.detach();
+    if (source.layout() == at::kSparse) {
+      sparse_[tensor.unsafeGetTensorImpl()] = {CopyDense(source._indices()),
+                                               CopyDense(source._values())};
+      return {};
     }
+    if (!source.has_storage() || source.layout() != at::kStrided) {
+      return source.to(source.options().device(device_), /*non_blocking=*/false,
+                       /*copy=*/true);
+    }
+    if (users_[StorageOf(tensor)] == 1) return CopyDense(source);
     at::Tensor copy = at::empty({0}, source.options().device(device_));
     return copy.set_(CopyStorage(source), source.storage_offset(),
                      source.sizes(), source.strides());
   }
 
+  absl::Status Run() {
+    GAVEL_RETURN_IF_ERROR(GiveHostMemory());
+    std::map<c10::Device, DeviceCopies, DeviceOrder> copies;
+    for (const auto& [from, to] : rows_) {
+      if (from.is_cpu() == to.is_cpu()) {  // on one device, or between two
+        to.copy_(from, /*non_blocking=*/true);
+        continue;
+      }
+      const at::Tensor& there = from.is_cpu() ? to : from;
+      const at::Tensor& here = from.is_cpu() ? from : to;
+      const auto direction = from.is_cpu() ? DeviceCopies::Direction::kFromHost
+                                           : DeviceCopies::Direction::kToHost;
+      copies.try_emplace(there.device(), there.device(), direction, arena_)
+          .first->second.Add(there, static_cast<char*>(here.data_ptr()));
+    }
+    for (auto& [device, one] : copies) one.Run();
+    return absl::OkStatus();
+  }
+
+  at::Tensor Sparse(const at::Tensor& tensor) const {
+    const auto& [indices, values] = sparse_.at(tensor.unsafeGetTensorImpl());
+    return at::_sparse_coo_tensor_unsafe(indices, values, tensor.sizes(),
+                                         tensor.options().device(device_),
+                                         tensor.is_coalesced());
+  }
+
  private:
+  struct DeviceOrder {
+    bool operator()(c10::Device a, c10::Device b) const {
+      return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());
+    }
+  };
+  struct Row {
+    at::Tensor from, to;
+  };
+
   static c10::StorageImpl* StorageOf(const at::Tensor& tensor) {
     return tensor.storage().unsafeGetStorageImpl();
   }
 
-  at::Tensor CopyOf(const at::Tensor& source) const {
-    return source.to(source.options().device(device_), /*non_blocking=*/false,
-                     /*copy=*/true);
+  // A tensor with gaps, or one that reads as negated, is made plain on its
+  // device.
+  at::Tensor CopyDense(const at::Tensor& tensor) {
+    const bool is_plain = tensor.is_non_overlapping_and_dense() &&
+                          !tensor.is_neg() && !tensor.is_conj();
+    const at::TensorOptions options = tensor.options().device(device_);
+    at::Tensor copy;
+    if (IsToHost(tensor)) {
+      copy = at::empty({0}, options);
+    } else if (is_plain) {
+      copy = at::empty_strided(tensor.sizes(), tensor.strides(), options);
+    } else {
+      copy = at::empty(tensor.sizes(), options);
+    }
+    const at::Tensor source =
+        is_plain ? tensor : tensor.resolve_conj().resolve_neg().contiguous();
+    if (IsToHost(tensor)) {
+      copy.set_(LaterOnHost(source.nbytes()), 0, source.sizes(),
+                source.strides());
+    }
+    rows_.push_back({source, copy});
+    return copy;
   }
 
   c10::Storage CopyStorage(const at::Tensor& source) {
     auto [entry, is_new] = storages_.try_emplace(StorageOf(source));
     if (is_new) {
-      int64_t size = static_cast<int64_t>(source.storage().nbytes());
+      const int64_t size = static_cast<int64_t>(source.storage().nbytes());
       at::Tensor bytes = at::empty({0}, source.options().dtype(at::kByte));
       bytes.set_(source.storage(), 0, {size}, {1});
-      entry->second = CopyOf(bytes);
+      entry->second = CopyDense(bytes);
     }
     return entry->second.storage();
   }
 
-  c10::Device device_;
+  bool IsToHost(const at::Tensor& source) const {
+    return device_.is_cpu() && !source.is_cpu() && arena_ != nullptr;
+  }
+
+  // A storage of that size, which gets its memory in GiveHostMemory().
+  static c10::Storage LaterOnHost(size_t size_bytes) {
+    return c10::Storage(c10::Storage::use_byte_size_t(), size_bytes,
+                        at::DataPtr(nullptr, at::Device(at::kCPU)),
+                        c10::GetCPUAllocator(), /*resizable=*/true);
+  }
+
+  // One block for all that leaves for host memory, without gaps, so that small
+  // tensors are copied together. The largest elements come first: each is
+  // aligned.
+  absl::Status GiveHostMemory() {
+    std::stable_sort(rows_.begin(), rows_.end(),
+                     [](const Row& a, const Row& b) {
+                       return a.from.itemsize() > b.from.itemsize();
+                     });
+    uint64_t size = 0;
+    for (const Row& row : rows_) {
+      if (IsToHost(row.from)) size += row.from.nbytes();
+    }
+    if (size == 0) return absl::OkStatus();
+    GAVEL_ASSIGN_OR_RETURN(const std::shared_ptr<ArenaBlock> block,
+                           arena_->Take(size));
+    uint64_t offset = 0;
+    for (const Row& row : rows_) {
+      if (!IsToHost(row.from)) continue;
+      StorageOf(row.to)->set_data_ptr_noswap(
+          c10::InefficientStdFunctionContext::makeDataPtr(
+              block->data() + offset, [block](void*) {}, at::Device(at::kCPU)));
+      offset += row.from.nbytes();
+    }
+    return absl::OkStatus();
+  }
+
+  const c10::Device device_;
+  Arena* const arena_;
   std::map<c10::StorageImpl*, int> users_;
   std::map<c10::StorageImpl*, at::Tensor> storages_;
+  std::map<c10::TensorImpl*, std::pair<at::Tensor, at::Tensor>> sparse_;
+  std::vector<Row> rows_;
 };
 
 // The first part may fail for want of memory, the second only exchanges
 // pointers: so all tensors move or none.
 absl::Status Move(const std::vector<at::Tensor>& tensors, c10::Device device,
-                  MoveCopy move_copy) {
+                  MoveCopy move_copy, Arena* arena) {
+  const at::NoGradGuard no_grad;
   std::vector<at::Tensor> moving = TensorsToMove(tensors, device, move_copy);
-  Copier copier(moving, device);
+  Copier copier(moving, device, arena);
   std::vector<at::Tensor> copies;
   copies.reserve(moving.size());
   for (const at::Tensor& tensor : moving) copies.push_back(copier.Copy(tensor));
-  for (size_t i = 0; i < moving.size(); ++i) moving[i].set_data(copies[i]);
+  GAVEL_RETURN_IF_ERROR(copier.Run());
+  for (size_t i = 0; i < moving.size(); ++i) {
+    moving[i].set_data(copies[i].defined() ? copies[i]
+                                           : copier.Sparse(moving[i]));
+  }
   return absl::OkStatus();
 }
 
@@ -190,9 +304,9 @@ absl::Status ChooseDevice(c10::Device device) {
 }
 
 absl::Status MoveTensors(const std::vector<at::Tensor>& tensors,
-                         c10::Device device, MoveCopy copy) {
+                         c10::Device device, MoveCopy copy, Arena* arena) {
   return CatchAsStatus(Moving("tensors", device),
-                       [&] { return Move(tensors, device, copy); });
+                       [&] { return Move(tensors, device, copy, arena); });
 }
 
 std::vector<at::Tensor> ModuleTensors(const torch::nn::Module& module) {
@@ -205,7 +319,7 @@ std::vector<at::Tensor> ModuleTensors(const torch::nn::Module& module) {
 absl::Status MoveModule(torch::nn::Module& module, c10::Device device) {
   return CatchAsStatus(Moving(module.name(), device), [&] {
     GAVEL_RETURN_IF_ERROR(
-        Move(ModuleTensors(module), device, MoveCopy::kIfNeeded));
+        Move(ModuleTensors(module), device, MoveCopy::kIfNeeded, nullptr));
     module.to(device);
     return absl::OkStatus();
   });

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/device/arena.h"
 
 namespace torch::nn {
 class Module;
@@ -44,10 +45,12 @@ enum class MoveCopy {
 
 // Moves tensors, and their gradients; all or nothing, also when memory runs
 // out. Tensors that share memory share it afterwards, too. Undefined ones are
-// skipped.
+// skipped. `arena`, if not null, gives the memory for what leaves for the host,
+// and the pinned pieces for what does not lie in pinned memory (DeviceCopies).
 absl::Status MoveTensors(const std::vector<at::Tensor>& tensors,
                          c10::Device device,
-                         MoveCopy copy = MoveCopy::kIfNeeded);
+                         MoveCopy copy = MoveCopy::kIfNeeded,
+                         Arena* arena = nullptr);
 
 // Handles to the parameters and buffers of `module` and of what it contains.
 std::vector<at::Tensor> ModuleTensors(const torch::nn::Module& module);

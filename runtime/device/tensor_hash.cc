@@ -48,6 +48,7 @@ bool TensorHasher::IsTrusted(c10::Device device) {
     const at::Tensor tensor =
         at::from_blob(sample.data(), {static_cast<int64_t>(sample.size())},
                       at::kByte)
+            .pin_memory()
             .to(device);
     const auto hashes = BackendOf(device.type()).Hash({tensor}, device);
     entry->second =

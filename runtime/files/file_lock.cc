@@ -1,6 +1,7 @@
 #include "runtime/files/file_lock.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <mutex>
 #include <random>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "core/text.h"
@@ -37,7 +40,51 @@ void WriteOwner(int descriptor) {
       pwrite(descriptor, owner.data(), owner.size(), 0);
 }
 
+// The descriptors of this process's locks. A child of fork(2) that runs on
+// without exec would hold them after its parent's death, so it lets go of them.
+// Children that exec close them then.
+class HeldLocks {
+ public:
+  static HeldLocks& OfThisProcess() {
+    static auto* const held = new HeldLocks;  // until the process ends
+    return *held;
+  }
+  void Add(int descriptor) {
+    const std::lock_guard lock(mutex_);
+    descriptors_.push_back(descriptor);
+  }
+  void Close(Descriptor& descriptor) {
+    const std::lock_guard lock(mutex_);
+    std::erase(descriptors_, descriptor.get());
+    descriptor.Close();
+  }
+
+ private:
+  HeldLocks() {
+    pthread_atfork([] { OfThisProcess().mutex_.lock(); },
+                   [] { OfThisProcess().mutex_.unlock(); },
+                   [] {
+                     OfThisProcess().LetGo();
+                     OfThisProcess().mutex_.unlock();
+                   });
+  }
+  // The numbers stay open, as their owners close them.
+  void LetGo() const {
+    const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    for (const int descriptor : descriptors_) {
+      dup3(nothing.get(), descriptor, O_CLOEXEC);
+    }
+  }
+
+  std::mutex mutex_;
+  std::vector<int> descriptors_;
+};
+
 }  // namespace
+
+FileLock::~FileLock() {
+  if (descriptor_.get() >= 0) HeldLocks::OfThisProcess().Close(descriptor_);
+}
 
 absl::StatusOr<FileLock> FileLock::Take(const std::string& path) {
   Descriptor descriptor(
@@ -53,6 +100,7 @@ absl::StatusOr<FileLock> FileLock::Take(const std::string& path) {
         StrCat(path, " is held by process ",
                std::strtol(ReadOwner(descriptor.get()).c_str(), nullptr, 10)));
   }
+  HeldLocks::OfThisProcess().Add(descriptor.get());
   // On a full disk what is there must do: who takes the lock after this one and
   // finds room changes it, and who finds none can write no journal either.
   WriteOwner(descriptor.get());

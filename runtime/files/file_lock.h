@@ -1,6 +1,7 @@
-// A lock on a file that lasts as long as its process: flock(2) on a side file
-// that holds the owner's pid and a word that no other owner writes. The journal
-// takes one, so that one state directory serves one coordinator. Move-only.
+// A lock on a file that lasts as long as its process, and that no child of it
+// keeps: flock(2) on a side file that holds the owner's pid and a word that no
+// other owner writes. The journal takes one, so that one state directory serves
+// one coordinator. Move-only.
 #ifndef GAVEL_RUNTIME_FILES_FILE_LOCK_H_
 #define GAVEL_RUNTIME_FILES_FILE_LOCK_H_
 
@@ -14,6 +15,10 @@ namespace gavel {
 
 class FileLock {
  public:
+  ~FileLock();
+  FileLock(FileLock&&) noexcept = default;
+  FileLock& operator=(FileLock&&) noexcept = default;
+
   // Never waits. ALREADY_EXISTS when another open file holds it, naming the
   // path and the holder's pid; else what open(2) said.
   static absl::StatusOr<FileLock> Take(const std::string& path);
@@ -28,7 +33,7 @@ class FileLock {
       : descriptor_(std::move(descriptor)),
         path_(std::move(path)),
         owner_(std::move(owner)) {}
-  Descriptor descriptor_;  // O_CLOEXEC: children do not keep the lock
+  Descriptor descriptor_;
   std::string path_;
   std::string owner_;  // what the file said when this one had it
 };

@@ -1,14 +1,20 @@
 #include "runtime/generation/generation_directory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/generation/manifest.h"
 
 namespace gavel {
 namespace {
+
+constexpr uint64_t kOwnerBytesMax = 4096;
+constexpr size_t kOwnerLines = 3;  // cluster, number, name
 
 bool IsOurs(std::string_view name) {
   return name == kManifestFileName || name == kManifestTemporaryName ||
@@ -84,6 +90,67 @@ absl::Status RemoveAttempt(FileSystem& file_system,
         file_system.RemoveFile(StrCat(folder, "/", entry.name)));
   }
   return file_system.RemoveDirectory(folder);
+}
+
+std::string Describe(const DirectoryOwner& owner) {
+  if (owner.cluster.empty()) return StrCat("job '", owner.name, "'");
+  return StrCat("job '", owner.name, "' (", owner.job, " of cluster ",
+                owner.cluster, ")");
+}
+
+absl::StatusOr<std::optional<DirectoryOwner>> ReadOwner(
+    FileSystem& file_system, const std::string& directory) {
+  const std::string path = StrCat(directory, "/", kOwnerName);
+  const absl::StatusOr<std::string> text =
+      ReadWholeFile(file_system, path, kOwnerBytesMax);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return text.status();
+  const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
+  DirectoryOwner owner;
+  if (lines.size() != kOwnerLines + 1 || lines[2].empty() ||
+      !absl::SimpleAtoi(lines[1], &owner.job)) {
+    return absl::DataLossError(
+        StrCat(path,
+               " names no job; say whose the checkpoints are by `gavel "
+               "checkpoint adopt ",
+               directory, " JOB`"));
+  }
+  owner.cluster = lines[0];
+  owner.name = lines[2];
+  return owner;
+}
+
+absl::Status WriteOwner(FileSystem& file_system, const std::string& directory,
+                        const DirectoryOwner& owner) {
+  const std::string path = StrCat(directory, "/", kOwnerName);
+  // One name for each process that writes it at once.
+  const std::string part = StrCat(path, ".", owner.job, ".", getpid());
+  file_system.RemoveFile(part).IgnoreError();  // of one that was killed
+  GAVEL_RETURN_IF_ERROR(WriteTextFile(
+      file_system, part,
+      StrCat(owner.cluster, "\n", owner.job, "\n", owner.name, "\n")));
+  GAVEL_RETURN_IF_ERROR(file_system.Rename(part, path));
+  return file_system.SyncDirectory(directory);
+}
+
+absl::Status ClaimDirectory(FileSystem& file_system,
+                            const std::string& directory,
+                            const DirectoryOwner& owner) {
+  GAVEL_ASSIGN_OR_RETURN(std::optional<DirectoryOwner> present,
+                         ReadOwner(file_system, directory));
+  const bool is_whole = present && !present->cluster.empty();
+  if (!is_whole && (!present || present->IsSameAs(owner))) {
+    GAVEL_RETURN_IF_ERROR(WriteOwner(file_system, directory, owner));
+    // Another job may have claimed it at the same time.
+    GAVEL_ASSIGN_OR_RETURN(present, ReadOwner(file_system, directory));
+  }
+  if (!present || present->IsSameAs(owner)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      StrCat(directory, " has the checkpoints of ", Describe(*present),
+             ", not of ", Describe(owner),
+             "; give it a checkpoint_directory of its own, or hand these over: "
+             "gavel checkpoint adopt ",
+             directory, " ", owner.name));
 }
 
 absl::Status CreateDirectories(FileSystem& file_system,

@@ -11,6 +11,7 @@
 #define GAVEL_RUNTIME_GENERATION_GENERATION_DIRECTORY_H_
 
 #include <compare>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,29 @@ namespace gavel {
 // A file beside them that the program which saves there keeps locked: see
 // runtime/files/file_lock.h.
 inline constexpr std::string_view kInUseName = ".in-use";
+
+// A file beside them that says that a generation was committed here: a
+// directory that has it, and folders of which none has a manifest, has lost
+// its generations, and is not a new one.
+inline constexpr std::string_view kCommittedName = ".committed";
+
+// The job that the checkpoints of a directory are of, kept in a file beside
+// them. A job that is submitted again under its name is the same.
+inline constexpr std::string_view kOwnerName = ".job";
+
+struct DirectoryOwner {
+  std::string cluster;  // Journal::cluster_id; empty: any that has the name
+  uint64_t job = 0;
+  std::string name;
+
+  bool IsSameAs(const DirectoryOwner& other) const {
+    const bool any_cluster = cluster.empty() || other.cluster.empty();
+    return name == other.name && (any_cluster || cluster == other.cluster);
+  }
+};
+
+// "job 'lm' (7 of cluster 5eed)".
+std::string Describe(const DirectoryOwner& owner);
 
 // Ordered by generation, then number: a later attempt at the same generation
 // counts more.
@@ -55,6 +79,19 @@ absl::StatusOr<Attempts> ListAttempts(FileSystem& file_system,
 absl::Status RemoveAttempt(FileSystem& file_system,
                            const std::string& directory,
                            const Attempt& attempt);
+
+// Nothing: the directory is of no job yet, or not there. DATA_LOSS: the file
+// can't be read.
+absl::StatusOr<std::optional<DirectoryOwner>> ReadOwner(
+    FileSystem& file_system, const std::string& directory);
+// Replaces the owner, durably.
+absl::Status WriteOwner(FileSystem& file_system, const std::string& directory,
+                        const DirectoryOwner& owner);
+// Writes `owner` unless it is there already. FAILED_PRECONDITION: the directory
+// is another job's; the message has both.
+absl::Status ClaimDirectory(FileSystem& file_system,
+                            const std::string& directory,
+                            const DirectoryOwner& owner);
 
 // Creates `directory` and its missing parents, durably.
 absl::Status CreateDirectories(FileSystem& file_system,

@@ -38,7 +38,8 @@ constexpr DtypeRow kDtypes[] = {{"F64", "Double", 8},
                                 {"U32", "UInt32", 4},
                                 {"U16", "UInt16", 2},
                                 {"U8", "Byte", 1},
-                                {"BOOL", "Bool", 1}};
+                                {"BOOL", "Bool", 1},
+                                {"C64", "ComplexFloat", 8}};
 
 const DtypeRow& RowOf(Dtype dtype) {
   return kDtypes[static_cast<size_t>(dtype)];

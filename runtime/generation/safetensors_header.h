@@ -42,7 +42,8 @@ enum class Dtype : uint8_t {
   kU32,
   kU16,
   kU8,
-  kBool
+  kBool,
+  kC64
 };
 
 // "F32": in the header.

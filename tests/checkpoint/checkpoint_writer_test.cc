@@ -134,11 +134,11 @@ TEST_F(CheckpointWriterTest, PreparedMemoryIsWhatASaveUses) {
   const Snapshot snapshot = SnapshotOfStep(1, 1'000'000);
   writer.Prepare(snapshot, {});
   EXPECT_OK(writer.Wait());
-  const uint64_t size_bytes = writer.arena_size_bytes();
+  const uint64_t size_bytes = writer.arena().size_bytes();
   EXPECT_GE(size_bytes, 4'000'000u);
   ASSERT_OK(writer.Begin({1, 1}, snapshot, {}));
   EXPECT_OK(writer.Wait());
-  EXPECT_EQ(writer.arena_size_bytes(), size_bytes);
+  EXPECT_EQ(writer.arena().size_bytes(), size_bytes);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #ifndef GAVEL_TESTS_CHECKPOINT_FAULT_INJECTING_FILE_SYSTEM_H_
 #define GAVEL_TESTS_CHECKPOINT_FAULT_INJECTING_FILE_SYSTEM_H_
 
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -138,6 +139,21 @@ class FaultInjectingFileSystem : public FileSystem {
   int fail_at_ = 0;
   Fault fault_ = Fault::kError;
   absl::Status error_;
+};
+
+// Makes no folder of a generation before Open().
+class ClosedFileSystem : public FaultInjectingFileSystem {
+ public:
+  ClosedFileSystem() : FaultInjectingFileSystem(FileSystem::Posix()) {}
+  void Open() { open_.set_value(); }
+  absl::Status CreateDirectory(const std::string& path) override {
+    if (path.find("/generation-") != std::string::npos) wait_.wait();
+    return FaultInjectingFileSystem::CreateDirectory(path);
+  }
+
+ private:
+  std::promise<void> open_;
+  std::shared_future<void> wait_ = open_.get_future().share();
 };
 
 }  // namespace gavel::testing

@@ -86,11 +86,11 @@ TEST_F(GenerationStoreTest, NothingStagedIsAnError) {
 TEST_F(GenerationStoreTest, MemoryForCopiesIsKeptWhileItSuffices) {
   GenerationStore store = Open();
   ASSERT_OK(store.Commit({1, 1}, SnapshotOfStep(1, 100000)));
-  const uint64_t size_bytes = store.arena_size_bytes();
+  const uint64_t size_bytes = store.arena().size_bytes();
   EXPECT_GE(size_bytes, 400000u);
   ASSERT_OK(store.Commit({1, 2}, SnapshotOfStep(2, 10)));
   ASSERT_OK(store.Commit({1, 3}, SnapshotOfStep(3, 100000)));
-  EXPECT_EQ(store.arena_size_bytes(), size_bytes);
+  EXPECT_EQ(store.arena().size_bytes(), size_bytes);
   ASSERT_OK_AND_ASSIGN(uint64_t needed, store.SizeOf(SnapshotOfStep(4, 1000)));
   EXPECT_GE(needed, 4000u);
   EXPECT_LT(needed, size_bytes);
@@ -287,6 +287,21 @@ TEST_F(GenerationStoreTest, CallbackThatThrowsBecomesAStatus) {
   EXPECT_THAT(
       Open().Commit({1, 1}, SnapshotOfStep(1), {.before_commit = broken}),
       StatusIs(kInternal, "oops"));
+}
+
+// A process that is killed in its first save leaves no manifest, either.
+TEST_F(GenerationStoreTest, ADirectoryThatLostAllManifestsIsNotANewOne) {
+  const auto veto = [] { return absl::CancelledError("killed"); };
+  EXPECT_FALSE(
+      Open().Commit({1, 5}, SnapshotOfStep(5), {.before_commit = veto}).ok());
+  EXPECT_THAT(Open().Restore(), StatusIs(kNotFound, "no committed"));
+  ASSERT_OK(Open().Commit({1, 10}, SnapshotOfStep(10)));
+  fs::remove(fs::path(directory_) / AttemptName({{1, 10}}) / "manifest.json");
+  EXPECT_THAT(Open().Restore(), StatusIs(kDataLoss, "empty the directory"));
+  fs::remove_all(fs::path(directory_) / AttemptName({{1, 10}}));
+  EXPECT_THAT(Open().Restore(), StatusIs(kNotFound, "no committed"));
+  ASSERT_OK(Open().Commit({1, 20}, SnapshotOfStep(20)));
+  EXPECT_OK(Open().Restore());
 }
 
 TEST_F(GenerationStoreTest, SameGenerationCommittedAgainReplacesIt) {

@@ -78,8 +78,10 @@ TEST_F(Safetensors, StridesScalarsAndEmptyTensorsSurvive) {
        {"empty", at::empty({0})},
        {"empty_matrix", at::empty({3, 0, 2})},
        {"requires_grad", at::ones({2}).requires_grad_()},
-       {"negative_view",
-        at::imag(at::conj(at::ones({2}, at::kComplexFloat)))}});
+       {"negative_view", at::imag(at::conj(at::ones({2}, at::kComplexFloat)))},
+       {"complex", at::polar(at::ones({4}), at::arange(4, at::kFloat))},
+       {"conjugate",
+        at::polar(at::ones({4}), at::arange(4, at::kFloat)).conj()}});
 }
 
 // Empty ones share a place, which says nothing of their order in the file.
@@ -122,9 +124,9 @@ TEST_F(Safetensors, ChecksumsTellDtypeShapeAndData) {
 }
 
 TEST_F(Safetensors, WhatCannotBeStoredIsNamed) {
-  EXPECT_THAT(Write(at::ones({2}, at::kComplexFloat)),
+  EXPECT_THAT(Write(at::ones({2}, at::kComplexDouble)),
               IsInvalid("tensor 'bad'"));
-  EXPECT_THAT(Write(at::ones({2}, at::kComplexFloat)),
+  EXPECT_THAT(Write(at::ones({2}, at::kComplexDouble)),
               IsInvalid("view_as_real"));
   EXPECT_THAT(Write(at::Tensor()), IsInvalid("undefined"));
   EXPECT_THAT(Write(at::eye(3).to_sparse()), IsInvalid("only dense"));
@@ -183,7 +185,7 @@ TEST(SafetensorsHeader, RejectsBadEntries) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {Entry("F32", "[2]", "[0,4]"), "another size"},
       {Entry("F32", "[2]", "[0,16]"), "another size"},
-      {Entry("C64", "[1]", "[0,8]"), "unknown dtype"},
+      {Entry("C128", "[1]", "[0,8]"), "unknown dtype"},
       {Entry("F32", "[-2]", "[0,8]"), "invalid shape"},
       {Entry("F32", "[2.0]", "[0,8]"), "invalid shape"},
       {Entry("F32", "2", "[0,8]"), "no valid shape"},

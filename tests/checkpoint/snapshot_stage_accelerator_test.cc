@@ -6,7 +6,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "runtime/checkpoint/snapshot_stage.h"
-#include "runtime/device/device_backend.h"
 #include "tests/support/accelerator_test.h"
 
 namespace gavel::testing {
@@ -14,15 +13,6 @@ namespace {
 
 class SnapshotStageOnAccelerator : public AcceleratorTest {
  protected:
-  void SetUp() override {
-    AcceleratorTest::SetUp();
-    const DeviceBackend& backend = BackendOf(device_.type());
-    arena_.AllowPinned({[&](void* data, uint64_t size_bytes) {
-                          return backend.PinMemory(data, size_bytes);
-                        },
-                        [&](void* data) { backend.UnpinMemory(data); }});
-  }
-
   WorkerPool pool_{2};
   Arena arena_;
   SnapshotStage stage_{uint64_t{1} << 20, pool_, arena_};

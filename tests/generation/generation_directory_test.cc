@@ -48,6 +48,42 @@ TEST(GenerationDirectory, MissingParentsAreCreatedDurably) {
   EXPECT_OK(CreateDirectories(disk, "/a/b/c"));
 }
 
+TEST(DirectoryOwner, TheFirstJobHasTheDirectoryAndAnotherIsToldBothNames) {
+  SimulatedDisk disk;
+  ASSERT_OK(CreateDirectories(disk, "/a"));
+  ASSERT_OK(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}));
+  std::mt19937 random(3);
+  disk.Crash(random);
+  const absl::Status other = ClaimDirectory(disk, "/a", {"5eed", 2, "digits"});
+  EXPECT_EQ(other.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(other.message(),
+              AllOf(HasSubstr("job 'lm' (1 of cluster 5eed), not of job "
+                              "'digits' (2 of cluster 5eed)"),
+                    HasSubstr("gavel checkpoint adopt /a digits")));
+  EXPECT_FALSE(ClaimDirectory(disk, "/a", {"cafe", 1, "lm"}).ok());
+  // Restarted, or submitted again once it had ended.
+  EXPECT_OK(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}));
+  EXPECT_OK(ClaimDirectory(disk, "/a", {"5eed", 9, "lm"}));
+}
+
+TEST(DirectoryOwner, AJobThatIsGivenTheDirectoryByNameKeepsIt) {
+  SimulatedDisk disk;
+  ASSERT_OK(CreateDirectories(disk, "/a"));
+  ASSERT_OK(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}));
+  ASSERT_OK(WriteOwner(disk, "/a", {"", 0, "digits"}));
+  EXPECT_FALSE(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}).ok());
+  EXPECT_OK(ClaimDirectory(disk, "/a", {"5eed", 2, "digits"}));
+  EXPECT_FALSE(ClaimDirectory(disk, "/a", {"cafe", 2, "digits"}).ok());
+}
+
+TEST(DirectoryOwner, AFileThatNamesNoJobIsAnErrorWithTheRemedy) {
+  SimulatedDisk disk;
+  ASSERT_OK(CreateDirectories(disk, "/a"));
+  ASSERT_OK(WriteTextFile(disk, "/a/.job", "nonsense"));
+  EXPECT_THAT(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}).message(),
+              HasSubstr("gavel checkpoint adopt /a JOB"));
+}
+
 TEST(GenerationDirectory, FolderWithForeignFilesStays) {
   SimulatedDisk disk;
   Attempt attempt{{1, 2}, 0};

@@ -16,7 +16,10 @@
 // number), constant and diverges (what it reports), forgets-quietly (the third
 // number), uncounted (the epoch is not saved), endless (one epoch), breaks
 // (leaves epochs so), average and schedule (nobody tracks them, says the
-// account).
+// account), patient (ends after five epochs, three of which brought nothing),
+// impatient (the same, and their number is not saved), slows (its rate changes
+// after 30 steps of the process, which are not saved), unending (it never comes
+// to an end of its own).
 #include <unistd.h>
 
 #include <algorithm>
@@ -90,6 +93,7 @@ struct State {
   double quiet = 0;
   uint64_t epoch = 0;
   uint64_t epoch_steps_done = 0;
+  uint64_t epochs_in_vain = 0;
 };
 
 class Trainer {
@@ -111,7 +115,7 @@ class Trainer {
     Account("tracked", "weight floating-point number of 8 bytes");
     if (options_.Is("average")) Account("untracked", "average a tensor of [2]");
     if (options_.Is("schedule")) Account("untracked", "schedule of its rate");
-    while (state_.epoch < kEpochs && state_.step < options_.steps) Epoch();
+    while (!IsOver() && state_.step < options_.steps) Epoch();
     Save();
     const int code = options_.Is("fails") ? 3 : 0;
     if (code != 0) std::printf("no such data set\n");
@@ -121,6 +125,15 @@ class Trainer {
 
  private:
   static constexpr uint64_t kEpochs = 8;
+  static constexpr uint64_t kEpochsOfUse = 2;
+  static constexpr uint64_t kPatience = 3;
+  static constexpr uint64_t kSlowAfter = 30;
+
+  bool IsOver() const {
+    const bool may_stop = options_.Is("patient") || options_.Is("impatient");
+    if (may_stop && state_.epochs_in_vain >= kPatience) return true;
+    return state_.epoch >= kEpochs && !options_.Is("unending");
+  }
 
   void Account(const char* word, const char* text) {
     if (account_ == nullptr || options_.Is("loopless")) return;
@@ -140,6 +153,7 @@ class Trainer {
     Account("evaluation", "-");
     ++state_.epoch;
     state_.epoch_steps_done = 0;
+    if (state_.epoch > kEpochsOfUse) ++state_.epochs_in_vain;
   }
 
   void TakeLease() {
@@ -162,7 +176,9 @@ class Trainer {
     std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(
         options_.step_ms +
         (factor - 1) * std::max<double>(options_.step_ms, 0.1)));
-    state_.momentum = 0.9 * state_.momentum - 0.1 * std::sin(state_.weight);
+    const bool slow = options_.Is("slows") && ++process_steps_ > kSlowAfter;
+    state_.momentum =
+        0.9 * state_.momentum - (slow ? 0.01 : 0.1) * std::sin(state_.weight);
     state_.weight += state_.momentum;
     double loss = state_.weight * state_.weight;
     if (options_.Is("constant")) loss = 1;
@@ -203,6 +219,7 @@ class Trainer {
     if (options_.Is("forgets")) read.momentum = 0;
     if (options_.Is("forgets-quietly")) read.quiet = 0;
     if (options_.Is("uncounted")) read.epoch = 0;
+    if (options_.Is("impatient")) read.epochs_in_vain = 0;
     state_ = read;
   }
 
@@ -233,6 +250,7 @@ class Trainer {
   std::FILE* const report_;
   std::FILE* const account_;
   State state_;
+  uint64_t process_steps_ = 0;
   std::unique_ptr<testing::FakeLease> lease_;
   std::random_device random_;
 };

@@ -356,6 +356,10 @@ void FakeWorker::End(int exit_code) {
   training_ = false;
   exit_code_ = exit_code;
   trace_.Write();
+  // For the agent, as the runtime does: the message may be lost.
+  if (const std::string end = Variable("GAVEL_END_FILE"); !end.empty()) {
+    std::ofstream(end) << exit_code;
+  }
   Step(lease_event::Finished{exit_code, "", ProgressNow()});
 }
 

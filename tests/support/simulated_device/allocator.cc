@@ -353,7 +353,7 @@ class PinnedMemory {
  public:
   void Add(void* data, size_t size_bytes) {
     const std::lock_guard lock(mutex_);
-    TORCH_CHECK(!FindUnlocked(data), "this memory is pinned already");
+    TORCH_CHECK(FindUnlocked(data) == nullptr, "this memory is pinned already");
     sizes_[static_cast<char*>(data)] = size_bytes;
     bytes_ += size_bytes;
   }
@@ -364,9 +364,13 @@ class PinnedMemory {
     bytes_ -= found->second;
     sizes_.erase(found);
   }
-  bool Has(const void* data) {
+  bool Has(const void* data, size_t size_bytes = 1) {
     const std::lock_guard lock(mutex_);
-    return FindUnlocked(data);
+    const char* const begin = static_cast<const char*>(data);
+    const void* const piece = FindUnlocked(begin);
+    TORCH_CHECK(piece == FindUnlocked(begin + size_bytes - 1),
+                "a copy spans memory that was pinned apart, or not at all");
+    return piece != nullptr;
   }
   uint64_t bytes() {
     const std::lock_guard lock(mutex_);
@@ -374,12 +378,13 @@ class PinnedMemory {
   }
 
  private:
-  bool FindUnlocked(const void* data) const {
+  // Where the piece begins; null: it is in none.
+  const void* FindUnlocked(const void* data) const {
     auto at =
         sizes_.upper_bound(const_cast<char*>(static_cast<const char*>(data)));
-    if (at == sizes_.begin()) return false;
+    if (at == sizes_.begin()) return nullptr;
     --at;
-    return data < at->first + at->second;
+    return data < at->first + at->second ? at->first : nullptr;
   }
 
   std::mutex mutex_;
@@ -447,6 +452,9 @@ void Pin(void* data, size_t size_bytes) {
 }
 void Unpin(void* data) { ThePinnedMemory().Remove(data); }
 bool IsPinned(const void* data) { return ThePinnedMemory().Has(data); }
+bool IsPinned(const void* data, size_t size_bytes) {
+  return ThePinnedMemory().Has(data, size_bytes);
+}
 uint64_t PinnedBytes() { return ThePinnedMemory().bytes(); }
 
 }  // namespace gavel::simulated

@@ -36,6 +36,9 @@ at::HostAllocator& ThePinnedAllocator();
 void Pin(void* data, size_t size_bytes);
 void Unpin(void* data);
 bool IsPinned(const void* data);
+// For a copy. Throws c10::Error where it spans two pieces that were pinned, or
+// one and other memory, which CUDA may refuse.
+bool IsPinned(const void* data, size_t size_bytes);
 uint64_t PinnedBytes();
 
 }  // namespace gavel::simulated

@@ -119,10 +119,21 @@ at::Scalar LocalScalar(const at::Tensor& tensor) {
 
 // ---- copies
 
+// Where the host's part lies, and what tests count.
+bool CountCopy(const at::Tensor& on_host) {
+  const bool is_pinned =
+      on_host.is_contiguous()
+          ? IsPinned(on_host.const_data_ptr(), on_host.nbytes())
+          : IsPinned(on_host.const_data_ptr());
+  ++TheCounts().copies;
+  if (!is_pinned) TheCounts().unpinned_bytes += on_host.nbytes();
+  return is_pinned;
+}
+
 // As CUDA's: beside the host only where the host's memory is pinned.
 void CopyToDevice(const at::Tensor& from, const at::Tensor& to,
                   bool non_blocking) {
-  const bool is_pinned = IsPinned(from.const_data_ptr());
+  const bool is_pinned = CountCopy(from);
   // Of pageable memory a copy is made at once; pinned memory is read later.
   const at::Tensor source = is_pinned ? from : from.clone();
   Enqueue(StreamOf(to),
@@ -132,11 +143,11 @@ void CopyToDevice(const at::Tensor& from, const at::Tensor& to,
 
 void CopyToHost(const at::Tensor& from, const at::Tensor& to,
                 bool non_blocking) {
+  const bool is_pinned = CountCopy(to);
   Enqueue(StreamOf(from), [source = InKernel(from), target = to]() mutable {
     target.copy_(source);
   });
-  if (!non_blocking || !IsPinned(to.const_data_ptr()))
-    Synchronize(StreamOf(from));
+  if (!non_blocking || !is_pinned) Synchronize(StreamOf(from));
 }
 
 void CopyOnDevices(const at::Tensor& from, const at::Tensor& to) {

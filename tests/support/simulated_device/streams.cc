@@ -140,6 +140,11 @@ void Queue::Run() {
 
 }  // namespace
 
+Counts& TheCounts() {
+  static Counts& counts = *new Counts();
+  return counts;
+}
+
 int CurrentDevice() { return current_device; }
 
 int ExchangeCurrentDeviceUnchecked(int device) noexcept {
@@ -222,12 +227,14 @@ void Enqueue(c10::Stream stream, std::function<void()> work) {
 bool IsIdle(c10::Stream stream) { return IsDone(stream, Given(stream)); }
 
 void Synchronize(c10::Stream stream) {
+  ++TheCounts().waits;
   NeedContext(stream.device_index());
   QueueOf(stream).Wait();
   CheckDevice(stream.device_index());
 }
 
 void SynchronizeDevice(int device) {
+  ++TheCounts().waits;
   NeedContext(device);
   std::vector<Queue*> queues;
   {
@@ -279,6 +286,7 @@ bool Event::IsDone() const {
 }
 
 void Event::Synchronize() const {
+  ++TheCounts().waits;
   if (state_ != nullptr) state_->Wait();
 }
 

@@ -11,6 +11,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,6 +44,15 @@ void SynchronizeDevice(int device);
 // How much work the stream was given so far, and whether so much is done.
 uint64_t Given(c10::Stream stream);
 bool IsDone(c10::Stream stream, uint64_t given);
+
+// Counted over all devices of this process, since it began.
+struct Counts {
+  std::atomic<uint64_t> copies{0};  // between a device and the host
+  // From or to host memory that is not pinned.
+  std::atomic<uint64_t> unpinned_bytes{0};
+  std::atomic<uint64_t> waits{0};  // of the host: for a stream, device or event
+};
+Counts& TheCounts();
 
 class Event {
  public:

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/streaming_copy.h"
+#include "runtime/device/streaming_copy.h"
 
 #include "tests/support/test.h"
 

@@ -2,14 +2,14 @@
 // pieces and small ones together. Called where the state of a job is copied.
 //
 // Not thread-safe.
-#ifndef GAVEL_RUNTIME_CHECKPOINT_COPY_LIST_H_
-#define GAVEL_RUNTIME_CHECKPOINT_COPY_LIST_H_
+#ifndef GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
+#define GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
 
 #include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "runtime/checkpoint/worker_pool.h"
+#include "runtime/device/worker_pool.h"
 
 namespace gavel {
 
@@ -38,4 +38,4 @@ class CopyList {
 
 }  // namespace gavel
 
-#endif  // GAVEL_RUNTIME_CHECKPOINT_COPY_LIST_H_
+#endif  // GAVEL_RUNTIME_DEVICE_COPY_LIST_H_

@@ -3,8 +3,8 @@
 // is not read before it is overwritten. Called by CopyList.
 //
 // Pure, thread-safe.
-#ifndef GAVEL_RUNTIME_CHECKPOINT_STREAMING_COPY_H_
-#define GAVEL_RUNTIME_CHECKPOINT_STREAMING_COPY_H_
+#ifndef GAVEL_RUNTIME_DEVICE_STREAMING_COPY_H_
+#define GAVEL_RUNTIME_DEVICE_STREAMING_COPY_H_
 
 #include <cstddef>
 
@@ -15,4 +15,4 @@ void StreamingCopy(char* to, const char* from, size_t size);
 
 }  // namespace gavel
 
-#endif  // GAVEL_RUNTIME_CHECKPOINT_STREAMING_COPY_H_
+#endif  // GAVEL_RUNTIME_DEVICE_STREAMING_COPY_H_

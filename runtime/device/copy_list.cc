@@ -1,8 +1,8 @@
-#include "runtime/checkpoint/copy_list.h"
+#include "runtime/device/copy_list.h"
 
 #include <algorithm>
 
-#include "runtime/checkpoint/streaming_copy.h"
+#include "runtime/device/streaming_copy.h"
 
 namespace gavel {
 

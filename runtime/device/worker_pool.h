@@ -3,8 +3,8 @@
 //
 // Thread-safety: one Run at a time; the threads start at the first that needs
 // them and block all signals, so that those reach the host's own threads.
-#ifndef GAVEL_RUNTIME_CHECKPOINT_WORKER_POOL_H_
-#define GAVEL_RUNTIME_CHECKPOINT_WORKER_POOL_H_
+#ifndef GAVEL_RUNTIME_DEVICE_WORKER_POOL_H_
+#define GAVEL_RUNTIME_DEVICE_WORKER_POOL_H_
 
 #include <condition_variable>
 #include <cstddef>
@@ -57,4 +57,4 @@ class WorkerPool {
 
 }  // namespace gavel
 
-#endif  // GAVEL_RUNTIME_CHECKPOINT_WORKER_POOL_H_
+#endif  // GAVEL_RUNTIME_DEVICE_WORKER_POOL_H_

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/worker_pool.h"
+#include "runtime/device/worker_pool.h"
 
 #include "runtime/signals_blocked.h"
 #include "runtime/torch_errors.h"
