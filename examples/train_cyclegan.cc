@@ -52,8 +52,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
                "images",
                "images of each kind");
   app.add_option("--side", flags.side,
-                 "of the images, in pixels, a multiple of 4; 0: 256, of "
-                 "synthetic images 32")
+                 "of the images, in pixels, a multiple of 4 from 24 on; 0: "
+                 "256, of synthetic images 32")
       ->check(CLI::Range(0, 2048));
   app.add_option("--blocks", flags.blocks,
                  "of a generator; 0: 9 from 256 pixels on, else 6")
@@ -213,5 +213,10 @@ int main(int argc, char** argv) {
   Flags flags;
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
+  // The generator halves the sides twice, and the discriminator needs more than
+  // one pixel where it takes the last norm.
+  if (flags.side != 0 && (flags.side < 24 || flags.side % 4 != 0)) {
+    gavel::examples::Fail("--side has to be a multiple of 4, at least 24");
+  }
   return Train(flags, OpenImages(flags));
 }

@@ -1,41 +1,112 @@
-// Whether a program adds gradients up over several steps. Between two of these
-// they belong to its state; otherwise a step begins without them. LibTorch
-// tells nobody, but a step after which gradients have changed and no parameter
-// has gives it away; or a checkpoint that holds some. Looks at the first steps
-// of a process only, and then at the bits of all parameters: optimizers write
-// them without raising their versions. Training thread only.
+// Which gradients belong to the state of a step's end. They do unless the
+// program resets them before it adds to them again; a restart without them
+// would train another model. LibTorch tells nobody, so it is seen per optimizer
+// (and for the parameters that no optimizer has):
+//
+//   - Whether the optimizer made a step in the training step that has ended, by
+//     its own counters, or by some bits of its smallest parameter. If it made
+//     none, its gradients are the beginning of a sum.
+//   - Whether the program then resets them. A hook on some parameters looks at
+//     the first gradient that arrives in the next step: is there something that
+//     it will be added to? It is asked in the first steps, and behind each
+//     checkpoint that left gradients out, as long as the run lasts.
+//
+// What is not known is saved: gradients that are then reset do no harm. A
+// program that adds to them after a step of the optimizer is found one
+// step after a checkpoint without them; from then on all have them.
+//
+// Training thread only; the hooks run where LibTorch runs them.
 #ifndef GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
 #define GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
 
-#include <cstdint>
+#include <ATen/core/Tensor.h>
 
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "gavel/session_options.h"
+#include "iterator/optimizer_kinds.h"
 #include "iterator/tracked_state.h"
 
 namespace gavel::internal {
 
 class AccumulationWatch {
  public:
-  // Before the first step; null: nothing is restored.
-  void Begin(const TrackedState& tracked, const Snapshot* restored);
-  // After a step.
-  void Look(const TrackedState& tracked);
-  bool done() const { return accumulates_ || looks_ >= kStepsMax; }
-  bool accumulates() const { return accumulates_; }
+  AccumulationWatch() = default;
+  ~AccumulationWatch();
+  AccumulationWatch(const AccumulationWatch&) = delete;
+  AccumulationWatch& operator=(const AccumulationWatch&) = delete;
+
+  // Before the first step. Borrows the tracked optimizers.
+  void Begin(const TrackedState& tracked, Gradients mode);
+  // Each step's end. Reads a few numbers of each optimizer. True: the boundary
+  // should look at TakeNews() and decided().
+  bool StepDone() { return !groups_.empty() && LookAtStep(); }
+  // Whether a checkpoint of the last step's end has the parameter's gradient.
+  bool Saves(const at::Tensor& parameter);
+  // A checkpoint of the end of `step` was taken.
+  void Saved(uint64_t step);
+  // Checkpoints will be of the same size from here on, as far as is known.
+  bool decided() const { return decided_; }
+
+  struct News {
+    std::string text;
+    // A checkpoint was written without gradients that were then added to.
+    bool left_out = false;
+  };
+  std::vector<News> TakeNews();
+
+  // Around a move of the state to another device: nothing of this object
+  // remains there.
+  void Leave();
+  void Arrive();
 
  private:
-  // More than two, as the first steps of a program may be unlike the others.
-  static constexpr int kStepsMax = 5;
-
-  struct Seen {
-    uint64_t parameters = 0;  // of the bits of all
-    uint64_t gradients = 0;   // differs once one was made or written
-    bool has_gradients = false;
+  // One parameter, and what its hook sees.
+  struct Sample {
+    at::Tensor parameter;
+    unsigned hook = 0;
+    struct Seen {
+      std::atomic<bool> armed = false;  // for the next gradient that arrives
+      std::atomic<bool> fired = false;
+      std::atomic<bool> added = false;  // to something that is not zero
+    };
+    std::shared_ptr<Seen> seen = std::make_shared<Seen>();
   };
-  static Seen Read(const TrackedState& tracked);
+  // The parameters of an optimizer, or those that no tracked one has.
+  struct Group {
+    std::string name;
+    torch::optim::Optimizer* optimizer = nullptr;
+    StepCounter counter = nullptr;
+    std::vector<Sample> samples;  // by size, smallest first
+    std::optional<uint64_t> mark;
+    at::Tensor before, now;  // of the first sample, on an accelerator
+    std::optional<bool> stepped;
+    bool looks = false;
+    bool resets = false;  // gradients before it adds to them
+    bool adds = false;
+    std::optional<uint64_t> left_out;  // by the checkpoint of this step
+  };
 
-  Seen last_;
+  void AddGroup(Group group, std::vector<at::Tensor> parameters);
+  bool LookAtStep();
+  static std::optional<uint64_t> MarkOf(const Group& group);
+  static bool Stepped(Group& group);
+  static bool HasGradient(const Group& group);
+  static void Arm(Group& group);
+  void TakeLook(Group& group);
+
+  Gradients mode_ = Gradients::kDetect;
+  std::vector<Group> groups_;
+  std::unordered_map<const void*, std::vector<size_t>> groups_of_;
+  std::vector<News> news_;
   int looks_ = 0;
-  bool accumulates_ = false;
+  bool decided_ = true;
 };
 
 }  // namespace gavel::internal

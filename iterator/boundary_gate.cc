@@ -15,9 +15,12 @@ BoundaryGate::Calls BoundaryGate::Take(bool wait) {
   calls.resume.swap(resume_);
   calls.threads.swap(threads_);
   std::swap(calls.checkpoint, checkpoint_);
+  calls.checkpoint |= checkpoint_requested_.exchange(false);
   called_.store(calls.stop, std::memory_order_release);
-  // The handler may have come in between the two lines above.
-  if (stop_) called_.store(true, std::memory_order_release);
+  // A handler may have come in between the lines above.
+  if (stop_ || checkpoint_requested_) {
+    called_.store(true, std::memory_order_release);
+  }
   return calls;
 }
 
@@ -40,6 +43,7 @@ void BoundaryGate::Grant(const lease_action::Resume& resume) {
   if (pause_ && !StrongerThan(pause_->tier, PauseTier::kPark)) pause_.reset();
   epoch_ = resume.epoch;
   deadline_ = resume.deadline;
+  extension_lead_s_.store(resume.extension_lead_s, std::memory_order_relaxed);
   lease_threads_ = resume.accelerator.threads;
   threads_.reset();
   called_.store(true, std::memory_order_release);
@@ -50,6 +54,7 @@ void BoundaryGate::Extend(const lease_action::Extend& extend) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (extend.epoch != epoch_) return;
   deadline_ = extend.deadline;
+  extension_lead_s_.store(extend.extension_lead_s, std::memory_order_relaxed);
   if (extend.threads != lease_threads_) {
     lease_threads_ = extend.threads;
     threads_ = extend.threads;

@@ -2,8 +2,8 @@
 // thread. At a boundary the latter looks at two atomics; only when one of them
 // calls does it take the lock to see why.
 //
-// The lease thread calls Grant, Extend, Pause, WantCheckpoint; the signal
-// handler RequestStop; the training thread the rest.
+// The lease thread calls Grant, Extend, Pause, WantCheckpoint; signal handlers
+// RequestStop and RequestCheckpoint; the training thread the rest.
 #ifndef GAVEL_ITERATOR_BOUNDARY_GATE_H_
 #define GAVEL_ITERATOR_BOUNDARY_GATE_H_
 
@@ -54,6 +54,11 @@ class BoundaryGate {
     return now_ns >= deadline_ns_.load(std::memory_order_acquire);
   }
 
+  // As of the latest grant.
+  double extension_lead_s() const {
+    return extension_lead_s_.load(std::memory_order_relaxed);
+  }
+
   void Grant(const lease_action::Resume& resume);
   void Extend(const lease_action::Extend& extend);
   void Pause(const lease_action::Pause& pause);
@@ -64,6 +69,11 @@ class BoundaryGate {
     stop_.store(true, std::memory_order_relaxed);
     called_.store(true, std::memory_order_release);
   }
+  // Async-signal-safe: as WantCheckpoint.
+  void RequestCheckpoint() {
+    checkpoint_requested_.store(true, std::memory_order_relaxed);
+    called_.store(true, std::memory_order_release);
+  }
   bool stop_requested() const { return stop_.load(std::memory_order_acquire); }
   void NotifyStop();
 
@@ -71,6 +81,8 @@ class BoundaryGate {
   alignas(64) std::atomic<bool> called_{false};
   std::atomic<int64_t> deadline_ns_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<bool> checkpoint_requested_{false};  // by a signal
+  std::atomic<double> extension_lead_s_{0};
 
   std::mutex mutex_;
   std::condition_variable changed_;

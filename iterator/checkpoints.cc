@@ -6,14 +6,13 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/device/device_backend.h"
 
 namespace gavel::internal {
 namespace {
 
 // What differs between the ranks of a gang (loop_position.cc has the names).
-constexpr std::string_view kOwnEntries[] = {"gavel/random/",
-                                            "gavel/loop/random"};
+constexpr std::string_view kOwnEntries[] = {
+    "gavel/random/", "gavel/loop/random", "gavel/loop/first"};
 
 void NameOwnEntries(int rank, std::map<std::string, std::string>* bytes) {
   std::map<std::string, std::string> own;
@@ -98,15 +97,6 @@ void Checkpoints::Prepare(const Snapshot& snapshot, int world_size) {
   options.rank = rank_;
   options.world_size = world_size;
   writer_->Prepare(snapshot, options);
-}
-
-void Checkpoints::AllowPinned(at::DeviceType type) {
-  if (!enabled()) return;
-  const DeviceBackend& backend = BackendOf(type);
-  writer_->AllowPinned({[&backend](void* data, uint64_t size_bytes) {
-                          return backend.PinMemory(data, size_bytes);
-                        },
-                        [&backend](void* data) { backend.UnpinMemory(data); }});
 }
 
 absl::Status Checkpoints::Wait() {

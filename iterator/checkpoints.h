@@ -51,14 +51,8 @@ class Checkpoints {
   absl::Status Begin(Generation generation, Snapshot snapshot,
                      CommitOptions options,
                      std::vector<HostCopy>* copies = nullptr);
-  // An accelerator of this type is held: memory for copies may be pinned.
-  void AllowPinned(at::DeviceType type);
   // Begins to get the memory for copies of `snapshot`.
   void Prepare(const Snapshot& snapshot, int world_size);
-  // Memory that is kept for copies.
-  uint64_t arena_size_bytes() const {
-    return enabled() ? writer_->arena_size_bytes() : 0;
-  }
   bool IsWriting(Generation generation) const {
     return enabled() && writer_->InFlight() == generation;
   }

@@ -25,10 +25,27 @@ bool FromText(const std::string& text, std::string* value) {
 bool FromText(const std::string& text, double* value) {
   return absl::SimpleAtod(text, value) && std::isfinite(*value) && *value >= 0;
 }
+bool FromText(const std::string& text, bool* value) {
+  *value = text == "1";
+  return text == "0" || text == "1";
+}
+bool FromText(const std::string& text, Gradients* value) {
+  if (text == "detect") *value = Gradients::kDetect;
+  if (text == "always") *value = Gradients::kSaveAlways;
+  if (text == "never") *value = Gradients::kSaveNever;
+  return text == "detect" || text == "always" || text == "never";
+}
 template <class Integer>
 bool FromText(const std::string& text, Integer* value) {
   return absl::SimpleAtoi(text, value) && *value >= 0;
 }
+
+template <class T>
+const char* const kExpected = "a number >= 0";
+template <>
+const char* const kExpected<bool> = "0 or 1";
+template <>
+const char* const kExpected<Gradients> = "detect, always or never";
 
 template <class T>
 absl::Status Read(const char* variable, T* value) {
@@ -36,8 +53,9 @@ absl::Status Read(const char* variable, T* value) {
   if (text == nullptr || *text == '\0') return absl::OkStatus();
   T read{};
   if (!FromText(std::string(text), &read)) {
-    return absl::InvalidArgumentError(StrCat(
-        variable, "=", text, " is not a number >= 0; correct it or unset it"));
+    return absl::InvalidArgumentError(StrCat(variable, "=", text, " is not ",
+                                             kExpected<T>,
+                                             "; correct it or unset it"));
   }
   *value = read;
   return absl::OkStatus();
@@ -81,6 +99,8 @@ absl::Status ReadGang(SessionOptions* options) {
 
 absl::Status ReadAll(SessionOptions* options) {
   GAVEL_RETURN_IF_ERROR(Read(kCoordinator, &options->coordinator));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_CLUSTER", &options->cluster));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_JOB_NAME", &options->job_name));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_JOB", &options->job));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_INCARNATION", &options->incarnation));
   GAVEL_RETURN_IF_ERROR(ReadGang(options));
@@ -91,6 +111,7 @@ absl::Status ReadAll(SessionOptions* options) {
       Read("GAVEL_CHECKPOINT_INTERVAL_S", &options->checkpoint_interval_s));
   GAVEL_RETURN_IF_ERROR(
       Read("GAVEL_FAILURE_INTERVAL_S", &options->failure_interval_s));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_PAUSE_GRACE_S", &options->pause_grace_s));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_CHECKPOINT_INTERVAL_STEPS",
                              &options->checkpoint_interval_steps));
   GAVEL_RETURN_IF_ERROR(
@@ -99,8 +120,15 @@ absl::Status ReadAll(SessionOptions* options) {
                              &options->checkpoints_kept_every_steps));
   GAVEL_RETURN_IF_ERROR(
       Read("GAVEL_CHECKPOINTS_KEPT_BEST", &options->checkpoints_kept_best));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_GRADIENTS", &options->gradients));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_PARTIAL_RESTORE", &options->partial_restore));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_KEEP_PROGRAM_OPTIONS", &options->keep_program_options));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_STEPS", &options->steps_total));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_DEVICE", &options->device));
+  GAVEL_RETURN_IF_ERROR(
+      Read("GAVEL_PINNED_MEMORY_BYTES", &options->pinned_memory_bytes));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_TRACE_FILE", &options->trace_file));
   GAVEL_RETURN_IF_ERROR(
       Read("GAVEL_TENSORBOARD_DIRECTORY", &options->tensorboard_directory));
@@ -156,12 +184,12 @@ absl::Status CheckKept(const SessionOptions& options) {
 absl::Status CheckOptions(const SessionOptions& options) {
   GAVEL_RETURN_IF_ERROR(CheckKept(options));
   if (std::isnan(options.checkpoint_interval_s) ||
-      !(options.failure_interval_s > 0) ||
+      !(options.failure_interval_s > 0) || !(options.pause_grace_s >= 0) ||
       options.checkpoint_interval_steps < 0 || options.steps_total < 0) {
     return absl::InvalidArgumentError(
         "SessionOptions: checkpoint_interval_s must be a number, "
-        "failure_interval_s > 0, checkpoint_interval_steps and steps_total "
-        ">= 0");
+        "failure_interval_s > 0, pause_grace_s, checkpoint_interval_steps and "
+        "steps_total >= 0");
   }
   if (options.world_size < 1 || options.rank < 0 ||
       options.rank >= options.world_size) {

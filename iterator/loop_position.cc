@@ -1,11 +1,15 @@
 #include "iterator/loop_position.h"
 
+#include <map>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "gavel/internal/loader_position.h"
+#include "gavel/internal/placement.h"
 #include "runtime/checkpoint/rng_state.h"
 #include "runtime/torch_errors.h"
 
@@ -19,10 +23,16 @@ constexpr char kLoop[] = "gavel/loop";
 constexpr char kEnded[] = "ended";
 constexpr char kBatches[] = "gavel/loop/batches";
 constexpr char kPosition[] = "gavel/loop/position";
+constexpr char kLoaders[] = "gavel/loop/loaders/";
+constexpr char kFirstBatch[] = "gavel/loop/first";
 constexpr char kBeginRandom[] = "gavel/loop/random";
+constexpr char kEnd[] = "gavel/loop/end";
 constexpr char kRandom[] = "gavel/random";
 
 const at::Device kCpu(at::kCPU);
+
+// A program that waits for data in a loop around its loops would try for ever.
+constexpr int kEmptyLoopsMax = 1000;
 
 std::string NameOf(Kind kind) {
   switch (kind) {
@@ -43,6 +53,16 @@ std::string Entry(const Snapshot& snapshot, const std::string& name) {
 
 }  // namespace
 
+void CheckLength(bool has_batch, int64_t batch) {
+  if (has_batch) return;
+  throw std::out_of_range(
+      StrCat("the range of batches has ended before batch ", batch,
+             ", which was trained on before the restart; give it the data of "
+             "before, or pass gavel::Resume::kRestart"));
+}
+
+LoopPosition::~LoopPosition() { RestoreLoaders({}); }
+
 absl::Status LoopPosition::Restore(const Snapshot& snapshot) {
   Pending pending;
   for (const auto& [name, bytes] : snapshot.bytes) {
@@ -59,16 +79,57 @@ absl::Status LoopPosition::Restore(const Snapshot& snapshot) {
         "written by a gavel::Session");
   }
   last_position_ = Entry(snapshot, kPosition);
+  restored_end_ = pending.entries.bytes.erase(kEnd) > 0;
+  std::map<int, std::string> loaders;
+  for (const auto& [name, bytes] : pending.entries.bytes) {
+    int number = 0;
+    if (std::string_view(name).starts_with(kLoaders) &&
+        absl::SimpleAtoi(name.substr(sizeof(kLoaders) - 1), &number)) {
+      loaders[number] = bytes;
+    }
+  }
+  RestoreLoaders(std::move(loaders));
   pending_ = std::move(pending);
   return absl::OkStatus();
 }
 
+absl::Status LoopPosition::CheckRange(const RangePosition& range) {
+  const std::string why =
+      range.kind() == Kind::kForwarded ? range.WhyNotForwarded() : "";
+  if (!why.empty()) {
+    return absl::FailedPreconditionError(
+        StrCat("a restart could not continue in this data loader: ", why,
+               ", or gavel::Resume::kRestart to begin its epoch again"));
+  }
+  const void* const address = range.address();
+  if (range.kind() != Kind::kPositioned || range.loader_number() >= 0 ||
+      address == nullptr) {
+    return absl::OkStatus();
+  }
+  if (positioned_ == nullptr) positioned_ = address;
+  if (positioned_ == address) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "a second range with a position of its own is trained on, and "
+      "checkpoints "
+      "hold one; save the others' with session->Track(name, save, load), and "
+      "pass gavel::Resume::kRestart to their gavel::Iterator");
+}
+
 absl::StatusOr<int64_t> LoopPosition::Enter(RangePosition* range,
                                             uint64_t steps_done) {
+  empty_loops_ =
+      at_end_ && steps_done == steps_at_begin_ ? empty_loops_ + 1 : 0;
+  if (empty_loops_ >= kEmptyLoopsMax) {
+    return absl::FailedPreconditionError(
+        StrCat("the range of batches was empty ", kEmptyLoopsMax,
+               " times in a row, so no step can be done; look at the data"));
+  }
   range_ = range;
   steps_at_begin_ = steps_done;
   batches_before_ = 0;
+  first_batch_ = 0;
   at_end_ = false;
+  kept_.reset();
   if (!pending_ || pending_->loop_taken) {
     GAVEL_ASSIGN_OR_RETURN(begin_random_, GetRngState(kCpu));
     return 0;
@@ -79,8 +140,9 @@ absl::StatusOr<int64_t> LoopPosition::Enter(RangePosition* range,
   at_end_ = kind == kEnded;
   int64_t batches = 0;
   if (!absl::SimpleAtoi(Entry(saved, kBatches), &batches)) batches = 0;
-  const int64_t skip = BatchesToSkip(kind, batches);
+  GAVEL_ASSIGN_OR_RETURN(const int64_t skip, BatchesToSkip(kind, batches));
   batches_before_ = skip;
+  if (skip == 0) pending_->entries.bytes.erase(kFirstBatch);
   // A range that is begun again draws its order from the generator: let it be
   // as it was when the loop was begun.
   begin_random_ = Entry(saved, skip > 0 ? kBeginRandom : "gavel/random/cpu");
@@ -90,35 +152,70 @@ absl::StatusOr<int64_t> LoopPosition::Enter(RangePosition* range,
 }
 
 // The range's own position is loaded here, too, as it replaces skipping.
-int64_t LoopPosition::BatchesToSkip(const std::string& saved_kind,
-                                    int64_t batches) {
-  const Kind kind = range_->kind();
-  if (kind == Kind::kPositioned) {
-    if (last_position_.empty()) return 0;
-    if (!range_->Load(last_position_)) {
-      log_.Warning(
-          "the checkpoint's position in the data does not fit this data loader "
-          "(other data, seed or order); the epoch starts again");
-    }
-    return 0;
+absl::StatusOr<int64_t> LoopPosition::BatchesToSkip(
+    const std::string& saved_kind, int64_t batches) {
+  switch (range_->kind()) {
+    case Kind::kPositioned:
+      GAVEL_RETURN_IF_ERROR(LoadPosition());
+      return 0;
+    case Kind::kRestarted:
+      range_->RestartEpoch(SavedPositionOf(*range_));
+      break;
+    case Kind::kForwarded:
+      if (saved_kind == NameOf(Kind::kForwarded) ||
+          saved_kind == NameOf(Kind::kRestarted)) {
+        return batches;
+      }
   }
-  if (saved_kind == "none" || batches == 0) return 0;
-  if (kind == Kind::kForwarded && saved_kind == NameOf(kind)) return batches;
-  if (!restart_reported_) {
-    log_.Warning(StrCat(
-        "this range of batches has no position, so the epoch starts again "
-        "from its first batch (",
-        batches,
-        " batches are trained on once more); use gavel::DataLoader, "
-        "or gavel::Resume::kForward if its order is always the same"));
-    restart_reported_ = true;
+  if (saved_kind != "none" && batches > 0) {
+    log_.Info(StrCat("the epoch begins again from its first batch: ", batches,
+                     " batches are trained on once more"));
   }
   return 0;
+}
+
+// The saved one of this very loader, where the checkpoint has it; else that of
+// the loop that was run last.
+std::string LoopPosition::SavedPositionOf(const RangePosition& range) const {
+  std::string own =
+      Entry(pending_->entries, StrCat(kLoaders, range.loader_number()));
+  return own.empty() ? last_position_ : own;
+}
+
+absl::Status LoopPosition::LoadPosition() {
+  const std::string position = SavedPositionOf(*range_);
+  if (position.empty() || range_->Load(position)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      StrCat("the checkpoint's position in the data (", position,
+             ") does not fit this data loader (", range_->Save(),
+             "): give it the data, seed and order of before, or pass "
+             "gavel::Resume::kRestart to begin the epoch again with these"));
+}
+
+absl::Status LoopPosition::FirstBatch(uint64_t fingerprint) {
+  first_batch_ = fingerprint;
+  uint64_t saved = 0;
+  if (!pending_ || fingerprint == 0 ||
+      !absl::SimpleAtoi(Entry(pending_->entries, kFirstBatch), &saved) ||
+      saved == 0 || saved == fingerprint) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "the range of batches does not begin with the same batch as before the "
+      "restart, so the position in it is lost: use gavel::DataLoader, whose "
+      "order is the same in every process, or pass gavel::Resume::kRestart to "
+      "begin the epoch again");
 }
 
 absl::Status LoopPosition::Forwarded(at::Device device, int rank,
                                      int world_size) {
   GAVEL_RETURN_IF_ERROR(SetShard(rank, world_size));
+  if (range_ != nullptr && !range_->HasStep()) {
+    return absl::InvalidArgumentError(
+        "the data loader has no step in an epoch: it has fewer samples than "
+        "one step needs, and drop_last leaves the rest out; lower the batch "
+        "size, or give it more data");
+  }
   if (!pending_) return absl::OkStatus();
   const Pending pending = *std::exchange(pending_, std::nullopt);
   return RestoreRngState(pending.entries, device, kRandom);
@@ -135,10 +232,18 @@ absl::Status LoopPosition::SetShard(int rank, int world_size) {
              "their number"));
 }
 
-void LoopPosition::Leave() {
-  if (range_ == nullptr) return;
+absl::Status LoopPosition::Leave(bool keeps_place, at::Device device,
+                                 uint64_t steps_done) {
+  if (range_ == nullptr) return absl::OkStatus();
   SaveRangePosition();
+  absl::Status status;
+  if (keeps_place && !at_end_) {
+    Snapshot place;
+    status = Collect(device, steps_done, &place);
+    kept_ = std::move(place);
+  }
   range_ = nullptr;
+  return status;
 }
 
 absl::Status LoopPosition::RestoreRandom(at::Device device) const {
@@ -164,10 +269,14 @@ void LoopPosition::SaveRangePosition() {
 absl::Status LoopPosition::Collect(at::Device device, uint64_t steps_done,
                                    Snapshot* snapshot) {
   return CatchAsStatus("saving the position in the data", [&] {
-    // Not yet taken: it is still as restored.
-    if (pending_ && !pending_->loop_taken) {
-      snapshot->bytes.insert(pending_->entries.bytes.begin(),
-                             pending_->entries.bytes.end());
+    if (end_) snapshot->bytes[kEnd] = "1";
+    // Not yet taken: it is still as restored. Left for good: as it was then.
+    const Snapshot* const place = kept_ ? &*kept_
+                                  : pending_ && !pending_->loop_taken
+                                      ? &pending_->entries
+                                      : nullptr;
+    if (place != nullptr) {
+      snapshot->bytes.insert(place->bytes.begin(), place->bytes.end());
       return absl::OkStatus();
     }
     int64_t batches = 0;
@@ -184,6 +293,10 @@ absl::Status LoopPosition::Collect(at::Device device, uint64_t steps_done,
     snapshot->bytes[kBatches] = StrCat(batches);
     snapshot->bytes[kPosition] = last_position_;
     snapshot->bytes[kBeginRandom] = begin_random_;
+    if (first_batch_ != 0) snapshot->bytes[kFirstBatch] = StrCat(first_batch_);
+    for (const auto& [number, position] : PositionsOfLoaders()) {
+      snapshot->bytes[StrCat(kLoaders, number)] = position;
+    }
     return CollectRandom(device, snapshot);
   });
 }

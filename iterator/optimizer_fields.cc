@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "core/text.h"
+#include "iterator/tensor_entry.h"
 
 namespace gavel::internal {
 namespace {
@@ -97,6 +98,9 @@ void SaveFields::Number(const std::string& name, NumberRef value) {
 void SaveFields::Tensor(const std::string& name, at::Tensor& value) {
   if (!value.defined()) return;
   const std::string full_name = StrCat(prefix_, name);
+  if (value.layout() != at::kStrided) {
+    return Fail(CollectTensor(full_name, value, std::nullopt, snapshot_));
+  }
   if (parted_ != nullptr && value.numel() != 1) {
     if (value.sizes() != parted_->parameter.sizes()) {
       return Fail(absl::FailedPreconditionError(StrCat(
@@ -136,6 +140,12 @@ void RestoreFields::Number(const std::string& name, NumberRef value) {
 
 void RestoreFields::Tensor(const std::string& name, at::Tensor& value) {
   const std::string full_name = StrCat(prefix_, name);
+  if (from_.snapshot.bytes.contains(StrCat(full_name, "/layout"))) {
+    at::Tensor made;
+    Fail(RestoreTensor(from_.snapshot, full_name, std::nullopt, made));
+    if (made.defined()) value = made.to(from_.device);
+    return;
+  }
   const auto whole = from_.tensors.find(full_name);
   const auto parts = from_.snapshot.parts.find(full_name);
   const bool is_number =

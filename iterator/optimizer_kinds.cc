@@ -141,6 +141,20 @@ std::optional<OptimizerKind> KindWithParameterShape(
   return std::nullopt;
 }
 
+template <class State>
+std::optional<int64_t> StepsOf(const optim::OptimizerParamState& state) {
+  const auto* const own = dynamic_cast<const State*>(&state);
+  return own == nullptr ? std::nullopt : std::optional(own->step());
+}
+
+// SGD writes its momentum in place, which raises the version.
+std::optional<int64_t> VersionOfMomentum(
+    const optim::OptimizerParamState& state) {
+  const auto* const own = dynamic_cast<const optim::SGDParamState*>(&state);
+  if (own == nullptr || !own->momentum_buffer().defined()) return std::nullopt;
+  return own->momentum_buffer()._version();
+}
+
 }  // namespace
 
 absl::StatusOr<OptimizerKind> KindOf(const optim::Optimizer& optimizer,
@@ -156,6 +170,15 @@ absl::StatusOr<OptimizerKind> KindOf(const optim::Optimizer& optimizer,
              ", whose state is not known; describe it with "
              "gavel::DescribeOptimizer (gavel/optimizer_kind.h) and pass that "
              "to Track"));
+}
+
+StepCounter StepCounterOf(const optim::Optimizer& optimizer) {
+  if (Is<optim::SGD>(optimizer)) return VersionOfMomentum;
+  if (Is<optim::Adam>(optimizer)) return StepsOf<optim::AdamParamState>;
+  if (Is<optim::AdamW>(optimizer)) return StepsOf<optim::AdamWParamState>;
+  if (Is<optim::RMSprop>(optimizer)) return StepsOf<optim::RMSpropParamState>;
+  if (Is<optim::Adagrad>(optimizer)) return StepsOf<optim::AdagradParamState>;
+  return nullptr;
 }
 
 }  // namespace gavel::internal

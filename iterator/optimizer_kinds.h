@@ -3,6 +3,8 @@
 #ifndef GAVEL_ITERATOR_OPTIMIZER_KINDS_H_
 #define GAVEL_ITERATOR_OPTIMIZER_KINDS_H_
 
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -10,6 +12,7 @@
 
 namespace torch::optim {
 class Optimizer;
+class OptimizerParamState;
 }  // namespace torch::optim
 
 namespace gavel::internal {
@@ -19,6 +22,12 @@ namespace gavel::internal {
 // is tracked as.
 absl::StatusOr<OptimizerKind> KindOf(const torch::optim::Optimizer& optimizer,
                                      std::string_view name);
+
+// A number in the state of a parameter that is another one after each step of
+// the optimizer; nullopt: there is none. Null for a class that keeps none.
+using StepCounter =
+    std::optional<int64_t> (*)(const torch::optim::OptimizerParamState&);
+StepCounter StepCounterOf(const torch::optim::Optimizer& optimizer);
 
 }  // namespace gavel::internal
 

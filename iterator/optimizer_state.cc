@@ -30,6 +30,9 @@ std::string OptionsName(std::string_view prefix, size_t group) {
 std::string GroupPrefix(std::string_view prefix, size_t group) {
   return StrCat(prefix, "/group/", group, "/");
 }
+std::string GivenName(std::string_view prefix, size_t group) {
+  return StrCat(prefix, "/group/", group, "/given");
+}
 std::string StatePrefix(std::string_view prefix, size_t parameter) {
   return StrCat(prefix, "/state/", parameter, "/");
 }
@@ -135,6 +138,7 @@ absl::Status CollectOptions(const OptimizerKind& kind, std::string_view prefix,
 
 absl::Status Collect(optim::Optimizer& optimizer, const OptimizerKind& kind,
                      std::string_view prefix, const PartOfParameter& part_of,
+                     const std::vector<std::string>& given,
                      Snapshot* snapshot) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> fields,
                          FieldsOf(kind, optimizer));
@@ -144,6 +148,9 @@ absl::Status Collect(optim::Optimizer& optimizer, const OptimizerKind& kind,
   snapshot->bytes[StrCat(prefix, "/parameters")] =
       StrCat(ParametersOf(optimizer).size());
   GAVEL_RETURN_IF_ERROR(CollectOptions(kind, prefix, optimizer, snapshot));
+  for (size_t i = 0; i < given.size(); ++i) {
+    snapshot->bytes[GivenName(prefix, i)] = given[i];
+  }
   size_t found = 0;
   const auto save_state = [&](size_t i, const at::Tensor& parameter,
                               optim::OptimizerParamState& state) {
@@ -170,6 +177,12 @@ absl::Status Collect(optim::Optimizer& optimizer, const OptimizerKind& kind,
 }
 
 // ---- Restoring ----
+
+// For messages: 0.05, not 0.050000000000000003.
+std::string Short(const std::string& value) {
+  double number = 0;
+  return absl::SimpleAtod(value, &number) ? StrCat(number) : value;
+}
 
 const std::string* FindBytes(const Snapshot& snapshot,
                              const std::string& name) {
@@ -350,12 +363,72 @@ absl::Status CheckOptimizerKind(optim::Optimizer& optimizer,
 absl::Status CollectOptimizerState(optim::Optimizer& optimizer,
                                    const OptimizerKind& kind,
                                    std::string_view prefix, Snapshot* snapshot,
-                                   const PartOfParameter& part_of) {
-  return Annotate(
-      CatchAsStatus(
-          "saving",
-          [&] { return Collect(optimizer, kind, prefix, part_of, snapshot); }),
-      StrCat("optimizer '", prefix, "'"));
+                                   const PartOfParameter& part_of,
+                                   const std::vector<std::string>& given) {
+  return Annotate(CatchAsStatus("saving",
+                                [&] {
+                                  return Collect(optimizer, kind, prefix,
+                                                 part_of, given, snapshot);
+                                }),
+                  StrCat("optimizer '", prefix, "'"));
+}
+
+absl::StatusOr<std::vector<std::string>> OptionLines(
+    optim::Optimizer& optimizer, const OptimizerKind& kind,
+    std::string_view prefix) {
+  Snapshot snapshot;
+  GAVEL_RETURN_IF_ERROR(CatchAsStatus(
+      StrCat("options of optimizer '", prefix, "'"),
+      [&] { return CollectOptions(kind, prefix, optimizer, &snapshot); }));
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    lines.push_back(snapshot.bytes[OptionsName(prefix, i)]);
+  }
+  return lines;
+}
+
+absl::StatusOr<std::vector<std::string>> SettleOptions(
+    const Snapshot& snapshot, std::string_view prefix,
+    const OptimizerKind& kind, bool keep_program, optim::Optimizer& optimizer,
+    std::vector<std::string>* given) {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> options,
+                         OptionLines(optimizer, kind, prefix));
+  std::vector<std::string> notes;
+  Snapshot chosen;
+  chosen.tensors = snapshot.tensors;
+  for (size_t i = 0; i < options.size(); ++i) {
+    const std::string* before = FindBytes(snapshot, GivenName(prefix, i));
+    if (before == nullptr) before = FindBytes(snapshot, OptionsName(prefix, i));
+    if (before == nullptr) continue;
+    const FieldLines old = ParseLines(*before);
+    FieldLines used = ParseLines(options[i]);
+    for (const auto& [name, value] : ParseLines((*given)[i])) {
+      const auto it = old.find(name);
+      if (it == old.end() || it->second == value) continue;
+      notes.push_back(
+          StrCat("optimizer '", prefix, "': the program gives ", name, " ",
+                 Short(value), ", and gave ", Short(it->second),
+                 " when the checkpoint was written; ",
+                 keep_program
+                     ? StrCat(Short(value), " is used")
+                     : StrCat("the checkpoint's ", Short(used[name]),
+                              " is used (SessionOptions::keep_program_options "
+                              "or GAVEL_KEEP_PROGRAM_OPTIONS=1: the "
+                              "program's)")));
+      used[name] = value;
+    }
+    std::string& lines = chosen.bytes[OptionsName(prefix, i)];
+    for (const auto& [name, value] : used) {
+      StrAppend(&lines, name, " ", value, "\n");
+    }
+    if (!keep_program) (*given)[i] = *before;
+  }
+  if (!keep_program || notes.empty()) return notes;
+  GAVEL_RETURN_IF_ERROR(
+      CatchAsStatus(StrCat("options of optimizer '", prefix, "'"), [&] {
+        return Restorer(chosen, prefix, kind, {}, optimizer).RestoreOptions();
+      }));
+  return notes;
 }
 
 absl::Status RestoreOptimizerState(const Snapshot& snapshot,

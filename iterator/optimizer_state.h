@@ -8,6 +8,7 @@
 //   PREFIX/parameters           bytes   "4"
 //   PREFIX/group/0/parameters   bytes   "4"
 //   PREFIX/group/0/options      bytes   "lr 0.001\nbeta1 0.9\n..."
+//   PREFIX/group/0/given        bytes   the same as the program had given it
 //   PREFIX/state/3/present      bytes   "true"
 //   PREFIX/state/3/exp_avg      tensor  none: it is undefined
 //   PREFIX/state/3/step         bytes   "1200"
@@ -17,9 +18,9 @@
 // The state of a parameter that is this rank's part of a larger one is such a
 // part, too, and is cut alike.
 //
-// `fields`, sorted, and the groups' sizes are not in the checkpoints of earlier
-// versions. Training thread only, no step may run meanwhile. What functions of
-// the user throw is INTERNAL.
+// `fields`, sorted, the groups' sizes and `given` are not in the checkpoints of
+// earlier versions. Training thread only, no step may run meanwhile. What
+// functions of the user throw is INTERNAL.
 #ifndef GAVEL_ITERATOR_OPTIMIZER_STATE_H_
 #define GAVEL_ITERATOR_OPTIMIZER_STATE_H_
 
@@ -51,14 +52,16 @@ absl::Status CheckOptimizerKind(torch::optim::Optimizer& optimizer,
 using PartOfParameter =
     std::function<std::optional<OwnPart>(const at::Tensor& parameter)>;
 
-// Adds the entries; the tensors are the optimizer's own, not copies.
+// Adds the entries; the tensors are the optimizer's own, not copies. `given`:
+// OptionLines of when it was tracked.
 // FAILED_PRECONDITION: state of another class than `kind` describes, or of
 // something that is not a parameter, or of another shape than a parameter that
 // is a part.
 absl::Status CollectOptimizerState(torch::optim::Optimizer& optimizer,
                                    const OptimizerKind& kind,
                                    std::string_view prefix, Snapshot* snapshot,
-                                   const PartOfParameter& part_of = {});
+                                   const PartOfParameter& part_of = {},
+                                   const std::vector<std::string>& given = {});
 
 // Replaces options and state; all or nothing. State tensors are copies on the
 // device of their parameter. NOT_FOUND: the snapshot has no optimizer of this
@@ -69,6 +72,20 @@ absl::Status RestoreOptimizerState(const Snapshot& snapshot,
                                    const OptimizerKind& kind,
                                    torch::optim::Optimizer& optimizer,
                                    const PartOfParameter& part_of = {});
+
+// The numbers of the options, as text, of each group.
+absl::StatusOr<std::vector<std::string>> OptionLines(
+    torch::optim::Optimizer& optimizer, const OptimizerKind& kind,
+    std::string_view prefix);
+
+// After RestoreOptimizerState: options that the program gives (`*given`)
+// otherwise than it did when the checkpoint was written. With `keep_program`
+// these are used, else the checkpoint's stay, and are `*given` from here on.
+// Returns a line for each.
+absl::StatusOr<std::vector<std::string>> SettleOptions(
+    const Snapshot& snapshot, std::string_view prefix,
+    const OptimizerKind& kind, bool keep_program,
+    torch::optim::Optimizer& optimizer, std::vector<std::string>* given);
 
 // Handles to the defined tensors of options and state, in the order of the
 // parameters: what moves with the lease.

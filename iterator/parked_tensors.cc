@@ -4,14 +4,15 @@
 #include <ATen/ops/empty_like.h>
 
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/copy_list.h"
-#include "runtime/checkpoint/worker_pool.h"
-#include "runtime/device/device_move.h"
+#include "runtime/device/copy_list.h"
+#include "runtime/device/device_copies.h"
+#include "runtime/device/worker_pool.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
@@ -101,19 +102,23 @@ absl::Status ParkedTensors::Park(const std::vector<TensorWithCopy>& tensors) {
   });
 }
 
-absl::Status ParkedTensors::Return(at::Device device) {
+absl::Status ParkedTensors::Return(at::Device device, Arena* arena) {
   if (entries_.empty()) return absl::OkStatus();
   absl::Status status =
       CatchAsStatus(StrCat("returning the state to ", device.str()),
-                    [&] { return CopyTo(device); });
+                    [&] { return CopyTo(device, arena); });
   if (status.ok()) entries_.clear();
   return status;
 }
 
-absl::Status ParkedTensors::CopyTo(at::Device device) {
+absl::Status ParkedTensors::CopyTo(at::Device device, Arena* arena) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> places;
   CopyList list;
+  std::optional<DeviceCopies> copies;
+  if (!device.is_cpu()) {
+    copies.emplace(device, DeviceCopies::Direction::kFromHost, arena);
+  }
   for (const Entry& entry : entries_) {
     const at::Tensor from = entry.tensor.detach();
     const bool is_known =
@@ -125,12 +130,12 @@ absl::Status ParkedTensors::CopyTo(at::Device device) {
       list.Add(static_cast<char*>(places.back().mutable_data_ptr()),
                static_cast<const char*>(from.const_data_ptr()), from.nbytes());
     } else {
-      places.back().copy_(from, /*non_blocking=*/true);
+      copies->Add(places.back(), static_cast<char*>(from.data_ptr()));
     }
   }
   GAVEL_RETURN_IF_ERROR(CopyAll(list));
-  // The memory of the copy may be used again once nobody looks into it.
-  GAVEL_RETURN_IF_ERROR(Synchronize(device));
+  // Waits: the memory of the copy may be used again once nobody looks into it.
+  if (copies) copies->Run();
   for (size_t i = 0; i < entries_.size(); ++i) {
     entries_[i].tensor.set_data(places[i]);
   }

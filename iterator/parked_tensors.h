@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/snapshot.h"
+#include "runtime/device/arena.h"
 
 namespace gavel::internal {
 
@@ -36,8 +37,8 @@ class ParkedTensors {
   absl::Status Park(const std::vector<TensorWithCopy>& tensors);
 
   // Copies all that are parked to `device`; all or nothing. RESOURCE_EXHAUSTED:
-  // they do not fit.
-  absl::Status Return(at::Device device);
+  // they do not fit. `arena`: as for MoveTensors.
+  absl::Status Return(at::Device device, Arena* arena = nullptr);
 
   uint64_t size_bytes() const;
 
@@ -47,7 +48,7 @@ class ParkedTensors {
     at::Tensor place;  // the memory it left, on a CPU only
   };
 
-  absl::Status CopyTo(at::Device device);
+  absl::Status CopyTo(at::Device device, Arena* arena);
 
   std::vector<Entry> entries_;
 };

@@ -10,6 +10,7 @@
 
 #include "gavel/data_loader.h"
 #include "gavel/internal/range_position.h"
+#include "runtime/device/tensor_hash.h"
 
 namespace gavel::internal {
 
@@ -34,6 +35,9 @@ bool IsDenseOnHost(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided;
 }
 
+// Of each tensor of a batch, so that the hash of a large one takes no time.
+constexpr uint64_t kHashedBytesMax = uint64_t{1} << 20;
+
 bool AreAlike(const std::vector<at::Tensor>& tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [&](const auto& tensor) {
     return IsDenseOnHost(tensor) &&
@@ -56,6 +60,19 @@ at::Tensor StackPinned(const std::vector<at::Tensor>& parts) {
 }
 
 }  // namespace
+
+uint64_t HashText(const char* data, size_t size_bytes) {
+  return HashBytes(data, size_bytes) | 1;  // 0: there is none
+}
+
+uint64_t HashTensor(uint64_t before, const at::Tensor& tensor) {
+  if (!IsDenseOnHost(tensor)) return before;
+  const at::Tensor bytes = tensor.contiguous();
+  const uint64_t both[] = {
+      before, HashBytes(bytes.data_ptr(),
+                        std::min<uint64_t>(bytes.nbytes(), kHashedBytesMax))};
+  return HashText(reinterpret_cast<const char*>(both), sizeof(both));
+}
 
 void PlaceTensor(at::Tensor& tensor, at::Device device) {
   if (!tensor.defined() || tensor.device() == device) return;

@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <numeric>
 #include <random>
+#include <utility>
+
+#include "gavel/internal/loader_position.h"
 
 namespace gavel {
 namespace {
@@ -137,5 +143,80 @@ bool ShardedOrder::LoadPosition(const std::string& position) {
   next_index_ = next;
   return true;
 }
+
+void ShardedOrder::RestartEpoch(const std::string& position) {
+  long long epoch = 0;
+  if (std::sscanf(position.c_str(), "epoch %lld", &epoch) == 1 && epoch >= 0) {
+    epoch_ = epoch;
+    next_index_ = 0;
+  }
+}
+
+namespace internal {
+
+// The loaders that one thread has made and that live. A loader may be destroyed
+// by another thread.
+struct LoaderBook {
+  std::mutex mutex;
+  std::map<int, LoaderPosition*> loaders;
+  std::map<int, std::string> restored;  // which no loader has taken yet
+};
+
+namespace {
+
+std::shared_ptr<LoaderBook>& BookOfThread() {
+  thread_local auto book = std::make_shared<LoaderBook>();
+  return book;
+}
+
+}  // namespace
+
+LoaderPosition::LoaderPosition() : book_(BookOfThread()) {
+  const std::lock_guard lock(book_->mutex);
+  while (book_->loaders.contains(number_)) ++number_;
+  book_->loaders[number_] = this;
+}
+
+LoaderPosition::LoaderPosition(LoaderPosition&& other) noexcept
+    : book_(std::move(other.book_)), number_(other.number_) {
+  const std::lock_guard lock(book_->mutex);
+  book_->loaders[number_] = this;
+}
+
+LoaderPosition::~LoaderPosition() {
+  if (book_ == nullptr) return;
+  const std::lock_guard lock(book_->mutex);
+  book_->loaders.erase(number_);
+}
+
+void LoaderPosition::TakeRestored() {
+  const std::lock_guard lock(book_->mutex);
+  const auto found = book_->restored.find(number_);
+  if (found == book_->restored.end()) return;
+  if (LoadPosition(found->second)) book_->restored.erase(found);
+}
+
+std::map<int, std::string> PositionsOfLoaders() {
+  LoaderBook& book = *BookOfThread();
+  const std::lock_guard lock(book.mutex);
+  std::map<int, std::string> positions;
+  for (const auto& [number, loader] : book.loaders) {
+    positions[number] = loader->SavePosition();
+  }
+  return positions;
+}
+
+void RestoreLoaders(std::map<int, std::string> positions) {
+  LoaderBook& book = *BookOfThread();
+  const std::lock_guard lock(book.mutex);
+  book.restored = std::move(positions);
+  for (const auto& [number, loader] : book.loaders) {
+    const auto found = book.restored.find(number);
+    if (found == book.restored.end()) continue;
+    if (loader->LoadPosition(found->second)) book.restored.erase(found);
+  }
+}
+
+}  // namespace internal
 
 }  // namespace gavel

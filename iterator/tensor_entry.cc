@@ -1,6 +1,7 @@
 #include "iterator/tensor_entry.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/sparse_csr_tensor.h>
 
@@ -48,7 +49,9 @@ std::vector<int64_t> SizesOf(const std::string& layout) {
 
 absl::Status Missing(const std::string& name) {
   return absl::FailedPreconditionError(
-      StrCat("the checkpoint has no tensor '", name, "'", kRemedy));
+      StrCat("the checkpoint has no tensor '", name, "'", kRemedy,
+             ", or set SessionOptions::partial_restore "
+             "(GAVEL_PARTIAL_RESTORE=1) to keep the program's"));
 }
 
 absl::Status CheckSame(const std::string& name, const std::string& here,
@@ -71,7 +74,26 @@ absl::Status RestoreDense(const Snapshot& snapshot, const std::string& name,
   if (!saved.defined()) return Missing(name);
   GAVEL_RETURN_IF_ERROR(CheckSame(name, ShapeOf(tensor), ShapeOf(saved)));
   at::NoGradGuard no_grad;
-  tensor.detach().copy_(saved);
+  // A view made by expand() has each value once in memory.
+  at::Tensor to = tensor.detach();
+  at::Tensor from = saved;
+  bool is_expanded = false;
+  for (int64_t dim = 0; dim < to.dim(); ++dim) {
+    if (to.stride(dim) != 0 || to.size(dim) < 2) continue;
+    is_expanded = true;
+    to = to.narrow(dim, 0, 1);
+    from = from.narrow(dim, 0, 1);
+  }
+  // With no tolerance: whether all are equal, NaN too.
+  if (is_expanded && !at::allclose(saved, from.expand_as(saved), 0, 0,
+                                   /*equal_nan=*/true)) {
+    return absl::FailedPreconditionError(
+        StrCat("tensor '", name,
+               "' was made by expand() here, and its rows differ in the "
+               "checkpoint; make it contiguous()",
+               kRemedy));
+  }
+  to.copy_(from);
   return absl::OkStatus();
 }
 
@@ -151,6 +173,12 @@ absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
   }
   snapshot->bytes[StrCat(name, "/layout")] = LayoutText(source);
   return absl::OkStatus();
+}
+
+bool HasTensor(const Snapshot& snapshot, const std::string& name) {
+  return FindTensor(snapshot, name) != nullptr ||
+         snapshot.parts.contains(name) ||
+         snapshot.bytes.contains(StrCat(name, "/layout"));
 }
 
 absl::Status RestoreTensor(const Snapshot& snapshot, const std::string& name,

@@ -26,6 +26,9 @@ absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
                            const std::optional<OwnPart>& part,
                            Snapshot* snapshot);
 
+// Whether one of this name is there, in whichever form.
+bool HasTensor(const Snapshot& snapshot, const std::string& name);
+
 // Into the tensor that is there, so that all who share it see it; an undefined
 // one is made, if the snapshot has it. FAILED_PRECONDITION: none is saved under
 // this name, or one of another layout, shape or type, or a whole of which this

@@ -6,6 +6,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "iterator/tensor_entry.h"
 #include "runtime/checkpoint/rng_state.h"
 #include "runtime/torch_errors.h"
 
@@ -58,6 +59,21 @@ std::optional<OwnPart> TrackedItem::PartOf(const at::Tensor& tensor) const {
   if (partitions_ == nullptr || !tensor.defined()) return std::nullopt;
   if (auto marked = partitions_->Find(tensor)) return marked;
   return sharded_ ? partitions_->Of(tensor, *sharded_) : std::nullopt;
+}
+
+absl::StatusOr<std::optional<std::vector<NamedTensor>>> TrackedItem::Places() {
+  return std::nullopt;
+}
+
+absl::Status TrackedItem::RestoreAt(const Snapshot& snapshot,
+                                    const std::string& entry,
+                                    at::Tensor& tensor) {
+  if (rules_.partial && tensor.defined() && !HasTensor(snapshot, entry)) {
+    AddNote(StrCat("the checkpoint has no tensor '", entry,
+                   "', which stays as the program made it"));
+    return absl::OkStatus();
+  }
+  return RestoreTensor(snapshot, entry, PartOf(tensor), tensor);
 }
 
 absl::StatusOr<std::vector<at::Tensor>> TrackedItem::Tensors() {

@@ -38,6 +38,12 @@ struct OptimizerKind;
 
 namespace gavel::internal {
 
+// How a checkpoint is taken that is not of this program in all.
+struct RestoreRules {
+  bool partial = false;               // see SessionOptions::partial_restore
+  bool keep_program_options = false;  // see there
+};
+
 class TrackedItem {
  public:
   explicit TrackedItem(std::string name) : name_(std::move(name)) {}
@@ -51,6 +57,10 @@ class TrackedItem {
     partitions_ = &partitions;
     sharded_ = sharded;
   }
+  // Before Restore().
+  void SetRules(const RestoreRules& rules) { rules_ = rules; }
+  // Warnings of Restore(), a line each.
+  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
   // What this rank has of one of its tensors; nullopt: all of it.
   std::optional<OwnPart> PartOf(const at::Tensor& tensor) const;
   // Written next to the state, so that another kind under the same name is
@@ -65,6 +75,13 @@ class TrackedItem {
   virtual absl::Status Restore(const Snapshot& snapshot) = 0;
   // Of a module: whether it is in training mode.
   virtual std::optional<bool> training() const { return std::nullopt; }
+  // Whether Collect() may add tensors.
+  virtual bool has_tensors() const { return false; }
+  // The tensors that Restore() writes in place, each under its name in the
+  // snapshot; undefined ones are made. nullopt: any are taken.
+  virtual absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places();
+  // After the first step: notes what looks as if it would be lost.
+  virtual void LookForLosses() {}
   // What moves with the lease; none for most kinds.
   virtual absl::StatusOr<std::vector<at::Tensor>> Tensors();
   // Those that an optimizer may train, each under its name in the snapshot.
@@ -72,8 +89,18 @@ class TrackedItem {
   // After all tensors moved.
   virtual absl::Status Moved(at::Device device);
 
+ protected:
+  const RestoreRules& rules() const { return rules_; }
+  void AddNote(std::string note) { notes_.push_back(std::move(note)); }
+  // As of tensor_entry.h. Under the rule `partial` what the snapshot does not
+  // have stays as it is.
+  absl::Status RestoreAt(const Snapshot& snapshot, const std::string& entry,
+                         at::Tensor& tensor);
+
  private:
   std::string name_;
+  RestoreRules rules_;
+  std::vector<std::string> notes_;
   const Partitions* partitions_ = nullptr;
   std::optional<Sharded> sharded_;
 };
@@ -109,6 +136,10 @@ std::unique_ptr<TrackedItem> TrackEngine(
 
 // Null when `item` is of another kind.
 torch::optim::Optimizer* OptimizerOf(TrackedItem& item);
+// Whether `item` is a scheduler; then, whether it is one of `optimizer`.
+bool IsScheduler(const TrackedItem& item);
+bool IsSchedulerOf(const TrackedItem& item,
+                   const torch::optim::Optimizer& optimizer);
 
 }  // namespace gavel::internal
 

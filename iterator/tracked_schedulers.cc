@@ -6,6 +6,7 @@
 #include <torch/optim/schedulers/lr_scheduler.h>
 #include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
 
+#include <cstring>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
@@ -55,11 +56,27 @@ const std::string* EntryOf(const Snapshot& snapshot, const std::string& name) {
   return found == snapshot.bytes.end() ? nullptr : &found->second;
 }
 
+// The member that refers to the optimizer is a reference, to which no pointer
+// can be made; but it lies in the object as an address.
+template <class Scheduler>
+bool RefersTo(const Scheduler& scheduler, const torch::optim::Optimizer& to) {
+  const void* const wanted = &to;
+  const auto* const bytes = reinterpret_cast<const char*>(&scheduler);
+  for (size_t at = 0; at + sizeof(wanted) <= sizeof(Scheduler);
+       at += alignof(void*)) {
+    if (std::memcmp(bytes + at, &wanted, sizeof(wanted)) == 0) return true;
+  }
+  return false;
+}
+
 class SchedulerItem final : public TrackedItem {
  public:
   SchedulerItem(std::string name, torch::optim::LRScheduler& scheduler)
       : TrackedItem(std::move(name)), scheduler_(scheduler) {}
 
+  bool IsOf(const torch::optim::Optimizer& optimizer) const {
+    return RefersTo(scheduler_, optimizer);
+  }
   std::string kind() const override { return "learning-rate scheduler"; }
   const void* object() const override { return &scheduler_; }
   absl::Status Collect(Snapshot* snapshot) override {
@@ -85,6 +102,9 @@ class PlateauItem final : public TrackedItem {
   PlateauItem(std::string name, Plateau& scheduler)
       : TrackedItem(std::move(name)), scheduler_(scheduler) {}
 
+  bool IsOf(const torch::optim::Optimizer& optimizer) const {
+    return RefersTo(scheduler_, optimizer);
+  }
   std::string kind() const override { return "plateau scheduler"; }
   const void* object() const override { return &scheduler_; }
   absl::Status Collect(Snapshot* snapshot) override {
@@ -128,6 +148,20 @@ std::unique_ptr<TrackedItem> TrackScheduler(
 std::unique_ptr<TrackedItem> TrackScheduler(std::string name,
                                             Plateau& scheduler) {
   return std::make_unique<PlateauItem>(std::move(name), scheduler);
+}
+
+bool IsScheduler(const TrackedItem& item) {
+  return dynamic_cast<const SchedulerItem*>(&item) != nullptr ||
+         dynamic_cast<const PlateauItem*>(&item) != nullptr;
+}
+
+bool IsSchedulerOf(const TrackedItem& item,
+                   const torch::optim::Optimizer& optimizer) {
+  if (const auto* by_step = dynamic_cast<const SchedulerItem*>(&item)) {
+    return by_step->IsOf(optimizer);
+  }
+  const auto* const plateau = dynamic_cast<const PlateauItem*>(&item);
+  return plateau != nullptr && plateau->IsOf(optimizer);
 }
 
 }  // namespace gavel::internal

@@ -1,12 +1,17 @@
 #include "iterator/tracked_state.h"
 
+#include <torch/optim/optimizer.h>
+
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/status.h"
 #include "core/text.h"
+#include "iterator/tensor_entry.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
@@ -15,6 +20,34 @@ namespace {
 constexpr std::string_view kKindPrefix = "gavel/tracked/";
 constexpr std::string_view kGradientPrefix = "gavel/gradient/";
 constexpr size_t kNameLengthMax = 64;
+
+constexpr char kPartialRemedy[] =
+    "; restore with the program that wrote it, start in an empty checkpoint "
+    "directory, or set SessionOptions::partial_restore "
+    "(GAVEL_PARTIAL_RESTORE=1) to go on without it";
+
+// The name that it was tracked under.
+std::string_view ItemOf(std::string_view tensor) {
+  return tensor.substr(0, tensor.find('/'));
+}
+
+std::string ShapeText(at::ScalarType dtype, at::IntArrayRef sizes) {
+  return StrCat(c10::toString(dtype), c10::str(sizes));
+}
+
+std::set<std::string> TensorNames(const Snapshot& snapshot) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : snapshot.tensors) names.insert(name);
+  for (const auto& [name, parts] : snapshot.parts) names.insert(name);
+  return names;
+}
+
+absl::Status CheckStorableAll(const Snapshot& snapshot) {
+  for (const auto& [name, tensor] : snapshot.tensors) {
+    GAVEL_RETURN_IF_ERROR(CheckStorable(name, tensor));
+  }
+  return absl::OkStatus();
+}
 
 bool IsName(std::string_view name) {
   const auto is_letter = [](char c) {
@@ -55,14 +88,13 @@ absl::Status RestoreGradients(TrackedItem& item, const Snapshot& restored) {
       StrCat("restoring gradients of '", item.name(), "'"),
       [&]() -> absl::Status {
         for (auto& [name, parameter] : item.Parameters()) {
-          const std::optional<OwnPart> part = item.PartOf(parameter);
-          GAVEL_ASSIGN_OR_RETURN(
-              const at::Tensor gradient,
-              FindPart(restored, StrCat(kGradientPrefix, name),
-                       part ? &*part : nullptr));
+          const std::string entry = StrCat(kGradientPrefix, name);
+          if (!HasTensor(restored, entry)) continue;
+          at::Tensor gradient;
+          GAVEL_RETURN_IF_ERROR(
+              RestoreTensor(restored, entry, item.PartOf(parameter), gradient));
           if (!gradient.defined()) continue;
-          parameter.mutable_grad() = gradient.to(
-              parameter.options(), /*non_blocking=*/false, /*copy=*/true);
+          parameter.mutable_grad() = gradient.to(parameter.device());
         }
         return absl::OkStatus();
       });
@@ -123,12 +155,179 @@ absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
     GAVEL_RETURN_IF_ERROR(Shard(*item, *sharded));
   }
   item->SetPartitions(partitions_, sharded);
+  item->SetRules(rules_);
+  GAVEL_ASSIGN_OR_RETURN(Places places, PlacesOf(*item));
   if (restored != nullptr) {
-    GAVEL_RETURN_IF_ERROR(CheckKind(*item, *restored));
-    GAVEL_RETURN_IF_ERROR(item->Restore(*restored));
-    GAVEL_RETURN_IF_ERROR(RestoreGradients(*item, *restored));
+    const absl::Status kind = CheckKind(*item, *restored);
+    if (kind.ok()) {
+      GAVEL_RETURN_IF_ERROR(item->Restore(*restored));
+      GAVEL_RETURN_IF_ERROR(RestoreGradients(*item, *restored));
+      GAVEL_RETURN_IF_ERROR(CheckTaken(*item, *restored));
+    } else if (rules_.partial && absl::IsNotFound(kind)) {
+      notes_.push_back(StrCat("the checkpoint has no '", item->name(),
+                              "', which begins as the program made it"));
+    } else {
+      return kind;
+    }
   }
+  for (std::string& note : item->TakeNotes()) notes_.push_back(std::move(note));
+  places_.push_back(std::move(places));
   items_.push_back(std::move(item));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrackedState::Places> TrackedState::PlacesOf(TrackedItem& item) {
+  GAVEL_ASSIGN_OR_RETURN(const auto tensors, item.Places());
+  if (!tensors) return Places();
+  std::map<std::string, Place> places;
+  for (const auto& [name, tensor] : *tensors) {
+    Place& place = places[name];
+    if (!tensor.defined()) continue;
+    place = {true, tensor.scalar_type(), tensor.sizes().vec()};
+  }
+  return Places(std::move(places));
+}
+
+// The restored item must have all tensors of the checkpoint, and no others.
+absl::Status TrackedState::CheckTaken(TrackedItem& item,
+                                      const Snapshot& restored) {
+  if (!item.has_tensors()) return absl::OkStatus();
+  Snapshot own;
+  GAVEL_RETURN_IF_ERROR(item.Collect(&own));
+  const std::set<std::string> has = TensorNames(own);
+  const std::set<std::string> saved = TensorNames(restored);
+  for (const std::string& name : saved) {
+    if (ItemOf(name) != item.name() || has.contains(name)) continue;
+    const std::string line =
+        StrCat("the checkpoint has the tensor '", name, "', for which '",
+               item.name(), "' has no place here");
+    if (!rules_.partial) {
+      return absl::FailedPreconditionError(
+          StrCat(line,
+                 "; if the first forward pass makes it, register it before, "
+                 "undefined, and hold it by reference",
+                 kPartialRemedy));
+    }
+    notes_.push_back(StrCat(line, ": it is left out"));
+  }
+  for (const std::string& name : has) {
+    if (saved.contains(name) || rules_.partial) continue;
+    return absl::FailedPreconditionError(
+        StrCat("the checkpoint has no tensor '", name, "'", kPartialRemedy));
+  }
+  return absl::OkStatus();
+}
+
+bool TrackedState::IsTracked(std::string_view name) const {
+  return std::ranges::any_of(
+      items_, [name](const auto& item) { return item->name() == name; });
+}
+
+absl::Status TrackedState::CheckWhole(const Snapshot* restored,
+                                      bool parameters) const {
+  if (restored != nullptr && !rules_.partial) {
+    for (const std::string& name : TensorNames(*restored)) {
+      const std::string_view item = ItemOf(name);
+      if (item == "gavel" || IsTracked(item)) continue;
+      return absl::FailedPreconditionError(
+          StrCat("the checkpoint has '", item, "' with the tensor '", name,
+                 "', and this program does not track it", kPartialRemedy));
+    }
+  }
+  std::set<const void*> tracked;
+  for (const auto& item : items_) {
+    for (const auto& [name, parameter] : item->Parameters()) {
+      if (!parameter.defined()) continue;
+      tracked.insert(parameter.unsafeGetTensorImpl());
+      if (parameter.has_storage()) {
+        tracked.insert(parameter.storage().unsafeGetStorageImpl());
+      }
+    }
+  }
+  std::vector<const torch::optim::Optimizer*> optimizers;
+  for (const auto& item : items_) {
+    const torch::optim::Optimizer* const optimizer = OptimizerOf(*item);
+    if (optimizer == nullptr) continue;
+    optimizers.push_back(optimizer);
+    size_t lost = 0;
+    size_t count = 0;
+    for (const auto& group : optimizer->param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        ++count;
+        const bool is_tracked =
+            tracked.contains(parameter.unsafeGetTensorImpl()) ||
+            (parameter.has_storage() &&
+             tracked.contains(parameter.storage().unsafeGetStorageImpl()));
+        if (!is_tracked && parameter.requires_grad()) ++lost;
+      }
+    }
+    if (lost == 0 || !parameters) continue;
+    return absl::FailedPreconditionError(StrCat(
+        "optimizer '", item->name(), "' trains ", count,
+        " parameters, of which ", lost,
+        " belong to nothing that is tracked, and would be lost at a "
+        "restart; call session->Track(\"model\", model) before the loop, or "
+        "set SessionOptions::require_tracked_parameters to false if they are "
+        "saved in another way"));
+  }
+  for (const auto& item : items_) {
+    if (!IsScheduler(*item)) continue;
+    if (std::ranges::any_of(optimizers, [&](const auto* optimizer) {
+          return IsSchedulerOf(*item, *optimizer);
+        })) {
+      continue;
+    }
+    return absl::FailedPreconditionError(StrCat(
+        "'", item->name(),
+        "' is the schedule of an optimizer that is not "
+        "tracked, so the learning rate that it has set would be lost at a "
+        "restart; track its optimizer, too, before the loop"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrackedState::CheckPlaces(TrackedItem& item,
+                                       const Places& before) {
+  if (!before) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const auto tensors, item.Places());
+  if (!tensors) return absl::OkStatus();
+  for (const auto& [name, tensor] : *tensors) {
+    if (!tensor.defined()) continue;
+    const auto found = before->find(name);
+    if (found == before->end()) {
+      return absl::FailedPreconditionError(StrCat(
+          "tensor '", name, "' was made after '", item.name(),
+          "' was tracked, "
+          "so that a restart would have no place for it; make it before Track "
+          "(a buffer may be registered undefined and be held by reference, a "
+          "list be empty)"));
+    }
+    const Place& place = found->second;
+    if (!place.defined || (place.dtype == tensor.scalar_type() &&
+                           tensor.sizes() == at::IntArrayRef(place.sizes))) {
+      continue;
+    }
+    return absl::FailedPreconditionError(StrCat(
+        "tensor '", name, "' was ", ShapeText(place.dtype, place.sizes),
+        " when it was tracked and is ",
+        ShapeText(tensor.scalar_type(), tensor.sizes()),
+        " now, which a restart could not restore; make it what it will be "
+        "before Track, or track it undefined"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrackedState::CheckRestorable() {
+  Snapshot snapshot;
+  GAVEL_RETURN_IF_ERROR(Collect(&snapshot));
+  GAVEL_RETURN_IF_ERROR(CheckStorableAll(snapshot));
+  for (size_t i = 0; i < items_.size(); ++i) {
+    GAVEL_RETURN_IF_ERROR(CheckPlaces(*items_[i], places_[i]));
+    items_[i]->LookForLosses();
+    for (std::string& note : items_[i]->TakeNotes()) {
+      notes_.push_back(std::move(note));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -140,25 +339,19 @@ absl::Status TrackedState::Collect(Snapshot* snapshot) {
   return absl::OkStatus();
 }
 
-void TrackedState::CollectGradients(Snapshot* snapshot) const {
+absl::Status TrackedState::CollectGradients(
+    const std::function<bool(const at::Tensor& parameter)>& saves,
+    Snapshot* snapshot) const {
   for (const auto& item : items_) {
     for (const auto& [name, parameter] : item->Parameters()) {
-      if (!parameter.is_leaf() || !parameter.grad().defined()) continue;
-      const std::string entry = StrCat(kGradientPrefix, name);
-      snapshot->tensors.emplace_back(entry, parameter.grad());
-      if (const auto part = item->PartOf(parameter)) {
-        snapshot->partitions[entry] = part->partition;
-      }
+      if (!parameter.defined() || !parameter.is_leaf()) continue;
+      if (!parameter.grad().defined() || !saves(parameter)) continue;
+      GAVEL_RETURN_IF_ERROR(CollectTensor(StrCat(kGradientPrefix, name),
+                                          parameter.grad(),
+                                          item->PartOf(parameter), snapshot));
     }
   }
-}
-
-bool TrackedState::HasGradients(const Snapshot& snapshot) {
-  const auto is_gradient = [](const auto& entry) {
-    return std::string_view(entry.first).starts_with(kGradientPrefix);
-  };
-  return std::ranges::any_of(snapshot.tensors, is_gradient) ||
-         std::ranges::any_of(snapshot.parts, is_gradient);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<at::Tensor>> TrackedState::Movable() const {
@@ -202,28 +395,40 @@ absl::Status TrackedState::MoveToHost() {
 
 absl::Status TrackedState::MoveTo(at::Device device, MoveCopy copy) {
   GAVEL_RETURN_IF_ERROR(divided_.Return(device));
-  GAVEL_RETURN_IF_ERROR(parked_.Return(device));
+  GAVEL_RETURN_IF_ERROR(parked_.Return(device, arena_));
   return MoveUnparked(device, copy);
 }
 
 absl::Status TrackedState::MoveUnparked(at::Device device, MoveCopy copy) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Movable());
-  GAVEL_RETURN_IF_ERROR(MoveTensors(tensors, device, copy));
+  GAVEL_RETURN_IF_ERROR(MoveTensors(tensors, device, copy, arena_));
   for (const auto& item : items_) GAVEL_RETURN_IF_ERROR(item->Moved(device));
   return absl::OkStatus();
 }
 
-uint64_t TrackedState::SizeBytes() const {
+uint64_t TrackedState::Bytes(bool with_gradients) const {
   std::set<const void*> storages;
   uint64_t size_bytes = 0;
+  const std::function<void(const at::Tensor&)> add =
+      [&](const at::Tensor& tensor) {
+        if (!tensor.defined()) return;
+        if (with_gradients && tensor.layout() == at::kSparse) {
+          add(tensor._indices());
+          add(tensor._values());
+        }
+        if (!tensor.has_storage()) return;
+        const at::Storage& storage = tensor.storage();
+        if (!storages.insert(storage.unsafeGetStorageImpl()).second) return;
+        size_bytes += storage.nbytes();
+      };
   for (const auto& item : items_) {
     const absl::StatusOr<std::vector<at::Tensor>> tensors = item->Tensors();
     if (!tensors.ok()) continue;  // said when it is moved
     for (const at::Tensor& tensor : *tensors) {
-      if (!tensor.defined() || !tensor.has_storage()) continue;
-      const at::Storage& storage = tensor.storage();
-      if (!storages.insert(storage.unsafeGetStorageImpl()).second) continue;
-      size_bytes += storage.nbytes();
+      add(tensor);
+      if (with_gradients && tensor.defined() && tensor.is_leaf()) {
+        add(tensor.grad());
+      }
     }
   }
   return size_bytes + divided_.missing_bytes();
@@ -235,10 +440,7 @@ std::vector<std::string> TrackedState::Untracked(
   for (const auto& [key, kind] : restored.bytes) {
     if (!std::string_view(key).starts_with(kKindPrefix)) continue;
     const std::string name = key.substr(kKindPrefix.size());
-    const bool tracked =
-        std::any_of(items_.begin(), items_.end(),
-                    [&](const auto& item) { return item->name() == name; });
-    if (!tracked) names.push_back(name);
+    if (!IsTracked(name)) names.push_back(name);
   }
   return names;
 }

@@ -1,6 +1,10 @@
 // Modules, optimizers and tensors as tracked items.
+#include <c10/util/Type.h>
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
+
+#include <functional>
+#include <typeinfo>
 
 #include "absl/strings/numbers.h"
 #include "core/status.h"
@@ -14,10 +18,74 @@
 namespace gavel::internal {
 namespace {
 
-class ModuleItem final : public TrackedItem {
+// LibTorch gives copies of the handles, and none of undefined tensors; a module
+// that defines a tensor later has it in these members. An explicit
+// instantiation may name them ([temp.spec.general]); another LibTorch, which
+// has no such members, does not compile.
+template <class Tag, auto member>
+struct Reach {
+  friend auto MemberOf(Tag) { return member; }
+};
+struct Buffers {
+  friend auto MemberOf(Buffers);
+};
+struct ModuleParameters {
+  friend auto MemberOf(ModuleParameters);
+};
+template struct Reach<Buffers, &torch::nn::Module::buffers_>;
+template struct Reach<ModuleParameters, &torch::nn::Module::parameters_>;
+
+// Tensors that have places of their own, in which they are restored.
+class PlacedItem : public TrackedItem {
+ public:
+  using TrackedItem::TrackedItem;
+
+  bool has_tensors() const override { return true; }
+  absl::Status Collect(Snapshot* snapshot) override {
+    return Visit("saving", [&](const std::string& entry, at::Tensor& tensor) {
+      return CollectTensor(entry, tensor, PartOf(tensor), snapshot);
+    });
+  }
+  absl::Status Restore(const Snapshot& snapshot) override {
+    return Visit("restoring",
+                 [&](const std::string& entry, at::Tensor& tensor) {
+                   return RestoreAt(snapshot, entry, tensor);
+                 });
+  }
+  absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places() override {
+    std::vector<NamedTensor> places;
+    GAVEL_RETURN_IF_ERROR(
+        Visit("looking at", [&](const std::string& entry, at::Tensor& tensor) {
+          places.emplace_back(entry, tensor);
+          return absl::OkStatus();
+        }));
+    return places;
+  }
+  absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
+    std::vector<at::Tensor> tensors;
+    GAVEL_RETURN_IF_ERROR(
+        Visit("looking at", [&](const std::string&, at::Tensor& tensor) {
+          if (tensor.defined()) tensors.push_back(tensor);
+          return absl::OkStatus();
+        }));
+    return tensors;
+  }
+
+ protected:
+  using Body = std::function<absl::Status(const std::string&, at::Tensor&)>;
+  // Undefined ones, too.
+  virtual absl::Status ForEach(const Body& body) = 0;
+
+  absl::Status Visit(std::string_view doing, const Body& body) {
+    return CatchAsStatus(StrCat(doing, " ", kind(), " '", name(), "'"),
+                         [&] { return ForEach(body); });
+  }
+};
+
+class ModuleItem final : public PlacedItem {
  public:
   ModuleItem(std::string name, std::shared_ptr<torch::nn::Module> module)
-      : TrackedItem(std::move(name)), module_(std::move(module)) {}
+      : PlacedItem(std::move(name)), module_(std::move(module)) {}
 
   std::string kind() const override { return "module"; }
   const void* object() const override { return module_.get(); }
@@ -25,39 +93,28 @@ class ModuleItem final : public TrackedItem {
     return module_->is_training();
   }
 
-  absl::Status Collect(Snapshot* snapshot) override {
-    return CatchAsStatus(StrCat("saving module '", name(), "'"), [&] {
-      return ForEach([&](const std::string& tensor_name, at::Tensor& tensor) {
-        return CollectTensor(tensor_name, tensor, PartOf(tensor), snapshot);
-      });
-    });
-  }
-
-  absl::Status Restore(const Snapshot& snapshot) override {
-    return CatchAsStatus(StrCat("restoring module '", name(), "'"), [&] {
-      return ForEach([&](const std::string& tensor_name, at::Tensor& tensor) {
-        if (!tensor.defined()) return absl::OkStatus();
-        return RestoreTensor(snapshot, tensor_name, PartOf(tensor), tensor);
-      });
-    });
-  }
-
-  absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
-    std::vector<at::Tensor> tensors;
-    absl::Status status = CatchAsStatus(StrCat("module '", name(), "'"), [&] {
-      return ForEach([&](const std::string&, at::Tensor& tensor) {
-        tensors.push_back(tensor);
-        return absl::OkStatus();
-      });
-    });
-    if (!status.ok()) return status;
-    return tensors;
-  }
-
   absl::Status Moved(at::Device device) override {
     GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Tensors());
     GAVEL_RETURN_IF_ERROR(CheckNoCsr(name(), tensors, device));
     return MoveModule(*module_, device);
+  }
+
+  // LibTorch's own classes have such buffers where an option is off.
+  void LookForLosses() override {
+    module_->apply([&](const std::string& path, torch::nn::Module& module) {
+      if (c10::demangle(typeid(module).name()).starts_with("torch::nn::")) {
+        return;
+      }
+      for (const auto& item : module.*MemberOf(Buffers())) {
+        if (item.value().defined()) continue;
+        AddNote(StrCat("buffer '", name(), "/", path, path.empty() ? "" : ".",
+                       item.key(),
+                       "' is registered and has no value after the first step; "
+                       "if forward() has given it one, its member is a copy of "
+                       "the handle, which is not saved: declare the member as "
+                       "Tensor&, of what register_buffer() returns"));
+      }
+    });
   }
 
   std::vector<NamedTensor> Parameters() override {
@@ -69,17 +126,25 @@ class ModuleItem final : public TrackedItem {
   }
 
  private:
-  template <class Body>
-  absl::Status ForEach(Body body) {
-    for (auto& item : module_->named_parameters()) {
-      GAVEL_RETURN_IF_ERROR(
-          body(StrCat(name(), "/", item.key()), item.value()));
-    }
-    for (auto& item : module_->named_buffers()) {
-      GAVEL_RETURN_IF_ERROR(
-          body(StrCat(name(), "/", item.key()), item.value()));
-    }
-    return absl::OkStatus();
+  absl::Status ForEach(const Body& body) override {
+    const auto visit = [&](auto member, bool is_parameter) {
+      absl::Status status;
+      module_->apply([&](const std::string& path, torch::nn::Module& module) {
+        const std::string prefix =
+            StrCat(name(), "/", path, path.empty() ? "" : ".");
+        for (auto& item : module.*member) {
+          at::Tensor& tensor = item.value();
+          const bool was_defined = tensor.defined();
+          if (status.ok()) status = body(StrCat(prefix, item.key()), tensor);
+          if (is_parameter && !was_defined && tensor.defined()) {
+            tensor.set_requires_grad(true);
+          }
+        }
+      });
+      return status;
+    };
+    GAVEL_RETURN_IF_ERROR(visit(MemberOf(ModuleParameters()), true));
+    return visit(MemberOf(Buffers()), false);
   }
 
   std::shared_ptr<torch::nn::Module> module_;
@@ -95,13 +160,28 @@ class OptimizerItem final : public TrackedItem {
 
   std::string kind() const override { return "optimizer"; }
   const void* object() const override { return &optimizer_; }
+  bool has_tensors() const override { return true; }
   absl::Status Collect(Snapshot* snapshot) override {
+    GAVEL_RETURN_IF_ERROR(NoteGiven());
     return CollectOptimizerState(optimizer_, kind_, name(), snapshot,
-                                 PartOfAny());
+                                 PartOfAny(), given_);
   }
   absl::Status Restore(const Snapshot& snapshot) override {
-    return RestoreOptimizerState(snapshot, name(), kind_, optimizer_,
-                                 PartOfAny());
+    GAVEL_RETURN_IF_ERROR(NoteGiven());
+    GAVEL_RETURN_IF_ERROR(RestoreOptimizerState(snapshot, name(), kind_,
+                                                optimizer_, PartOfAny()));
+    GAVEL_ASSIGN_OR_RETURN(
+        const std::vector<std::string> notes,
+        SettleOptions(snapshot, name(), kind_, rules().keep_program_options,
+                      optimizer_, &given_));
+    for (const std::string& note : notes) AddNote(note);
+    return absl::OkStatus();
+  }
+  // Its state takes what is there. Asked first of all, before a scheduler or
+  // the checkpoint changes options.
+  absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places() override {
+    GAVEL_RETURN_IF_ERROR(NoteGiven());
+    return std::nullopt;
   }
   absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
     GAVEL_ASSIGN_OR_RETURN(std::vector<at::Tensor> tensors,
@@ -120,66 +200,66 @@ class OptimizerItem final : public TrackedItem {
     return [this](const at::Tensor& parameter) { return PartOf(parameter); };
   }
 
+  // Before anything is restored, and again for groups that are added later.
+  absl::Status NoteGiven() {
+    if (given_.size() == optimizer_.param_groups().size()) {
+      return absl::OkStatus();
+    }
+    GAVEL_ASSIGN_OR_RETURN(const std::vector<std::string> options,
+                           OptionLines(optimizer_, kind_, name()));
+    for (size_t i = given_.size(); i < options.size(); ++i) {
+      given_.push_back(options[i]);
+    }
+    return absl::OkStatus();
+  }
+
   torch::optim::Optimizer& optimizer_;
   OptimizerKind kind_;
+  std::vector<std::string> given_;  // the options as the program has given them
 };
 
-class TensorItem final : public TrackedItem {
+class TensorItem final : public PlacedItem {
  public:
   TensorItem(std::string name, at::Tensor& tensor)
-      : TrackedItem(std::move(name)), tensor_(tensor) {}
+      : PlacedItem(std::move(name)), tensor_(tensor) {}
 
   std::string kind() const override { return "tensor"; }
   const void* object() const override { return &tensor_; }
-  absl::Status Collect(Snapshot* snapshot) override {
-    return CatchAsStatus(StrCat("saving tensor '", name(), "'"), [&] {
-      return CollectTensor(name(), tensor_, PartOf(tensor_), snapshot);
-    });
-  }
-  absl::Status Restore(const Snapshot& snapshot) override {
-    return CatchAsStatus(StrCat("restoring tensor '", name(), "'"), [&] {
-      return RestoreTensor(snapshot, name(), PartOf(tensor_), tensor_);
-    });
-  }
-  absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
-    return std::vector<at::Tensor>{tensor_};
-  }
   std::vector<NamedTensor> Parameters() override { return {{name(), tensor_}}; }
+  absl::Status Moved(at::Device device) override {
+    return CatchAsStatus(StrCat("moving tensor '", name(), "'"), [&] {
+      ReplaceCsr(tensor_, device);
+      return absl::OkStatus();
+    });
+  }
 
  private:
+  absl::Status ForEach(const Body& body) override {
+    return body(name(), tensor_);
+  }
+
   at::Tensor& tensor_;
 };
 
 // A copy of a model that follows it, a list of parameters, scales.
-class TensorListItem final : public TrackedItem {
+class TensorListItem final : public PlacedItem {
  public:
   TensorListItem(std::string name, std::vector<at::Tensor>& tensors)
-      : TrackedItem(std::move(name)), tensors_(tensors) {}
+      : PlacedItem(std::move(name)), tensors_(tensors) {}
 
   std::string kind() const override { return "list of tensors"; }
   const void* object() const override { return &tensors_; }
   absl::Status Collect(Snapshot* snapshot) override {
-    return CatchAsStatus(StrCat("saving tensors '", name(), "'"), [&] {
-      snapshot->bytes[StrCat(name(), "/count")] = StrCat(tensors_.size());
-      for (size_t i = 0; i < tensors_.size(); ++i) {
-        GAVEL_RETURN_IF_ERROR(CollectTensor(NameOf(i), tensors_[i],
-                                            PartOf(tensors_[i]), snapshot));
-      }
-      return absl::OkStatus();
-    });
+    snapshot->bytes[StrCat(name(), "/count")] = StrCat(tensors_.size());
+    return PlacedItem::Collect(snapshot);
   }
   absl::Status Restore(const Snapshot& snapshot) override {
-    return CatchAsStatus(StrCat("restoring tensors '", name(), "'"), [&] {
-      GAVEL_RETURN_IF_ERROR(RestoreCount(snapshot));
-      for (size_t i = 0; i < tensors_.size(); ++i) {
-        GAVEL_RETURN_IF_ERROR(RestoreTensor(snapshot, NameOf(i),
-                                            PartOf(tensors_[i]), tensors_[i]));
-      }
-      return absl::OkStatus();
-    });
+    GAVEL_RETURN_IF_ERROR(RestoreCount(snapshot));
+    return PlacedItem::Restore(snapshot);
   }
-  absl::StatusOr<std::vector<at::Tensor>> Tensors() override {
-    return tensors_;
+  absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places() override {
+    if (tensors_.empty()) return std::nullopt;  // gets as many as there are
+    return PlacedItem::Places();
   }
   std::vector<NamedTensor> Parameters() override {
     std::vector<NamedTensor> parameters;
@@ -196,6 +276,13 @@ class TensorListItem final : public TrackedItem {
   }
 
  private:
+  absl::Status ForEach(const Body& body) override {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      GAVEL_RETURN_IF_ERROR(body(NameOf(i), tensors_[i]));
+    }
+    return absl::OkStatus();
+  }
+
   std::string NameOf(size_t i) const { return StrCat(name(), "/", i); }
 
   absl::Status RestoreCount(const Snapshot& snapshot) {

@@ -10,6 +10,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
+#include "runtime/generation/file_system.h"
 #include "runtime/generation/generation_directory.h"
 
 namespace gavel::internal {
@@ -18,8 +19,10 @@ namespace {
 // While a save is under way, its outcome is looked for this often.
 constexpr int64_t kSaveLookInterval_ns = 50'000'000;
 
-GenerationStoreOptions StoreOptions(const SessionOptions& options) {
+GenerationStoreOptions StoreOptions(const SessionOptions& options,
+                                    Arena& arena) {
   GenerationStoreOptions store;
+  store.arena = &arena;
   store.shares_restored = options.world_size > 1;
   store.keep_last = options.checkpoints_kept;
   store.keep_every_steps =
@@ -39,9 +42,10 @@ absl::Status CheckpointSaver::Open() {
         "no checkpoints are written: GAVEL_CHECKPOINT_DIRECTORY is not set");
     return absl::OkStatus();
   }
+  GAVEL_RETURN_IF_ERROR(CheckOwner());
   GAVEL_RETURN_IF_ERROR(checkpoints_.Open(
-      options.checkpoint_directory, StoreOptions(options), options.rank,
-      [this](Generation generation, const absl::Status& status) {
+      options.checkpoint_directory, StoreOptions(options, context_.arena),
+      options.rank, [this](Generation generation, const absl::Status& status) {
         SaveDone(generation, status);
       }));
   GAVEL_RETURN_IF_ERROR(TakeDirectory());
@@ -61,6 +65,20 @@ absl::Status CheckpointSaver::Open() {
   context_.stats.SetStepsDone(generation.step);
   context_.stats.SetLastGeneration(generation);
   return absl::OkStatus();
+}
+
+// Before anything there is read or written. An agent of an earlier version
+// names no cluster, and a program that runs alone belongs to no job.
+absl::Status CheckpointSaver::CheckOwner() {
+  const SessionOptions& options = context_.options;
+  if (!context_.managed() || options.cluster.empty()) return absl::OkStatus();
+  FileSystem& disk = FileSystem::Posix();
+  if (options.rank == 0) {
+    GAVEL_RETURN_IF_ERROR(
+        CreateDirectories(disk, options.checkpoint_directory));
+  }
+  return ClaimDirectory(disk, options.checkpoint_directory,
+                        {options.cluster, options.job, options.job_name});
 }
 
 // Under a coordinator the lease decides who may save: a process that it has
@@ -116,7 +134,8 @@ int64_t CheckpointSaver::NextLook_ns(int64_t now_ns) const {
   return enabled() ? schedule_.due_ns() : kNever_ns;
 }
 
-absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies) {
+absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies,
+                                     bool again) {
   Schedule();
   if (!state_.CanCollect()) return SayCannotCommit(), absl::OkStatus();
   const Generation generation = NextGeneration();
@@ -124,7 +143,7 @@ absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies) {
   const int64_t begin_ns = Now_ns();
   // One save at a time. The one under way may be this generation.
   WaitAndTell().IgnoreError();
-  if (checkpoints_.IsCommitted(generation)) return absl::OkStatus();
+  if (checkpoints_.IsCommitted(generation) && !again) return absl::OkStatus();
   const int64_t copy_begin_ns = Now_ns();
   const RuntimeSpan span(context_.profile.ring(), "checkpoint copy");
   context_.profile.CountCheckpoint();
@@ -133,17 +152,27 @@ absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies) {
            generation == save_generation_ ? save_.attempt + 1 : 1};
   save_generation_ = generation;
   gang_.BeginSave(save_);
+  state_.ExpectMove();
   Snapshot snapshot;
   absl::Status status = gang_.Synchronize();
-  if (status.ok()) status = state_.Collect(&snapshot);
+  // A state that can't be saved now can't be saved later, either: the run ends
+  // at its first checkpoint.
+  bool is_hopeless = false;
+  if (status.ok()) {
+    status = state_.Collect(&snapshot);
+    is_hopeless = !status.ok() && !absl::IsResourceExhausted(status);
+  }
   if (status.ok()) {
     status = checkpoints_.Begin(generation, std::move(snapshot),
                                 OptionsOfSave(), copies);
+    is_hopeless = absl::IsInvalidArgument(status);
   }
+  if (status.ok()) state_.Saved();
   schedule_.SetStall(ToSeconds(Now_ns() - copy_begin_ns));
   context_.stats.AddPausing(Now_ns() - begin_ns);
   Schedule();
   if (!status.ok()) SaveDone(generation, status);
+  if (is_hopeless) context_.Fail(status);
   return status;
 }
 
@@ -220,6 +249,7 @@ void CheckpointSaver::PrepareOnce() {
   Snapshot snapshot;
   // An error in the state is reported when it is saved.
   if (enabled() && state_.CanCollect() && state_.Collect(&snapshot).ok()) {
+    state_.ExpectMove();
     checkpoints_.Prepare(snapshot, gang_.world_size());
   }
 }

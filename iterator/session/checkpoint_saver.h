@@ -65,10 +65,13 @@ class CheckpointSaver {
 
   // ---- Saving.
   // Begins to save what TrainingState collects, after the save under way. A
-  // failure is reported, and the next save is tried when it is due. Where
+  // failure is reported, and the next save is tried when it is due; of a state
+  // that can't be saved it ends the loop. Where
   // nothing can be collected, says so and returns OK. `copies`, if not null: of
-  // the tensors, empty when none were made.
-  absl::Status Commit(std::vector<HostCopy>* copies = nullptr);
+  // the tensors, empty when none were made. `again`: also when there is a
+  // checkpoint of this step, which the new one replaces.
+  absl::Status Commit(std::vector<HostCopy>* copies = nullptr,
+                      bool again = false);
   bool IsBusy() const { return checkpoints_.IsBusy(); }
   // Until no save is under way; what came of the last one.
   absl::Status Wait() { return checkpoints_.Wait(); }
@@ -80,9 +83,6 @@ class CheckpointSaver {
   // ---- Memory and files.
   // Gets the memory for copies in the background, once.
   void PrepareOnce();
-  // A GPU is held: memory for copies is pinned from here on.
-  void AllowPinned(at::DeviceType type) { checkpoints_.AllowPinned(type); }
-  uint64_t arena_size_bytes() const { return checkpoints_.arena_size_bytes(); }
   // Generations are of this epoch from now on, if it is higher.
   void RaiseEpoch(uint64_t epoch);
   // Without a lease the epoch is that of before a restart, so steps come again
@@ -90,6 +90,7 @@ class CheckpointSaver {
   void RemoveLeftovers();
 
  private:
+  absl::Status CheckOwner();
   absl::Status TakeDirectory();
   Generation NextGeneration() const;
   CommitOptions OptionsOfSave();

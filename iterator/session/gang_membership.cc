@@ -49,7 +49,7 @@ GangPlan GangMembership::PlanLeased(const lease_action::Resume& lease) {
   plan.lease_is_over = [this] {
     return context_.gate.IsDeadlineOver(Now_ns());
   };
-  stop_ahead_ns_ = ToNanoseconds(GangStopAhead(left_s));
+  lease_s_ = left_s;
   return plan;
 }
 
@@ -106,7 +106,13 @@ void GangMembership::TakeCalls(const BoundaryGate::Calls& calls) {
 }
 
 void GangMembership::WantStopIfDue(int64_t now_ns) {
-  if (pause_ || context_.gate.IsDeadlineOver(now_ns + stop_ahead_ns_)) {
+  // One that was long counts for less and less.
+  longest_step_ns_ = std::max(context_.stats.last_step_ns(),
+                              longest_step_ns_ - longest_step_ns_ / 8);
+  const double ahead_s =
+      GangStopAhead({lease_s_, context_.gate.extension_lead_s(),
+                     static_cast<double>(longest_step_ns_) / 1e9});
+  if (pause_ || context_.gate.IsDeadlineOver(now_ns + ToNanoseconds(ahead_s))) {
     gang_.Want(StopKind::kStop);
   }
 }

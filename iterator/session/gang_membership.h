@@ -105,7 +105,8 @@ class GangMembership {
   int world_size_;
   // What this rank was told to do once the gang stops.
   std::optional<lease_action::Pause> pause_;
-  int64_t stop_ahead_ns_ = 0;  // before the lease's end
+  double lease_s_ = 0;           // when this gang was planned
+  int64_t longest_step_ns_ = 0;  // of the last ones
   std::atomic<bool> left_broken_{false};
 };
 

@@ -1,5 +1,6 @@
 #include "iterator/session/lease_holder.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,9 +77,27 @@ bool LeaseHolder::Park(const lease_action::Pause& pause) {
     link_.Post(lease_event::Progressed{context_.stats.Read()});
   }
   saver_.SettleGang();
+  PinWhatIsParked();
   if (StrongerThan(pause.tier, PauseTier::kPark)) exit_.Evict(pause.why);
   context_.WriteProfile(state_.device());
   return WaitForLease();
+}
+
+// Memory that was not pinned in time is pinned for the way back and the next
+// pause.
+void LeaseHolder::PinWhatIsParked() {
+  context_.arena.Pin();
+  const uint64_t refused_bytes = context_.arena.refused_bytes();
+  if (refused_bytes > refused_bytes_) {
+    context_.log.Info(StrCat(
+        SizeText(refused_bytes),
+        " of host memory are not kept pinned: the limit is ",
+        SizeText(context_.arena.pinned_bytes_max()),
+        " (GAVEL_PINNED_MEMORY_BYTES), half of the machine's free memory is "
+        "less, or the driver refuses it; pauses beside the write of a "
+        "checkpoint take longer"));
+  }
+  refused_bytes_ = std::max(refused_bytes_, refused_bytes);
 }
 
 // One copy for both: the checkpoint is written from it, and the state comes
@@ -143,7 +162,6 @@ bool LeaseHolder::Resume(const lease_action::Resume& lease) {
   const std::string last_uuid = state_.accelerator().uuid();
   const RuntimeSpan span(context_.profile.ring(), "take accelerator");
   absl::Status status = state_.Take(lease);
-  if (state_.OnGpu()) saver_.AllowPinned(state_.device().type());
   if (status.ok()) status = JoinLeased(lease);
   context_.board.SetAccelerator(status);
   if (!status.ok()) return ResumeFailed(lease, status), false;
@@ -204,12 +222,11 @@ void LeaseHolder::TellMemory() {
                        ? Now_ns() + kTellMemory_ns
                        : kNever_ns;
   context_.stats.SetMemory(sizes.state, sizes.on_device,
-                           saver_.arena_size_bytes() + sizes.in_host);
+                           context_.arena.size_bytes() + sizes.in_host);
 }
 
 bool LeaseHolder::TakeAlone() {
   absl::Status status = state_.UseAlone();
-  if (status.ok() && state_.OnGpu()) saver_.AllowPinned(state_.device().type());
   if (status.ok()) status = JoinAlone();
   if (status.ok()) status = state_.TellAcquired();
   if (!status.ok()) return context_.Fail(std::move(status)), false;

@@ -62,6 +62,7 @@ class LeaseHolder {
                     const absl::Status& status);
   ReleaseCause CauseOf(const absl::Status& status) const;
   void SayLeft();
+  void PinWhatIsParked();
   void SayRunning(const lease_action::Resume& lease);
   absl::Status JoinLeased(const lease_action::Resume& lease);
   absl::Status JoinAlone();
@@ -75,7 +76,8 @@ class LeaseHolder {
   ProcessExit& exit_;
   uint64_t epoch_ = 0;  // of the present lease, or the last
   int64_t memory_due_ns_ = 0;
-  uint64_t left_bytes_ = 0;  // said to be left behind
+  uint64_t left_bytes_ = 0;     // said to be left behind
+  uint64_t refused_bytes_ = 0;  // said not to be kept pinned
 };
 
 }  // namespace gavel::internal

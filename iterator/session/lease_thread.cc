@@ -205,9 +205,8 @@ void LeaseThread::ReportRefusal() {
 
 void LeaseThread::ReportSilence() {
   if (refused_) return;
-  const bool wrong_key = dealer_->link().state == LinkState::kWrongKey;
   const std::string line =
-      wrong_key
+      dealer_->link().closed()
           ? LinkText(dealer_->link(), coordinator_, public_key_)
           : StrCat("coordinator ", coordinator_,
                    " does not answer; start it (gavel coordinator) or correct "

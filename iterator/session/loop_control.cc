@@ -25,7 +25,11 @@ bool LoopControl::Attend(bool between_steps) {
 }
 
 bool LoopControl::AnswerCallsAlone() {
-  return !context_.gate.stop_requested() || StopAlone();
+  if (context_.gate.stop_requested()) return StopAlone();
+  if (context_.gate.Take(/*wait=*/false).checkpoint) {
+    saver_.RequestAt(Now_ns());
+  }
+  return true;
 }
 
 bool LoopControl::StopAlone() {

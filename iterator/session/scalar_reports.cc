@@ -1,5 +1,7 @@
 #include "iterator/session/scalar_reports.h"
 
+#include <utility>
+
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
@@ -47,6 +49,14 @@ void ScalarReports::Report(std::string_view name, double value) {
 
 void ScalarReports::ReportTensor(std::string_view name,
                                  const at::Tensor& scalar) {
+  if (!scalar.defined() || scalar.numel() != 1 || scalar.is_complex()) {
+    if (std::exchange(not_scalar_, true)) return;
+    return context_.log.Warning(StrCat(
+        "'", name, "' is not reported: the tensor has ",
+        scalar.defined() ? StrCat(scalar.numel(), " elements") : "no value",
+        ", and a scalar has one real number; report its mean(), or each "
+        "element under a name of its own"));
+  }
   absl::Status status = CatchAsStatus("reporting a tensor", [&] {
     if (!scalar.device().is_cpu()) {
       const int64_t now_ns = Now_ns();

@@ -25,7 +25,7 @@ class ScalarReports {
   absl::Status Open();
   void Report(std::string_view name, double value);
   // A tensor on a GPU is read twice a second at most, as reading waits for the
-  // device; with a report file always.
+  // device; with a report file always. One that is no scalar is left out.
   void ReportTensor(std::string_view name, const at::Tensor& scalar);
 
  private:
@@ -33,6 +33,7 @@ class ScalarReports {
   std::FILE* file_ = nullptr;
   int64_t last_tensor_read_ns_ = 0;
   bool refused_ = false;
+  bool not_scalar_ = false;
 };
 
 }  // namespace gavel::internal

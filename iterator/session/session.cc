@@ -75,7 +75,10 @@ internal::LoopPlan Session::EnterLoop(internal::RangePosition* range,
                                       internal::BatchOwner* batch) {
   return state_->EnterLoop(range, batch);
 }
-void Session::LoopForwarded() { state_->LoopForwarded(); }
+bool Session::LoopForwarded() { return state_->LoopForwarded(); }
+void Session::FirstBatch(uint64_t fingerprint) {
+  state_->FirstBatch(fingerprint);
+}
 bool Session::StepBoundary(bool after_step) {
   return state_->StepBoundary(after_step);
 }

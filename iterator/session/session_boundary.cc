@@ -121,9 +121,13 @@ bool SessionState::AttendAll(bool after_step) {
   const int64_t begin_ns = Now_ns();
   if (!control_.Attend(step_counted_ || !position_.inside())) return false;
   examination_.Paused(context_.stats.steps_done(), lease_.left_bytes());
-  const bool is_due = !gang_.joined() && saver_.IsDue(Now_ns());
-  if (is_due && state_.CanCollect()) saver_.Commit().IgnoreError();
-  if (after_step) saver_.PrepareOnce();
+  const bool is_due =
+      std::exchange(lacks_gradients_, false) || saver_.IsDue(Now_ns());
+  if (is_due && !gang_.joined() && state_.CanCollect()) {
+    saver_.Commit().IgnoreError();
+  }
+  if (context_.board.has_fatal()) return false;
+  if (after_step && accumulation_.decided()) saver_.PrepareOnce();
   context_.profile.Exclude(Now_ns() - begin_ns);
   context_.Warn(context_.profile.Tick(Now_ns(), device(), context_.stats));
   if (Now_ns() >= lease_.memory_due_ns()) lease_.TellMemory();
@@ -134,12 +138,20 @@ bool SessionState::AttendAll(bool after_step) {
 bool SessionState::AttendStep() {
   SlowDown(state_.accelerator().slow_down_factor(), context_.stats);
   examination_.StepDone(context_.stats.steps_done());
-  if (!accumulation_.done()) {
-    accumulation_.Look(tracked_);
-    if (accumulation_.accumulates()) {
-      state_.SetAccumulates();
-      context_.log.Info(
-          "gradients add up over several steps: checkpoints hold them, too");
+  if (!std::exchange(state_checked_, true) && saver_.enabled()) {
+    const int64_t begin_ns = Now_ns();
+    absl::Status status = state_.CheckRestorable();
+    if (!status.ok()) return Fail(std::move(status)), false;
+    LogNotes();
+    context_.profile.Exclude(Now_ns() - begin_ns);
+  }
+  for (const AccumulationWatch::News& news : accumulation_.TakeNews()) {
+    if (news.left_out) {
+      context_.log.Warning(news.text);
+      saver_.RequestAt(Now_ns());  // a gang agrees on it
+      lacks_gradients_ = true;
+    } else {
+      context_.log.Info(news.text);
     }
   }
   if (!optimizer_check_.done()) {
@@ -161,7 +173,7 @@ void SessionState::SetAttention() {
   attention_ns_ =
       std::min({saver_.NextLook_ns(Now_ns()), context_.profile.next_tick_ns(),
                 lease_.memory_due_ns()});
-  if (!optimizer_check_.done() || !accumulation_.done() ||
+  if (!state_checked_ || !optimizer_check_.done() ||
       state_.accelerator().slow_down_factor() > 1 || gang_.joined() ||
       examination_.on()) {
     attention_step_ = 0;  // every step

@@ -8,7 +8,9 @@
 namespace gavel::internal {
 
 SessionContext::SessionContext(SessionOptions given)
-    : options(std::move(given)), log(options.log) {}
+    : options(std::move(given)),
+      log(options.log),
+      arena(options.pinned_memory_bytes) {}
 
 void SessionContext::Fail(absl::Status status) {
   if (board.SetFatal(status)) log.Error(std::string(status.message()));

@@ -14,6 +14,7 @@
 #include "iterator/session/status_board.h"
 #include "iterator/step_profile.h"
 #include "iterator/step_stats.h"
+#include "runtime/device/arena.h"
 
 namespace gavel::internal {
 
@@ -37,6 +38,8 @@ struct SessionContext {
   StepStats stats;
   BoundaryGate gate;
   StepProfile profile;
+  // The memory of checkpoints, and of the state without an accelerator.
+  Arena arena;
 };
 
 }  // namespace gavel::internal

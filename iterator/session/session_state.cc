@@ -43,14 +43,23 @@ std::string FinishedBeforeText(const SessionOptions& options,
 SessionState::SessionState(SessionOptions options, absl::Status problem)
     : context_(std::move(options)) {
   tracked_.SetGang(context_.options.rank, context_.options.world_size);
+  tracked_.SetArena(&context_.arena);
+  tracked_.SetRules({context_.options.partial_restore,
+                     context_.options.keep_program_options});
   if (problem.ok()) problem = Open();
   if (!problem.ok()) Fail(std::move(problem));
 }
 
 SessionState::~SessionState() {
   if (started_ && !finish_done_) {
-    context_.log.Warning(
-        "the session ends without Finish(): no last checkpoint is written");
+    context_.log.Error(
+        StrCat(left_loop_ ? StrCat("the training loop was left after step ",
+                                   context_.stats.steps_done(),
+                                   " by return, break or an exception, and the "
+                                   "session ends")
+                          : "the session ends",
+               " without Finish(): no last checkpoint is written, and the job "
+               "is not done; end the program by return session->Finish()"));
   }
   signals_.Restore();
   exit_.Restore();
@@ -80,6 +89,7 @@ absl::Status SessionState::Track(std::unique_ptr<TrackedItem> item,
   if (status.ok()) {
     status = tracked_.Add(std::move(item), saver_.restored(), sharded);
   }
+  LogNotes();
   if (!status.ok()) Fail(status);
   return status;
 }
@@ -135,6 +145,9 @@ absl::Status SessionState::StartLoop(RangePosition* range, LoopPlan* plan) {
     GAVEL_RETURN_IF_ERROR(Start());
   }
   if (control_.stopped()) return absl::OkStatus();
+  if (saver_.enabled()) {
+    GAVEL_RETURN_IF_ERROR(position_.CheckRange(*range));
+  }
   GAVEL_ASSIGN_OR_RETURN(plan->skip,
                          position_.Enter(range, context_.stats.steps_done()));
   plan->ended = position_.at_end();
@@ -153,8 +166,12 @@ absl::Status SessionState::Start() {
                                   "', which this program does not track"));
     }
   }
-  accumulation_.Begin(tracked_, saver_.restored());
-  if (accumulation_.accumulates()) state_.SetAccumulates();
+  absl::Status whole;
+  if (!context_.board.has_fatal()) {
+    whole = tracked_.CheckWhole(saver_.restored(),
+                                options.require_tracked_parameters);
+  }
+  accumulation_.Begin(tracked_, options.gradients);
   saver_.Forget();
   GAVEL_RETURN_IF_ERROR(
       context_.profile.Open(options, context_.stats.steps_done()));
@@ -163,6 +180,7 @@ absl::Status SessionState::Start() {
     GAVEL_RETURN_IF_ERROR(
         examination_.Begin(options.examination_file, tracked_));
   }
+  GAVEL_RETURN_IF_ERROR(whole);  // the examination has named what is missing
   if (control_.BudgetIsUsedUp()) {
     context_.log.Info(StrCat("all ", options.steps_total, " steps are done"));
     control_.UseUpBudget();
@@ -172,7 +190,7 @@ absl::Status SessionState::Start() {
     GAVEL_RETURN_IF_ERROR(optimizer_check_.Begin(tracked_));
   }
   if (options.handle_signals) {
-    signals_.Install(&context_.gate, link_.waker());
+    signals_.Install(&context_.gate, link_.waker(), options.pause_grace_s);
   }
   if (context_.managed()) AskForLease();
   return absl::OkStatus();
@@ -189,17 +207,24 @@ void SessionState::AskForLease() {
                            ": asking ", options.coordinator, " for a lease"));
 }
 
-void SessionState::LoopForwarded() {
+bool SessionState::LoopForwarded() {
   absl::Status status = CatchAsStatus("beginning the loop", [&] {
     return position_.Forwarded(state_.accelerator().last_device(), rank(),
                                world_size());
   });
+  if (!status.ok()) Fail(std::move(status));
+  return !stopped();
+}
+
+void SessionState::FirstBatch(uint64_t fingerprint) {
+  absl::Status status = position_.FirstBatch(fingerprint);
   if (!status.ok()) Fail(std::move(status));
 }
 
 void SessionState::LeaveLoop(bool at_step_end) {
   state_.SetBatch(nullptr);
   step_counted_ = false;
+  left_loop_ = !at_step_end && !stopped();
   if (!stopped()) {
     examination_.LoopEnded(context_.stats.steps_done(), at_step_end);
   }
@@ -208,8 +233,9 @@ void SessionState::LeaveLoop(bool at_step_end) {
     if (saver_.enabled()) state_.SetMark();
   }
   absl::Status status = CatchAsStatus("leaving the loop", [&] {
-    position_.Leave();
-    return absl::OkStatus();
+    return position_.Leave(/*keeps_place=*/control_.used_up(),
+                           state_.accelerator().last_device(),
+                           context_.stats.steps_done());
   });
   if (!status.ok()) Fail(std::move(status));
 }
@@ -248,11 +274,17 @@ int SessionState::Finish() {
   return exit_code_;
 }
 
-// The job is done only when its result is on disk.
+// The job is done only when its result is on disk. A checkpoint of this step
+// lacks what the program has done behind its last loop, so there is another
+// one, unless the process began at the job's end.
 void SessionState::CommitEnd() {
   state_.SetAtStepEnd(true);
   gang_.End();
-  absl::Status status = saver_.Commit();
+  absl::Status status;
+  if (!saver_.IsAtRestoredStep() || !position_.restored_end()) {
+    position_.SetEnd();
+    status = saver_.Commit(nullptr, /*again=*/true);
+  }
   if (status.ok()) status = saver_.WaitAndTell();
   if (!status.ok() && gang_.broken()) {
     control_.SetEvicted();

@@ -79,7 +79,10 @@ class SessionState {
   absl::Status Barrier() { return gang_.Barrier(); }
 
   LoopPlan EnterLoop(RangePosition* range, BatchOwner* batch);
-  void LoopForwarded();
+  // False: the loop ends.
+  bool LoopForwarded();
+  // Of a loop over a forwarded range; see FingerprintOf().
+  void FirstBatch(uint64_t fingerprint);
   // The boundary of an Iterator. False: the loop ends.
   bool StepBoundary(bool after_step) {
     const int64_t now_ns = Now_ns();
@@ -140,6 +143,7 @@ class SessionState {
   void CountStep(int64_t now_ns) {
     StepStats& stats = context_.stats;
     stats.CountStep(now_ns);
+    if (accumulation_.StepDone()) attention_step_ = 0;
     context_.profile.EndStep(now_ns, stats.last_step_ns(), stats.steps_done());
   }
   bool IsQuiet(int64_t now_ns) const {
@@ -150,6 +154,12 @@ class SessionState {
   // ---- session_state.cc
   absl::Status Open();
   absl::Status CheckBeforeLoop(const std::string& name) const;
+  // The warnings of what is tracked.
+  void LogNotes() {
+    for (const std::string& note : tracked_.TakeNotes()) {
+      context_.log.Warning(note);
+    }
+  }
   absl::Status StartLoop(RangePosition* range, LoopPlan* plan);
   absl::Status Start();
   void AskForLease();
@@ -168,7 +178,8 @@ class SessionState {
   CoordinatorLink link_{context_};
   TrackedState tracked_;
   LoopPosition position_{context_.log};
-  TrainingState state_{context_, tracked_, position_};
+  AccumulationWatch accumulation_;
+  TrainingState state_{context_, tracked_, position_, accumulation_};
   GangMembership gang_{
       context_, link_, [this] { return last_micro_batch(); },
       [this](const at::Tensor& tensor) { return tracked_.IsPart(tensor); }};
@@ -178,7 +189,6 @@ class SessionState {
   LoopControl control_{context_, state_, gang_, saver_, lease_, exit_};
   ScalarReports reports_{context_};
   OptimizerCheck optimizer_check_;
-  AccumulationWatch accumulation_;
   Examination examination_;
   Signals signals_;
 
@@ -186,11 +196,14 @@ class SessionState {
   uint64_t attention_step_ = 0;
   int64_t attention_ns_ = 0;
 
-  bool started_ = false;         // the first loop was begun
-  bool asks_for_lease_ = false;  // or has one
-  bool iterator_used_ = false;   // the program has an Iterator
-  bool step_counted_ = false;    // by StepDone() inside an Iterator's loop
-  bool step_done_ = false;       // by StepDone() elsewhere, no Boundary() since
+  bool started_ = false;          // the first loop was begun
+  bool state_checked_ = false;    // after the first step
+  bool lacks_gradients_ = false;  // the last checkpoint
+  bool asks_for_lease_ = false;   // or has one
+  bool iterator_used_ = false;    // the program has an Iterator
+  bool step_counted_ = false;     // by StepDone() inside an Iterator's loop
+  bool step_done_ = false;  // by StepDone() elsewhere, no Boundary() since
+  bool left_loop_ = false;  // the last one, before its range's end
   bool finish_done_ = false;
   int exit_code_ = kExitDone;
 };

@@ -1,7 +1,9 @@
-// SIGTERM and SIGINT end the loop at its next boundary. Handlers are installed
-// only where the host left the default one, and removed by Restore. A second
-// signal gets the default handler again. One session of a process at a time
-// has them.
+// SIGTERM, SIGINT and SIGHUP end the loop at its next boundary, however often
+// they come: only one that comes `pause_grace_s` after the first has the
+// default action. SIGUSR1 and SIGUSR2 have a checkpoint written at the next
+// boundary, and the loop continues. Handlers are installed only where the host
+// left the default one, and removed by Restore. One session of a process at a
+// time has them.
 #ifndef GAVEL_ITERATOR_SESSION_SIGNALS_H_
 #define GAVEL_ITERATOR_SESSION_SIGNALS_H_
 
@@ -20,9 +22,9 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // `gate` is told to stop, `waker` (may be null) is woken; both must live
-  // until Restore.
-  void Install(BoundaryGate* gate, Waker* waker);
+  // `gate` is told what is wanted, `waker` (may be null) is woken by a stop;
+  // both must live until Restore.
+  void Install(BoundaryGate* gate, Waker* waker, double pause_grace_s);
   void Restore();
 
  private:

@@ -11,10 +11,12 @@
 namespace gavel::internal {
 
 TrainingState::TrainingState(SessionContext& context, TrackedState& tracked,
-                             LoopPosition& position)
+                             LoopPosition& position,
+                             AccumulationWatch& accumulation)
     : context_(context),
       tracked_(tracked),
       position_(position),
+      accumulation_(accumulation),
       accelerator_(context.options.run_directory) {}
 
 absl::Status TrainingState::Restore(const Snapshot& snapshot) {
@@ -27,7 +29,11 @@ bool TrainingState::CanCollect() const {
 
 absl::Status TrainingState::Collect(Snapshot* snapshot) {
   GAVEL_RETURN_IF_ERROR(tracked_.Collect(snapshot));
-  if (accumulates_) tracked_.CollectGradients(snapshot);
+  GAVEL_RETURN_IF_ERROR(tracked_.CollectGradients(
+      [this](const at::Tensor& parameter) {
+        return accumulation_.Saves(parameter);
+      },
+      snapshot));
   if (!at_step_end_) return mark_.Restore(snapshot), absl::OkStatus();
   return position_.Collect(accelerator_.last_device(),
                            context_.stats.steps_done(), snapshot);
@@ -101,10 +107,12 @@ absl::StatusOr<bool> TrainingState::UseThreads(int threads) {
 }
 
 void TrainingState::BeforeMove() {
+  accumulation_.Leave();
   mark_held_ = mark_.Holds(context_.stats.steps_done(), tracked_);
 }
 
 void TrainingState::AfterMove() {
+  accumulation_.Arrive();
   absl::Status status = CatchAsStatus("moving the batch", [&] {
     if (batch_ != nullptr) batch_->PlaceBatch(device());
     return mark_held_ ? mark_.Rebase(tracked_) : absl::OkStatus();
@@ -138,12 +146,11 @@ TrainingState::Sizes TrainingState::ReadSizes() const {
     }
     return sizes;
   }
-  // A CPU slot's memory stays with the process. What left an accelerator may be
-  // in the checkpoint's copy; what else the process has there stays in the way
-  // of the next job.
+  // A CPU slot's memory stays with the process. What left an accelerator is in
+  // the arena; what else the process has there stays in the way of the next
+  // job.
   const at::Device last = accelerator_.last_device();
-  sizes.in_host =
-      last.is_cpu() ? sizes.state : sizes.state - tracked_.parked_bytes();
+  sizes.in_host = last.is_cpu() ? sizes.state : 0;
   if (!last.is_cpu()) {
     sizes.on_device = static_cast<uint64_t>(ReadMemory(last).reserved_bytes);
   }

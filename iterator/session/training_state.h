@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "gavel/internal/range_position.h"
 #include "iterator/accelerator.h"
+#include "iterator/accumulation_watch.h"
 #include "iterator/loop_position.h"
 #include "iterator/session/session_context.h"
 #include "iterator/step_mark.h"
@@ -30,12 +31,12 @@ class TrainingState {
   struct Sizes {  // in bytes
     uint64_t state = 0;
     uint64_t on_device = 0;  // what the process has of the accelerator
-    uint64_t in_host = 0;    // of the state, where the accelerator is not
+    uint64_t in_host = 0;    // of the state, outside of the arena
   };
 
-  // Borrows all three, which must live longer.
+  // Borrows all, which must live longer.
   TrainingState(SessionContext& context, TrackedState& tracked,
-                LoopPosition& position);
+                LoopPosition& position, AccumulationWatch& accumulation);
 
   // ---- Snapshots.
   // Before the first loop. Errors as of LoopPosition::Restore; tracked items
@@ -44,11 +45,14 @@ class TrainingState {
   // The training thread is at the end of a step.
   void SetAtStepEnd(bool at_step_end) { at_step_end_ = at_step_end; }
   bool at_step_end() const { return at_step_end_; }
-  // Snapshots hold the gradients, too.
-  void SetAccumulates() { accumulates_ = true; }
   // Whether Collect() gives the state of a step's end.
   bool CanCollect() const;
+  // With the gradients that belong to the state.
   absl::Status Collect(Snapshot* snapshot);
+  // As of TrackedState, at a step's end.
+  absl::Status CheckRestorable() { return tracked_.CheckRestorable(); }
+  // The snapshot of this step's end is being saved.
+  void Saved() { accumulation_.Saved(context_.stats.steps_done()); }
   // Here is a step's end, to be collected later, too.
   void SetMark();
 
@@ -95,6 +99,10 @@ class TrainingState {
   // A GPU is held.
   bool OnGpu() const { return accelerator_.held() && !device().is_cpu(); }
   Sizes ReadSizes() const;
+  // The arena makes room in time for all that would leave a GPU.
+  void ExpectMove() {
+    if (OnGpu()) context_.arena.ExpectMove(tracked_.MoveBytes());
+  }
   // After Release: what tensors of this process still hold on the accelerator.
   uint64_t LeftBytes() const;
 
@@ -109,6 +117,7 @@ class TrainingState {
   SessionContext& context_;
   TrackedState& tracked_;
   LoopPosition& position_;
+  AccumulationWatch& accumulation_;
   Accelerator accelerator_;
   StepMark mark_;
   std::vector<std::function<void()>> on_release_;
@@ -116,7 +125,6 @@ class TrainingState {
   bool told_acquired_ = false;
   BatchOwner* batch_ = nullptr;
   bool at_step_end_ = false;
-  bool accumulates_ = false;
   bool mark_held_ = false;  // before the move under way
 };
 

@@ -1,7 +1,10 @@
 #include "iterator/boundary_gate.h"
 
+#include <signal.h>
+
 #include <thread>
 
+#include "iterator/session/signals.h"
 #include "tests/support/test.h"
 
 namespace gavel::internal {
@@ -23,6 +26,35 @@ TEST_F(BoundaryGateTest, CallsAtEachBoundaryWithoutALease) {
   EXPECT_TRUE(gate.IsCalled(1));
   gate.NeedNoLease();
   EXPECT_FALSE(gate.IsCalled(1));
+}
+
+TEST_F(BoundaryGateTest, CallsForACheckpointThatASignalAskedFor) {
+  gate.NeedNoLease();
+  gate.RequestCheckpoint();
+  EXPECT_TRUE(gate.IsCalled(1));
+  EXPECT_TRUE(gate.Take(false).checkpoint);
+  EXPECT_FALSE(gate.IsCalled(1));
+  EXPECT_FALSE(gate.Take(false).any());
+}
+
+TEST_F(BoundaryGateTest, AStopThatComesAfterTheGraceEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        Signals signals;
+        signals.Install(&gate, nullptr, /*pause_grace_s=*/0);
+        raise(SIGTERM);
+        if (gate.stop_requested()) raise(SIGTERM);
+        _exit(3);
+      },
+      ::testing::KilledBySignal(SIGTERM), "");
+  EXPECT_EXIT(
+      {
+        Signals signals;
+        signals.Install(&gate, nullptr, /*pause_grace_s=*/3600);
+        for (int i = 0; i < 5; ++i) raise(SIGTERM);
+        _exit(3);
+      },
+      ::testing::ExitedWithCode(3), "");
 }
 
 TEST_F(BoundaryGateTest, CallsFromTheDeadlineOn) {

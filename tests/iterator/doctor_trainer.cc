@@ -3,9 +3,10 @@
 //
 //   doctor_trainer MODE
 //
-// With the mode "whole" it tracks all of that. Others leave something out:
-// scheduler, average, epoch; or leave the loop early: break; or keep memory on
-// the accelerator: memory.
+// With the mode "whole" it tracks all of that, as with "short", which has two
+// epochs. Others leave something out: scheduler, average, epoch, or micro (the
+// optimizer steps after every second batch, and nobody tracks their number); or
+// leave the loop early: break; or keep memory on the accelerator: memory.
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
@@ -24,6 +25,7 @@
 namespace {
 
 constexpr int64_t kEpochs = 6;
+constexpr int64_t kEpochsOfShort = 2;
 constexpr int kBatchesBeforeBreak = 5;
 
 struct Sample {
@@ -52,7 +54,8 @@ class Training {
   }
 
   int Run() {
-    while (epoch_ < kEpochs && !session_->stopped()) {
+    const int64_t epochs = mode_ == "short" ? kEpochsOfShort : kEpochs;
+    while (epoch_ < epochs && !session_->stopped()) {
       Epoch();
       if (session_->stopped()) break;
       Evaluate();
@@ -70,11 +73,13 @@ class Training {
         kept_ = torch::zeros({1 << 18}, session_->device());
       }
       if (mode_ == "break" && ++batches > kBatchesBeforeBreak) break;
-      optimizer_.zero_grad();
+      const bool micro = mode_ == "micro";
+      if (!micro) optimizer_.zero_grad();
       const at::Tensor loss =
           (model_->forward(batch.data) - batch.target).square().mean();
       loss.backward();
-      optimizer_.step();
+      if (!micro || ++micro_batches_ % 2 == 0) optimizer_.step();
+      if (micro && micro_batches_ % 2 == 0) optimizer_.zero_grad();
       const torch::NoGradGuard no_grad;
       average_.mul_(0.9).add_(model_->weight, 0.1);
       session_->Report("loss", loss);
@@ -96,6 +101,7 @@ class Training {
   at::Tensor average_ = model_->weight.detach().clone();
   at::Tensor kept_;
   int64_t epoch_ = 0;
+  int64_t micro_batches_ = 0;
   gavel::DataLoader<Line> loader_{Line(), {.batch_size = 8}};
   std::unique_ptr<gavel::Session> session_ = gavel::Session::FromEnvironment();
 };

@@ -40,12 +40,14 @@ TEST(Environment, ReadsWhatTheAgentSets) {
                         {"GAVEL_CHECKPOINT_DIRECTORY", "/data/12"},
                         {"GAVEL_CHECKPOINT_INTERVAL_S", "2.5"},
                         {"GAVEL_FAILURE_INTERVAL_S", "100"},
+                        {"GAVEL_PAUSE_GRACE_S", "7"},
                         {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "10"},
                         {"GAVEL_CHECKPOINTS_KEPT", "4"},
                         {"GAVEL_CHECKPOINTS_KEPT_EVERY_STEPS", "1000"},
                         {"GAVEL_CHECKPOINTS_KEPT_BEST", "max:accuracy"},
                         {"GAVEL_STEPS", "500"},
                         {"GAVEL_DEVICE", "cpu"},
+                        {"GAVEL_PINNED_MEMORY_BYTES", "1000000"},
                         {"GAVEL_TRACE_FILE", "/tmp/trace.json"},
                         {"GAVEL_TENSORBOARD_DIRECTORY", "/tmp/events"},
                         {"GAVEL_REPORT_FILE", "/tmp/report"}},
@@ -62,12 +64,14 @@ TEST(Environment, ReadsWhatTheAgentSets) {
   EXPECT_EQ(options.checkpoint_directory, "/data/12");
   EXPECT_EQ(options.checkpoint_interval_s, 2.5);
   EXPECT_EQ(options.failure_interval_s, 100);
+  EXPECT_EQ(options.pause_grace_s, 7);
   EXPECT_EQ(options.checkpoint_interval_steps, 10);
   EXPECT_EQ(options.checkpoints_kept, 4);
   EXPECT_EQ(options.checkpoints_kept_every_steps, 1000);
   EXPECT_EQ(options.checkpoints_kept_best, "max:accuracy");
   EXPECT_EQ(options.steps_total, 500);
   EXPECT_EQ(options.device, "cpu");
+  EXPECT_EQ(options.pinned_memory_bytes, 1'000'000u);
   EXPECT_EQ(options.report_file, "/tmp/report");
   EXPECT_TRUE(CheckOptions(options).ok());
 }

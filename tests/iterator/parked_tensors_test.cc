@@ -16,21 +16,6 @@ namespace {
 
 using internal::ParkedTensors;
 
-// Makes no folder before Open().
-class ClosedFileSystem : public FaultInjectingFileSystem {
- public:
-  ClosedFileSystem() : FaultInjectingFileSystem(FileSystem::Posix()) {}
-  void Open() { open_.set_value(); }
-  absl::Status CreateDirectory(const std::string& path) override {
-    if (path.find("/generation-") != std::string::npos) wait_.wait();
-    return FaultInjectingFileSystem::CreateDirectory(path);
-  }
-
- private:
-  std::promise<void> open_;
-  std::shared_future<void> wait_ = open_.get_future().share();
-};
-
 class ParkedTensorsTest : public Test {
  protected:
   void Open(FileSystem& file_system) {

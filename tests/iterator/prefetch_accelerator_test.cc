@@ -86,20 +86,26 @@ TEST_F(Prefetch, ABatchIsTakenWhileTheDeviceWorks) {
   EXPECT_EQ(batch.sum().item<int64_t>(), (4 + 5 + 6 + 7) * kSampleElements);
 }
 
+// A copy that queued behind the steps would end after them, however many they
+// are; so that one is enough that ends before them, on a device of any speed.
 TEST_F(Prefetch, ACopyDoesNotQueueBehindTheSteps) {
   const c10::impl::VirtualGuardImpl guard(device_.type());
   internal::CopyStream copies(device_);
-  at::Tensor batch = at::full({1000}, 2);
   const at::Tensor busy = at::zeros({1 << 22}, device_);
-  ASSERT_OK(Synchronize(device_));
-  for (int i = 0; i < 100; ++i) busy.add_(1);
-  copies.Copy(batch);
-  {
-    const c10::StreamGuard another(guard.getStreamFromGlobalPool(device_));
-    copies.Use(batch);
-    EXPECT_EQ(batch.sum().item<int64_t>(), 2000);
+  bool ended_before_the_steps = false;
+  for (int steps = 100; !ended_before_the_steps && steps <= 1600; steps *= 2) {
+    at::Tensor batch = at::full({1000}, 2);
+    ASSERT_OK(Synchronize(device_));
+    for (int i = 0; i < steps; ++i) busy.add_(1);
+    copies.Copy(batch);
+    {
+      const c10::StreamGuard another(guard.getStreamFromGlobalPool(device_));
+      copies.Use(batch);
+      EXPECT_EQ(batch.sum().item<int64_t>(), 2000);
+    }
+    ended_before_the_steps = !IsIdle();
   }
-  EXPECT_FALSE(IsIdle());
+  EXPECT_TRUE(ended_before_the_steps);
 }
 
 TEST_F(Prefetch, SamplesOfAnyShapeArePinned) {

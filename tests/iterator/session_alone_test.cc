@@ -1,11 +1,14 @@
 // Sessions without a coordinator.
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -104,6 +107,28 @@ TEST_F(SessionAlone, TwoProgramsDoNotSaveInOneDirectory) {
   EXPECT_TRUE(log_.Contain("is held by process " + std::to_string(getpid())));
 }
 
+TEST_F(SessionAlone, AForkedHelperThatOutlivesItsProgramDoesNotKeepTheLock) {
+  const std::string directory = Alone().checkpoint_directory;
+  std::filesystem::create_directories(directory);
+  std::array<int, 2> pipe_ends{};
+  ASSERT_EQ(pipe(pipe_ends.data()), 0);
+  std::optional<FileLock> killed(*FileLock::Take(directory + "/.in-use"));
+  const pid_t helper = fork();
+  if (helper == 0) {
+    [[maybe_unused]] const auto written = write(pipe_ends[1], "!", 1);
+    pause();
+    _exit(0);
+  }
+  char byte = 0;
+  EXPECT_EQ(read(pipe_ends[0], &byte, 1), 1);
+  killed.reset();
+  EXPECT_EQ(Train(Alone()).exit_code, 0) << log_.Text();
+  EXPECT_EQ(kill(helper, 0), 0);
+  kill(helper, SIGKILL);
+  waitpid(helper, nullptr, 0);
+  for (const int end : pipe_ends) close(end);
+}
+
 // In the first epoch, at the end of one, just behind it, and later.
 class SessionAloneKilledAt : public SessionAlone,
                              public ::testing::WithParamInterface<int> {};
@@ -184,9 +209,10 @@ TEST_F(SessionAlone, KeepsMilestonesAndTheBestByWhatItReports) {
     if (name.starts_with('.')) continue;
     steps.insert(name.substr(name.rfind('-') + 1));
   }
-  // Step 6 was the one when five were done; 23 and 24 are the newest.
+  // Step 6 was the one when five were done; 23 and 24 are the newest. Finish()
+  // has written that of step 24 again.
   EXPECT_THAT(steps, ElementsAre("000000000006", "000000000010", "000000000020",
-                                 "000000000023", "000000000024"));
+                                 "000000000023", "000000000024.1"));
 }
 
 TEST_F(SessionAlone, ASignalEndsTheLoopWithItsStateSaved) {
@@ -203,6 +229,44 @@ TEST_F(SessionAlone, ASignalEndsTheLoopWithItsStateSaved) {
   const Outcome rest = Train(Alone());
   EXPECT_EQ(rest.losses.size(), 16u);
   EXPECT_EQ(rest.weights, Uninterrupted().weights);
+}
+
+TEST_F(SessionAlone, ASignalThatComesAgainIsTheSameRequest) {
+  for (const int signal_number : {SIGTERM, SIGINT, SIGHUP}) {
+    SCOPED_TRACE(signal_number);
+    TrainingOptions training;
+    training.after_step = [=](Session& session) {
+      if (session.steps_done() % 5 != 4) return;
+      raise(signal_number);
+      raise(signal_number);
+    };
+    EXPECT_EQ(Train(Alone(), training).exit_code, 75);
+  }
+  // Each continued where the one before had saved.
+  EXPECT_EQ(Train(Alone()).losses.size(), 24u - 3 * 5);
+}
+
+TEST_F(SessionAlone,
+       ASignalOfTheUserHasACheckpointWrittenAndTrainingContinues) {
+  for (const int signal_number : {SIGUSR1, SIGUSR2}) {
+    SCOPED_TRACE(signal_number);
+    SessionOptions options = Alone();
+    options.checkpoint_directory += std::to_string(signal_number);
+    options.checkpoint_interval_s = 0;
+    TrainingOptions training;
+    training.after_step = [=](Session& session) {
+      if (session.steps_done() == 7) raise(signal_number);
+    };
+    EXPECT_EQ(Train(options, training).exit_code, 0);
+    std::set<std::string> steps;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(options.checkpoint_directory)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with("generation-")) continue;
+      steps.insert(name.substr(name.rfind('-') + 1));
+    }
+    EXPECT_THAT(steps, ElementsAre("000000000008", "000000000024"));
+  }
 }
 
 TEST_F(SessionAlone, LeavesAHandlerOfTheHostAlone) {

@@ -3,12 +3,14 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
 #include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
+#include <cmath>
 #include <random>
 
 #include "gavel/iterator.h"
@@ -27,6 +29,10 @@ class SessionKinds : public SessionTest {
     std::vector<int> range = {1};
     for (auto& i : Iterator(session, range)) static_cast<void>(i);
     EXPECT_EQ(session.Finish(), 0) << session.status().message();
+  }
+  static void Run(Session& session) {
+    std::vector<int> range = {1, 2};
+    for (auto& i : Iterator(session, range)) static_cast<void>(i);
   }
   // Tracks `one`, saves it, and restores it as `other`.
   template <class T>
@@ -58,6 +64,11 @@ struct Scheduled {
       torch::optim::ReduceLROnPlateauScheduler::rel,
       /*cooldown=*/1};
   double lr() const { return optimizer.param_groups()[0].options().get_lr(); }
+  // All but a scheduler.
+  void Track(Session& session) {
+    EXPECT_TRUE(session.Track("weight", weight).ok());
+    EXPECT_TRUE(session.Track("optimizer", optimizer).ok());
+  }
 };
 
 TEST_F(SessionKinds, AStepSchedulerGoesOnWithItsCount) {
@@ -67,13 +78,13 @@ TEST_F(SessionKinds, AStepSchedulerGoesOnWithItsCount) {
   for (int i = 0; i < 2; ++i) first.by_step.step();
   {
     auto session = Open();
-    session->Track("optimizer", first.optimizer);
+    first.Track(*session);
     session->Track("scheduler", first.by_step);
     Save(*session);
   }
   Scheduled second;
   auto session = Open();
-  EXPECT_TRUE(session->Track("optimizer", second.optimizer).ok());
+  second.Track(*session);
   EXPECT_TRUE(session->Track("scheduler", second.by_step).ok());
   EXPECT_EQ(second.lr(), first.lr());
   for (int i = 0; i < 3; ++i) second.by_step.step();
@@ -98,13 +109,13 @@ TEST_F(SessionKinds, APlateauSchedulerGoesOnWithItsPatience) {
     EXPECT_LT(whole.lr(), 0.4);  // it has reduced more than once
     {
       auto session = Open();
-      session->Track("optimizer", first.optimizer);
+      first.Track(*session);
       session->Track("scheduler", first.plateau);
       Save(*session);
     }
     Scheduled second;
     auto session = Open();
-    session->Track("optimizer", second.optimizer);
+    second.Track(*session);
     ASSERT_TRUE(session->Track("scheduler", second.plateau).ok());
     std::vector<double> found;
     for (size_t i = cut; i < losses.size(); ++i) {
@@ -117,7 +128,12 @@ TEST_F(SessionKinds, APlateauSchedulerGoesOnWithItsPatience) {
 
 TEST_F(SessionKinds, AnotherKindOfSchedulerIsNamed) {
   Scheduled one;
-  EXPECT_TRUE(SaveAndRestore(one.by_step, one.by_step).ok());
+  {
+    auto session = Open();
+    one.Track(*session);
+    session->Track("thing", one.by_step);
+    Save(*session);
+  }
   const Status status = Restore(one.plateau);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(),
@@ -316,6 +332,156 @@ TEST_F(SessionKinds, AScriptModuleOfOtherAttributesIsNamed) {
   EXPECT_THAT(SaveAndRestore(one, other).message(),
               AllOf(HasSubstr("'thing/depth'"), HasSubstr("float 2.5 here"),
                     HasSubstr("int 2 in the checkpoint")));
+}
+
+// None at first, and containers that forward() fills.
+torch::jit::Module Remembering() {
+  torch::jit::Module module("remembering");
+  module.register_attribute("memory",
+                            c10::OptionalType::create(c10::TensorType::get()),
+                            c10::IValue());
+  module.register_attribute("states", c10::ListType::ofTensors(),
+                            c10::List<at::Tensor>());
+  module.register_attribute(
+      "named",
+      c10::DictType::create(c10::StringType::get(), c10::TensorType::get()),
+      c10::Dict<std::string, at::Tensor>());
+  module.register_attribute("note", c10::StringType::get(),
+                            std::string("begin"));
+  module.register_attribute(
+      "pair",
+      c10::TupleType::create({c10::IntType::get(), c10::TensorType::get()}),
+      c10::ivalue::Tuple::create({c10::IValue(0), torch::zeros({1})}));
+  module.define(R"(
+    def forward(self, x):
+        memory = self.memory
+        if memory is None:
+            m = x.mean()
+        else:
+            m = memory * 0.5 + x.mean()
+        self.memory = m
+        self.states.append(x * 2.0)
+        self.named["last"] = x + 1.0
+        self.note = self.note + "\n" + str(len(self.states))
+        self.pair = (self.pair[0] + 1, x)
+        return m
+  )");
+  return module;
+}
+
+TEST_F(SessionKinds, AScriptModuleComesBackWithOptionalTensorsAndContainers) {
+  torch::jit::Module one = Remembering();
+  one.forward({torch::ones({2})});
+  one.forward({torch::full({3}, 2.0f)});
+  torch::jit::Module other = Remembering();
+  const c10::List<at::Tensor> alias = other.attr("states").toTensorList();
+  const Status status = SaveAndRestore(one, other);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(alias.size(), 2u);  // in place
+  for (const float value : {4.0f, 5.0f}) {
+    const at::Tensor x = torch::full({2}, value);
+    EXPECT_TRUE(torch::equal(other.forward({x}).toTensor(),
+                             one.forward({x}).toTensor()));
+  }
+  EXPECT_EQ(alias.size(), 4u);
+  for (size_t i = 0; i < alias.size(); ++i) {
+    EXPECT_TRUE(
+        torch::equal(alias.get(i), one.attr("states").toTensorList().get(i)));
+  }
+  EXPECT_EQ(other.attr("note").toStringRef(), "begin\n1\n2\n3\n4");
+  EXPECT_EQ(other.attr("pair").toTupleRef().elements()[0].toInt(), 4);
+  EXPECT_TRUE(
+      torch::equal(other.attr("named").toGenericDict().at("last").toTensor(),
+                   torch::full({2}, 6.0f)));
+  // Back to None, as in a checkpoint of before the first forward().
+  TemporaryFolder folder;
+  std::swap(folder_, folder);
+  torch::jit::Module unused = Remembering();
+  ASSERT_TRUE(SaveAndRestore(unused, other).ok());
+  EXPECT_TRUE(other.attr("memory").isNone());
+  EXPECT_EQ(other.attr("states").toListRef().size(), 0u);
+}
+
+TEST_F(SessionKinds, AScriptAttributeThatCannotBeSavedIsNamed) {
+  torch::jit::Module module("odd");
+  module.register_attribute("odd", c10::GeneratorType::get(),
+                            at::detail::createCPUGenerator(1));
+  auto session = Open();
+  session->Track("thing", module);
+  Run(*session);
+  EXPECT_EQ(session->Finish(), 1);
+  EXPECT_EQ(session->steps_done(), 1);
+  EXPECT_THAT(session->status().message(), HasSubstr("'thing/odd'"));
+}
+
+// ---- tensors of other kinds
+
+TEST_F(SessionKinds, AComplexTensorComesBack) {
+  at::Tensor one =
+      torch::polar(torch::ones({8}), torch::arange(8, torch::kFloat));
+  at::Tensor other = torch::zeros({8}, torch::kComplexFloat);
+  Status status = SaveAndRestore(one, other);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(torch::equal(other, one));
+  TemporaryFolder folder;
+  std::swap(folder_, folder);
+  at::Tensor conjugate = one.conj();
+  status = SaveAndRestore(conjugate, other);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(torch::equal(other, one.conj()));
+}
+
+TEST_F(SessionKinds, AnExpandedTensorComesBackInPlace) {
+  at::Tensor one = torch::tensor({1.0f, NAN, 3.0f}).expand({2, 4, 3});
+  at::Tensor base = torch::zeros({3});
+  at::Tensor other = base.expand({2, 4, 3});
+  const Status status = SaveAndRestore(one, other);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(base[2].item<float>(), 3);
+  EXPECT_TRUE(std::isnan(base[1].item<float>()));
+  EXPECT_EQ(other[1][3][0].item<float>(), 1);
+}
+
+TEST_F(SessionKinds, RowsThatDifferDoNotFitAnExpandedTensor) {
+  at::Tensor one = torch::arange(6, torch::kFloat).view({2, 3});
+  at::Tensor other = torch::zeros({3}).expand({2, 3});
+  EXPECT_THAT(SaveAndRestore(one, other).message(),
+              AllOf(HasSubstr("'thing'"), HasSubstr("expand()")));
+}
+
+// The momentum of sparse gradients is sparse, too.
+TEST_F(SessionKinds, SparseMomentumGoesOn) {
+  struct Embedded {
+    torch::nn::Embedding model{torch::nn::EmbeddingOptions(50, 4).sparse(true)};
+    torch::optim::SGD optimizer{model->parameters(),
+                                torch::optim::SGDOptions(0.1).momentum(0.9)};
+    void Step(int64_t i) {
+      optimizer.zero_grad();
+      const at::Tensor rows = (torch::arange(8) * 7 + i * 3) % 50;
+      model->forward(rows).pow(2).sum().backward();
+      optimizer.step();
+    }
+  };
+  torch::manual_seed(1);
+  Embedded whole;
+  torch::manual_seed(1);
+  Embedded first;
+  for (int64_t i = 0; i < 6; ++i) whole.Step(i);
+  {
+    auto session = Open();
+    session->Track("model", first.model);
+    session->Track("optimizer", first.optimizer);
+    std::vector<int64_t> range = {0, 1, 2};
+    for (auto& i : Iterator(*session, range)) first.Step(i);
+    ASSERT_EQ(session->Finish(), 0) << session->status().message();
+  }
+  Embedded second;
+  auto session = Open();
+  ASSERT_TRUE(session->Track("model", second.model).ok());
+  const Status status = session->Track("optimizer", second.optimizer);
+  ASSERT_TRUE(status.ok()) << status.message();
+  for (int64_t i = 3; i < 6; ++i) second.Step(i);
+  EXPECT_TRUE(torch::equal(second.model->weight, whole.model->weight));
 }
 
 // ---- random generators

@@ -128,6 +128,26 @@ TEST_F(SessionLease, PausesInPlaceAndGoesOnOnAnotherSlot) {
   EXPECT_TRUE(log_.Contain("paused after step " + std::to_string(paused_at)));
 }
 
+TEST_F(SessionLease, AJobDoesNotTakeTheCheckpointsOfAnother) {
+  CoordinatorThread coordinator;
+  coordinator.Grant(TestSlot("slot-a"));
+  SessionOptions options = Under(coordinator.endpoint());
+  options.cluster = "5eed";
+  options.job_name = "lm";
+  options.steps_total = 10;
+  ASSERT_EQ(Train(options).exit_code, 0) << log_.Text();
+  options.steps_total = 0;
+  options.job = 2;
+  options.job_name = "digits";
+  const Outcome other = Train(options);
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_TRUE(other.losses.empty());
+  EXPECT_TRUE(
+      log_.Contain("has the checkpoints of job 'lm' (1 of cluster 5eed)"
+                   ", not of job 'digits' (2 of cluster 5eed)"))
+      << log_.Text();
+}
+
 // Where the state was while it was paused.
 TEST_F(SessionLease, TellsTheMemoryOfAKeptAndOfAParkedJob) {
   for (const PauseTier tier : {PauseTier::kKeep, PauseTier::kPark}) {

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "runtime/checkpoint/generation_store.h"
@@ -119,6 +121,29 @@ TEST_F(SessionProcess, AStepWithoutMemoryIsToldBeforeTheProcessEnds) {
                         "memory. Tried to allocate 2 GiB"));
   EXPECT_EQ(finished.progress.last_generation.step, 4u);
   ExpectTheRestIsTrained();
+}
+
+// The agent may hear what the coordinator does not.
+TEST_F(SessionProcess, LeavesItsLastWordForTheAgent) {
+  const std::string word = folder_.path() + "/end";
+  const auto written = [&] {
+    std::ifstream file(word);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  std::ofstream(word) << "of another";
+  coordinator_.Grant(TestSlot("slot-a"));
+  WorkerProcess first =
+      Start(coordinator_.endpoint(), 1, "0", {{"GAVEL_END_FILE", word}});
+  ASSERT_TRUE(WaitForSteps(1)) << first.Output();
+  EXPECT_EQ(written(), "-1");  // it has begun
+  coordinator_.Pause(PauseTier::kEvict);
+  EXPECT_EQ(first.Wait(), 75);
+  EXPECT_EQ(written(), "75");
+  coordinator_.Grant(TestSlot("slot-b"));
+  WorkerProcess second =
+      Start(coordinator_.endpoint(), 2, "0", {{"GAVEL_END_FILE", word}});
+  EXPECT_EQ(second.Wait(), 0) << second.Output();
+  EXPECT_EQ(written(), "0");
 }
 
 // As it would without the runtime.

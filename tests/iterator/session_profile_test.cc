@@ -90,7 +90,7 @@ TEST_F(SessionProfile, TellsWhereTheTimeOfAStepGoes) {
   EXPECT_EQ(phases["attention"].count, 10u);
   EXPECT_LT(phases["attention"].mean_s, phases["forward"].mean_s);
   EXPECT_GE(phases["data"].mean_s, 0.5 * 0.004);
-  EXPECT_LT(phases["wrapper"].mean_s, 0.001);
+  EXPECT_LT(phases["wrapper"].mean_s, phases["data"].mean_s);
   EXPECT_GT(phases["wrapper"].count, 0u);
   EXPECT_GT(profile.memory_low_bytes, 1'000'000);
   EXPECT_GE(profile.memory_high_bytes, profile.memory_low_bytes);
@@ -106,14 +106,14 @@ TEST_F(SessionProfile, CheckpointsAreNotTheWrappersTime) {
   options.checkpoint_interval_steps = 1;
   auto session = Session::Create(options);
   session->Track(
-      "slow", [] { return Sleep(20), std::string(); },
+      "slow", [] { return Sleep(250), std::string(); },
       [](const std::string&) {});
   Run(*session, 4);
   EXPECT_EQ(session->Finish(), 0);
   const Profile profile = session->profile();
-  EXPECT_LT(Phases(profile)["wrapper"].max_s, 0.015);
-  EXPECT_EQ(profile.checkpoints, 4u);
-  EXPECT_GE(profile.pausing_s, 0.08);
+  EXPECT_LT(Phases(profile)["wrapper"].max_s, 0.2);
+  EXPECT_EQ(profile.checkpoints, 5u);  // that of Finish() is one more
+  EXPECT_GE(profile.pausing_s, 4 * 0.25);
 }
 
 TEST_F(SessionProfile, ManyNamesOfSpansAreBounded) {
@@ -160,8 +160,9 @@ TEST_F(SessionProfile, TheTraceHasItAll) {
   }
   EXPECT_EQ(Events(trace, "data").size(), 10u);
   EXPECT_EQ(Events(trace, "boundary").size(), 11u);
-  EXPECT_EQ(Events(trace, "checkpoint").size(), 2u);
-  EXPECT_EQ(Events(trace, "checkpoint copy").size(), 2u);
+  // That of Finish() is one more.
+  EXPECT_EQ(Events(trace, "checkpoint").size(), 3u);
+  EXPECT_EQ(Events(trace, "checkpoint copy").size(), 3u);
   EXPECT_FALSE(Events(trace, "memory between steps").empty());
   EXPECT_EQ(trace.at("otherData").at("dropped_events"), 0);
 }

@@ -1,10 +1,14 @@
 // What can be tracked, what can't, and what comes back.
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
+#include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 #include <cmath>
+#include <filesystem>
 #include <stdexcept>
 
 #include "gavel/iterator.h"
@@ -289,6 +293,329 @@ TEST_F(SessionTrack, AFrozenPartNeedsNoOptimizer) {
     optimizer.step();
   }
   EXPECT_EQ(session->Finish(), 0) << session->status().message();
+}
+
+// ---- what is tracked comes back, or is refused
+
+// A module whose buffers a test chooses.
+struct WithBufferImpl : torch::nn::Module {
+  explicit WithBufferImpl(const std::string& name = "",
+                          const at::Tensor& value = {}) {
+    weight = register_parameter("weight", torch::ones({2}));
+    if (!name.empty()) register_buffer(name, value);
+  }
+  at::Tensor weight;
+};
+TORCH_MODULE(WithBuffer);
+
+TEST_F(SessionTrack, ABufferThatTheProgramNoLongerHasIsRefusedByName) {
+  {
+    WithBuffer model("running", torch::ones({3}));
+    auto session = Open();
+    session->Track("model", model);
+    Run(*session);
+    ASSERT_EQ(session->Finish(), 0) << session->status().message();
+  }
+  WithBuffer without;
+  const Status status = Open()->Track("model", without);
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr("'model/running'"), HasSubstr("has no place"),
+                    HasSubstr("GAVEL_PARTIAL_RESTORE")));
+  WithBuffer other("other", torch::ones({3}));
+  EXPECT_THAT(Open()->Track("model", other).message(),
+              HasSubstr("no tensor 'model/other'"));
+}
+
+TEST_F(SessionTrack, APartialRestoreTakesWhatFitsAndNamesTheRest) {
+  {
+    WithBuffer model("running", torch::ones({3}));
+    at::Tensor forgotten = torch::ones({2});
+    auto session = Open();
+    session->Track("model", model);
+    session->Track("forgotten", forgotten);
+    model->weight.set_data(torch::full({2}, 5.0f));
+    Run(*session);
+    ASSERT_EQ(session->Finish(), 0) << session->status().message();
+  }
+  WithBuffer model("other", torch::full({3}, 7.0f));
+  at::Tensor added = torch::full({2}, 8.0f);
+  SessionOptions options = Alone();
+  options.partial_restore = true;
+  auto session = Session::Create(options);
+  EXPECT_TRUE(session->Track("model", model).ok());
+  EXPECT_TRUE(session->Track("added", added).ok());
+  Run(*session);
+  EXPECT_EQ(session->Finish(), 0) << session->status().message();
+  EXPECT_EQ(model->weight[0].item<float>(), 5);
+  EXPECT_EQ(model->named_buffers()["other"][0].item<float>(), 7);
+  EXPECT_EQ(added[0].item<float>(), 8);
+  for (const char* name :
+       {"'model/running'", "'model/other'", "'added'", "'forgotten'"}) {
+    EXPECT_EQ(log_.Count(name), 1) << name;
+  }
+}
+
+TEST_F(SessionTrack, TensorsThatTheProgramDoesNotTrackAreRefusedByName) {
+  {
+    at::Tensor average = torch::ones({2});
+    auto session = Open();
+    session->Track("average", average);
+    Run(*session);
+    ASSERT_EQ(session->Finish(), 0);
+  }
+  auto session = Open();
+  Run(*session);
+  EXPECT_EQ(session->Finish(), 1);
+  EXPECT_THAT(session->status().message(),
+              AllOf(HasSubstr("'average'"), HasSubstr("does not track it")));
+}
+
+// By reference, as the member that LibTorch knows is the one that is saved.
+struct LazyImpl : torch::nn::Module {
+  LazyImpl() : scale(register_buffer("scale", at::Tensor())) {}
+  void forward(double value) {
+    if (!scale.defined()) scale = torch::full({2}, value);
+  }
+  at::Tensor& scale;
+};
+TORCH_MODULE(Lazy);
+
+TEST_F(SessionTrack, ABufferThatTheFirstForwardDefinesComesBack) {
+  {
+    Lazy model;
+    auto session = Open();
+    session->Track("model", model);
+    std::vector<int> range = {1, 2};
+    for (auto& i : Iterator(*session, range)) model->forward(3.0 * i);
+    ASSERT_EQ(session->Finish(), 0) << session->status().message();
+  }
+  Lazy again;
+  ASSERT_TRUE(Open()->Track("model", again).ok());
+  ASSERT_TRUE(again->scale.defined());
+  EXPECT_EQ(again->scale[1].item<float>(), 3);
+}
+
+// LibTorch does not see the member, which is another handle.
+TEST_F(SessionTrack, ABufferWithoutAValueAfterTheFirstStepIsNamed) {
+  WithBuffer model("scale", at::Tensor());
+  torch::nn::BatchNorm1d usual(
+      torch::nn::BatchNorm1dOptions(2).track_running_stats(false));
+  model->register_module("usual", usual);
+  auto session = Open();
+  session->Track("model", model);
+  Run(*session);
+  EXPECT_EQ(session->Finish(), 0) << session->status().message();
+  EXPECT_EQ(log_.Count("buffer 'model/scale' is registered and has no value"),
+            1);
+  EXPECT_EQ(log_.Count("is registered and has no value"), 1) << log_.Text();
+}
+
+struct LateImpl : torch::nn::Module {
+  void forward() {
+    if (named_buffers().is_empty()) register_buffer("mean", torch::ones({2}));
+  }
+};
+TORCH_MODULE(Late);
+
+TEST_F(SessionTrack, ABufferThatTheFirstForwardRegistersIsRefusedAtThatStep) {
+  Late model;
+  auto session = Open();
+  session->Track("model", model);
+  std::vector<int> range = {1, 2, 3};
+  int steps = 0;
+  for (auto& i : Iterator(*session, range)) {
+    static_cast<void>(i);
+    model->forward();
+    ++steps;
+  }
+  EXPECT_EQ(steps, 1);
+  EXPECT_EQ(session->Finish(), 1);
+  EXPECT_THAT(session->status().message(),
+              AllOf(HasSubstr("'model/mean'"), HasSubstr("before Track")));
+}
+
+TEST_F(SessionTrack, ATensorOfAnotherShapeIsRefusedAtTheFirstStep) {
+  at::Tensor cache = torch::ones({2});
+  auto session = Open();
+  session->Track("cache", cache);
+  std::vector<int> range = {1, 2, 3};
+  for (auto& i : Iterator(*session, range)) {
+    cache = torch::ones({2 + i}, session->device());
+  }
+  EXPECT_EQ(session->Finish(), 1);
+  EXPECT_EQ(session->steps_done(), 1);
+  EXPECT_THAT(session->status().message(),
+              AllOf(HasSubstr("'cache'"), HasSubstr("Float[2]"),
+                    HasSubstr("Float[3]")));
+}
+
+TEST_F(SessionTrack, AStateThatCannotBeSavedEndsTheRunAtItsFirstCheckpoint) {
+  at::Tensor tensor;
+  SessionOptions options = Alone();
+  options.checkpoint_interval_steps = 3;
+  auto session = Session::Create(options);
+  session->Track("tensor", tensor);
+  std::vector<int> range(20, 1);
+  for (auto& i : Iterator(*session, range)) {
+    static_cast<void>(i);
+    if (session->steps_done() == 1) {
+      tensor = torch::ones({2}, torch::kComplexDouble);
+    }
+  }
+  EXPECT_EQ(session->Finish(), 1);
+  EXPECT_EQ(session->steps_done(), 3);
+  EXPECT_THAT(session->status().message(),
+              AllOf(HasSubstr("'tensor'"), HasSubstr("ComplexDouble")));
+}
+
+TEST_F(SessionTrack, AnOptimizerWhoseModuleIsForgottenIsRefused) {
+  torch::nn::Linear model(2, 1);
+  torch::optim::SGD optimizer(model->parameters(), 0.1);
+  {
+    auto session = Open();
+    session->Track("optimizer", optimizer);
+    Run(*session);
+    EXPECT_EQ(session->Finish(), 1);
+    EXPECT_EQ(session->steps_done(), 0);
+    EXPECT_THAT(session->status().message(),
+                AllOf(HasSubstr("optimizer 'optimizer' trains 2 parameters"),
+                      HasSubstr("Track(\"model\", model)")));
+  }
+  // A tensor that the parameters look into is enough, and so is the option.
+  std::vector<at::Tensor> parameters = model->parameters();
+  auto session = Open();
+  session->Track("optimizer", optimizer);
+  session->Track("weights", parameters);
+  Run(*session);
+  EXPECT_EQ(session->Finish(), 0) << session->status().message();
+  const TemporaryFolder folder;
+  SessionOptions options = Alone();
+  options.checkpoint_directory = folder.path();
+  options.require_tracked_parameters = false;
+  auto other = Session::Create(options);
+  other->Track("optimizer", optimizer);
+  Run(*other);
+  EXPECT_EQ(other->Finish(), 0) << other->status().message();
+}
+
+TEST_F(SessionTrack, AScheduleWhoseOptimizerIsNotTrackedIsRefused) {
+  torch::nn::Linear model(2, 1);
+  torch::optim::SGD tracked(model->parameters(), 0.1);
+  torch::optim::SGD other(model->parameters(), 0.1);
+  torch::optim::StepLR by_step(other, 2);
+  torch::optim::ReduceLROnPlateauScheduler plateau(other);
+  const auto train = [&](auto& scheduler) {
+    const TemporaryFolder folder;
+    SessionOptions options = Alone();
+    options.checkpoint_directory = folder.path();
+    auto session = Session::Create(options);
+    session->Track("model", model);
+    session->Track("optimizer", tracked);
+    session->Track("schedule", scheduler);
+    Run(*session);
+    session->Finish();
+    return session->status();
+  };
+  for (const Status& status : {train(by_step), train(plateau)}) {
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(status.message(),
+                AllOf(HasSubstr("'schedule'"), HasSubstr("is not tracked")));
+  }
+  torch::optim::StepLR own(tracked, 2);
+  torch::optim::ReduceLROnPlateauScheduler own_plateau(tracked);
+  EXPECT_TRUE(train(own).ok());
+  EXPECT_TRUE(train(own_plateau).ok());
+}
+
+// ---- options of the optimizer that the program changes
+
+class ChangedRate : public SessionTrack {
+ protected:
+  // The rate in use at the end; as a schedule it is halved in each run.
+  double Restart(double rate, bool keep_program_options = false) {
+    torch::nn::Linear model(2, 1);
+    torch::optim::SGD optimizer(model->parameters(),
+                                torch::optim::SGDOptions(rate).momentum(0.9));
+    SessionOptions options = Alone();
+    options.keep_program_options = keep_program_options;
+    auto session = Session::Create(options);
+    session->Track("model", model);
+    session->Track("optimizer", optimizer);
+    const int64_t until = session->steps_done() + 1;
+    while (session->steps_done() < until && session->Boundary()) {
+      session->StepDone();
+    }
+    auto& used = optimizer.param_groups()[0].options();
+    used.set_lr(used.get_lr() / 2);
+    EXPECT_EQ(session->Finish(), 0) << session->status().message();
+    return used.get_lr();
+  }
+};
+
+TEST_F(ChangedRate, IsToldEachTimeAndTheCheckpointsIsUsed) {
+  EXPECT_EQ(Restart(0.5), 0.25);
+  EXPECT_EQ(Restart(0.5), 0.125);  // a schedule's change is none of the program
+  EXPECT_FALSE(log_.Contain("gives lr"));
+  EXPECT_EQ(Restart(0.125), 0.0625);
+  EXPECT_EQ(log_.Count("optimizer 'optimizer': the program gives lr 0.125, and "
+                       "gave 0.5 when the checkpoint was written; the "
+                       "checkpoint's 0.125 is used"),
+            1)
+      << log_.Text();
+  EXPECT_EQ(Restart(0.125), 0.03125);
+  EXPECT_EQ(log_.Count("gives lr"), 2);
+  EXPECT_EQ(Restart(0.5), 0.015625);
+  EXPECT_EQ(log_.Count("gives lr"), 2);
+}
+
+TEST_F(ChangedRate, IsUsedWhereTheProgramsOptionsAreKept) {
+  EXPECT_EQ(Restart(0.5), 0.25);
+  EXPECT_EQ(Restart(2, true), 1);
+  EXPECT_EQ(log_.Count("2 is used"), 1) << log_.Text();
+  // It is the program's rate from here on.
+  EXPECT_EQ(Restart(2, true), 0.5);
+  EXPECT_EQ(log_.Count("gives lr"), 1);
+}
+
+TEST_F(SessionTrack, ATensorThatIsNoScalarIsNotReportedAndTheTrainingGoesOn) {
+  auto session = Open();
+  std::vector<int> range = {1, 2, 3};
+  for (auto& i : Iterator(*session, range)) {
+    static_cast<void>(i);
+    session->Report("losses", torch::ones({3}));
+    session->Report("nothing", at::Tensor());
+    session->Report("loss", torch::ones({1, 1}));
+  }
+  EXPECT_EQ(session->Finish(), 0) << session->status().message();
+  EXPECT_EQ(session->steps_done(), 3);
+  EXPECT_EQ(log_.Count("'losses' is not reported: the tensor has 3 elements"),
+            1);
+}
+
+TEST_F(SessionTrack, ADirectoryThatLostAllCheckpointsIsNotBegunAnew) {
+  const auto count = [this] {
+    int64_t number = 0;
+    auto session = Open();
+    session->Track("number", number);
+    Run(*session);
+    session->Finish();
+    return session->status();
+  };
+  ASSERT_TRUE(count().ok());
+  const std::filesystem::path directory = Alone().checkpoint_directory;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.is_directory()) {
+      std::filesystem::remove(entry.path() / "manifest.json");
+    }
+  }
+  const Status status = count();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(),
+              AllOf(HasSubstr(directory.string()), HasSubstr("manifest.json"),
+                    HasSubstr("empty the directory")));
+  std::filesystem::remove_all(directory);
+  EXPECT_TRUE(count().ok());
 }
 
 // Gradients of four steps add up before the optimizer's. Ends in their midst.

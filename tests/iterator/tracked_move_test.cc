@@ -81,6 +81,13 @@ TEST(TrackedMove, AliasesOfAllKindsSurviveOnTheCpu) {
   ExpectMoved(at::Device(at::kCPU), MoveCopy::kAlways);
 }
 
+// Another device than the CPU that every machine has: it holds no values.
+TEST(TrackedMove, ASingleTensorOfCsrFollowsToAnotherDevice) {
+  at::Tensor csr = torch::eye(3).to_sparse_csr();
+  ASSERT_OK(TrackTensor("csr", csr)->Moved(at::Device(at::kMeta)));
+  EXPECT_EQ(csr.device().type(), at::kMeta);
+}
+
 TEST(TrackedMove, AliasesOfAllKindsSurviveOnAnAccelerator) {
   const at::Device device(gavel::testing::TestDevice());
   if (device.is_cpu() || CountDevices(device.type()) == 0) {

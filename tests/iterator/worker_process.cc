@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -19,6 +20,16 @@ std::string Read(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+// Where it was built, or, in a bundle on another machine, in the folder above
+// that of this program.
+std::string WorkerProgram() {
+  const std::filesystem::path built = GAVEL_ITERATOR_WORKER;
+  std::error_code none;
+  if (std::filesystem::exists(built, none)) return built;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", none);
+  return here.parent_path().parent_path() / built.filename();
 }
 
 }  // namespace
@@ -38,7 +49,7 @@ WorkerProcess::WorkerProcess(const std::string& folder,
   for (std::string& entry : environment) pointers.push_back(entry.data());
   pointers.push_back(nullptr);
 
-  std::string program = GAVEL_ITERATOR_WORKER;
+  std::string program = WorkerProgram();
   std::string weights = folder_ + "/weights";
   char* arguments[] = {program.data(), weights.data(), nullptr};
   posix_spawn_file_actions_t actions;

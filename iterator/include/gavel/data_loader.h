@@ -18,10 +18,15 @@
 // begin() is one epoch, or the rest of one. A gavel::Iterator over it sets its
 // shard.
 //
-// One thread. With reading_threads, these call get() at once and stack the
-// samples, two steps ahead; order and position are the same as without. For an
-// accelerator they do so in pinned memory, and the next batch is copied there
-// while the device trains on the present one: one batch more of its memory.
+// The epoch and the position of every loader that the training thread has made
+// are part of the checkpoint, also those of a second one that is read without a
+// gavel::Iterator. Make loaders in the same order whenever the program starts.
+//
+// One thread, that of the session. With reading_threads, these call get() at
+// once and stack the samples, two steps ahead; order and position are the same
+// as without. For an accelerator they do so in pinned memory, and the next
+// batch is copied there while the device trains on the present one: one batch
+// more of its memory.
 #ifndef GAVEL_DATA_LOADER_H_
 #define GAVEL_DATA_LOADER_H_
 
@@ -30,14 +35,16 @@
 #include <utility>
 #include <vector>
 
+#include "gavel/data_options.h"
 #include "gavel/internal/collate.h"
+#include "gavel/internal/loader_position.h"
 #include "gavel/internal/read_ahead.h"
 #include "gavel/internal/sharded_order.h"
 
 namespace gavel {
 
 template <class Dataset>
-class DataLoader {
+class DataLoader : public internal::LoaderPosition {
  public:
   using Sample = typename internal::ReadAhead<Dataset>::Sample;
   using Batch = typename internal::ReadAhead<Dataset>::Batch;
@@ -55,12 +62,13 @@ class DataLoader {
 
   explicit DataLoader(Dataset dataset, DataLoaderOptions options = {})
       : reader_(std::move(dataset), options.reading_threads),
-        order_(reader_.sample_count(), options) {}
+        order_(reader_.sample_count(), options) {
+    TakeRestored();
+  }
 
   Cursor begin() {
-    share_.clear();  // the rest of a step that was left by `break`
-    from_ = to_ = 0;
-    return Advance(), Cursor(this);
+    if (IsUnread()) order_.Rewind();
+    return Leave(), Advance(), Cursor(this);
   }
   End end() { return {}; }
   int64_t epoch() const { return order_.epoch(); }
@@ -76,23 +84,49 @@ class DataLoader {
   // Of the present batch; see gavel::Session.
   bool last_micro_batch() const { return to_ == share_.size(); }
   double loss_scale() const { return order_.LossScale(to_ - from_); }
-  std::string SavePosition() const { return order_.SavePosition(); }
-  bool LoadPosition(const std::string& position) {
-    reader_.Forget();
-    return order_.LoadPosition(position);
+  // That of the next step. One that was begun and not read yet comes again.
+  std::string SavePosition() const override {
+    if (!IsUnread()) return order_.SavePosition();
+    ShardedOrder order = order_;
+    return order.Rewind(), order.SavePosition();
   }
+  bool LoadPosition(const std::string& position) override {
+    if (!order_.LoadPosition(position)) return false;
+    return MoveTo(), true;
+  }
+  // Moves to the begin of the epoch that `position` is in.
+  void RestartEpoch(const std::string& position) {
+    order_.RestartEpoch(position);
+    MoveTo();
+  }
+  bool has_step() const { return order_.HasStep(); }
 
  private:
+  bool IsUnread() const { return !share_.empty() && !read_; }
+  // What is left of the present step is not read.
+  void Leave() {
+    share_.clear();
+    from_ = to_ = 0;
+  }
+  // A cursor that stands in the data stands at the order's position then.
+  void MoveTo() {
+    reader_.Forget();
+    if (share_.empty()) return;
+    Leave();
+    Advance();
+  }
   void Advance() {
     from_ = to_;
     if (from_ == share_.size()) {
       from_ = 0;
       reader_.Ask(order_);
       while (order_.Next(&share_) && share_.empty()) continue;
+      read_ = false;
     }
     to_ = from_ + order_.MicroBatch(from_, share_.size());
   }
   Batch Read() {
+    read_ = true;
     return reader_.Take({{share_.begin() + static_cast<std::ptrdiff_t>(from_),
                           share_.begin() + static_cast<std::ptrdiff_t>(to_)},
                          order_.epoch()});
@@ -103,6 +137,7 @@ class DataLoader {
   std::vector<size_t> share_;  // of the step, for this worker
   size_t from_ = 0;            // the micro-batch in it
   size_t to_ = 0;
+  bool read_ = false;  // a micro-batch of the share was read
 };
 
 }  // namespace gavel

@@ -3,22 +3,20 @@
 //
 //   for (auto& batch : gavel::Iterator(*session, loader)) { ... }
 //
-// Wrap the training loop only: each batch is one step of the job, done when the
-// next is asked for (a step left by `break` is not counted). Tensors in a batch
-// (at::Tensor; vectors, pairs, tuples, maps, optionals of them; .data and
-// .target, as torch::data::Example has) are moved to the session's device.
-// When the loop ends, session.stopped() and session.status() tell why.
-//
-// After a restart in the middle of a loop it goes on there: gavel::Resume.
-// One thread. The range, when an lvalue, and the session must live longer.
+// Wrap the training loop only: each batch is one step, done when the next is
+// asked for (one left by `break` is not counted). Tensors in a batch (tensors;
+// vectors, pairs, tuples, maps, optionals of them; .data and .target) are moved
+// to the session's device. stopped() and status() tell why the loop ended.
+// After a restart it continues in the middle (gavel::Resume). One thread. The
+// range, when an lvalue, and the session must live longer.
 #ifndef GAVEL_ITERATOR_H_
 #define GAVEL_ITERATOR_H_
 
-#include <iterator>
 #include <optional>
 #include <type_traits>
 #include <utility>
 
+#include "gavel/data_options.h"
 #include "gavel/internal/placement.h"
 #include "gavel/internal/range_position.h"
 #include "gavel/session.h"
@@ -28,8 +26,8 @@ namespace gavel {
 template <class Range>  // R& for an lvalue, which is borrowed; else R
 class Iterator : private internal::BatchOwner {
   using R = std::remove_reference_t<Range>;
-  using Inner = std::decay_t<decltype(std::begin(std::declval<R&>()))>;
-  using Sentinel = std::decay_t<decltype(std::end(std::declval<R&>()))>;
+  using Inner = decltype(internal::BeginOf(std::declval<R&>()));
+  using Sentinel = decltype(internal::EndOf(std::declval<R&>()));
   using InnerReference = decltype(*std::declval<Inner&>());
   using Batch = std::decay_t<InnerReference>;
   // Batches without tensors, or that can't be copied, stay where they are.
@@ -51,15 +49,15 @@ class Iterator : private internal::BatchOwner {
     Iterator* owner_;
   };
 
-  Iterator(Session& session, Range&& range, Resume resume = Resume::kAuto)
-      : session_(session),
+  template <class S>  // a Session
+  Iterator(S&& session, Range&& range, Resume resume = Resume::kAuto)
+      : session_(internal::ItselfAs<Session>(session)),
         range_(std::forward<Range>(range)),
         position_(range_, resume) {}
   ~Iterator() override { Leave(/*at_step_end=*/false); }
 
   Cursor begin() {
-    Guarded([this] { Begin(); });
-    return Cursor(this);
+    return Guarded([this] { Begin(); }), Cursor(this);
   }
   End end() { return {}; }
 
@@ -79,13 +77,17 @@ class Iterator : private internal::BatchOwner {
     if (!plan.run) return;
     entered_ = true;
     // Forwarding needs no accelerator, so it comes before the lease.
-    if (plan.skip > 0) BeginInner(plan.skip);
-    running_ = session_.StepBoundary(/*after_step=*/false);
+    if (plan.skip > 0) {
+      BeginInner();
+      session_.FirstBatch(internal::SkipTo(plan.skip, *inner_, *end_));
+    }
+    running_ =
+        session_.StepBoundary(/*after_step=*/false) && session_.LoopForwarded();
     if (!running_) return;
-    session_.LoopForwarded();
     if (plan.ended) return EndLoop();
     position_.SetDevice(session_.device());
-    if (!inner_) BeginInner(0);
+    if (!inner_) return BeginInner(), Fetch(/*is_first=*/true);
+    ++*inner_;  // with the generators as before its first reading
     Fetch();
   }
   void Leave(bool at_step_end) {
@@ -103,10 +105,9 @@ class Iterator : private internal::BatchOwner {
     }
     position_.SetDevice(device);
   }
-  void BeginInner(int64_t skip) {
-    inner_.emplace(std::begin(range_));
-    end_.emplace(std::end(range_));
-    for (; skip > 0 && *inner_ != *end_; --skip) ++*inner_;
+  void BeginInner() {
+    inner_.emplace(internal::BeginOf(range_));
+    end_.emplace(internal::EndOf(range_));
   }
   void Advance() {
     batch_.reset();  // a pause must not keep it on the accelerator
@@ -114,12 +115,13 @@ class Iterator : private internal::BatchOwner {
     if (!running_) return;
     Guarded([this] { return ++*inner_, Fetch(); });
   }
-  void Fetch() {
+  void Fetch(bool is_first = false) {
     if (!(*inner_ != *end_)) return EndLoop();
-    if constexpr (!kBorrowed) {
-      batch_.emplace(internal::TakeBatch<R>(*inner_));
-      internal::Place(*batch_, session_.device());
+    if constexpr (!kBorrowed) batch_.emplace(internal::TakeBatch<R>(*inner_));
+    if (is_first && position_.IsForwarded()) {
+      session_.FirstBatch(internal::FingerprintOf(Current()));
     }
+    if constexpr (!kBorrowed) internal::Place(*batch_, session_.device());
     session_.BatchReady();
   }
   reference Current() {
@@ -132,7 +134,7 @@ class Iterator : private internal::BatchOwner {
 
   Session& session_;
   Range range_;
-  internal::PositionOf<R> position_;
+  internal::PositionOf<Range> position_;
   std::optional<Inner> inner_;
   std::optional<Sentinel> end_;
   std::optional<Batch> batch_;
@@ -140,10 +142,8 @@ class Iterator : private internal::BatchOwner {
   bool running_ = false;
 };
 
-template <class R>
-Iterator(Session&, R&&) -> Iterator<R>;
-template <class R>
-Iterator(Session&, R&&, Resume) -> Iterator<R>;
+template <class S, class R, class... Options>
+Iterator(S&&, R&&, Options...) -> Iterator<R>;
 
 }  // namespace gavel
 

@@ -128,7 +128,8 @@ class GAVEL_EXPORT Session : public Tracking {
   // For Iterator and Span; see there.
   internal::LoopPlan EnterLoop(internal::RangePosition* range,
                                internal::BatchOwner* batch);
-  void LoopForwarded();
+  bool LoopForwarded();
+  void FirstBatch(uint64_t fingerprint);
   bool StepBoundary(bool after_step);
   void BatchReady();
   void EndSpan(const char* name, std::chrono::steady_clock::time_point begin,

@@ -12,6 +12,14 @@ namespace gavel {
 
 enum class LogLevel { kInfo, kWarning, kError };
 
+// Whether a checkpoint has the gradients of the parameters. They belong to the
+// state where they add up over several steps.
+enum class Gradients {
+  kDetect,  // as it is seen of each optimizer; what is not known yet is saved
+  kSaveAlways,
+  kSaveNever,
+};
+
 // How the ranks of a gang without a coordinator find each other.
 struct GangOptions {
   std::string store;            // "HOST:PORT" of the gang's TCPStore
@@ -22,7 +30,9 @@ struct GangOptions {
 
 struct SessionOptions {
   std::string coordinator;  // "HOST:PORT"; empty: alone
-  uint64_t job = 0;         // these four as the agent says
+  std::string cluster;      // these six as the agent says
+  std::string job_name;
+  uint64_t job = 0;
   uint64_t incarnation = 0;
   int rank = 0;
   int world_size = 1;
@@ -46,17 +56,37 @@ struct SessionOptions {
   // none).
   int64_t checkpoints_kept_every_steps = 0;
   std::string checkpoints_kept_best;
+  Gradients gradients = Gradients::kDetect;
+  // At a restart, tensors of the checkpoint without a place are left out, and
+  // tracked ones that it lacks stay as the program made them, with a warning
+  // each. Off: both are errors.
+  bool partial_restore = false;
+  // At a restart, an optimizer's options (such as lr) that the program gives
+  // otherwise than it did when the checkpoint was written are the program's.
+  // Off: the checkpoint's, with a warning.
+  bool keep_program_options = false;
   int64_t steps_total = 0;  // of the job's whole life; 0: until the loop ends
   std::string device;       // alone: "cpu", "cuda:0"; empty: a GPU if there is
-  std::string report_file;  // every Report() is appended to it as a line
+  // The most host memory that is kept pinned for checkpoints and pauses on
+  // GPUs; 0: a quarter of what this process may use. Two copies of the state
+  // fit at best; without, pauses beside the write of a checkpoint take longer.
+  uint64_t pinned_memory_bytes = 0;
+  std::string report_file;       // every Report() is appended to it as a line
   std::string examination_file;  // what `gavel doctor` reads; empty: none
   std::string trace_file;        // Chrome trace (gavel/profile.h); empty: none
   std::string tensorboard_directory;  // event files; empty: none
-  // SIGTERM, SIGINT: checkpoint and end at the next boundary. Only where the
-  // host left the default handler; restored by Finish().
+  // SIGTERM, SIGINT, SIGHUP: checkpoint and end at the next boundary. SIGUSR1,
+  // SIGUSR2: checkpoint and continue. Only where the host left the default
+  // handler; restored by Finish(). The first three are one request however
+  // often they come, but for one that comes pause_grace_s (>= 0) after the
+  // first: that ends the process at once.
   bool handle_signals = true;
+  double pause_grace_s = 60;
   // Off for a program that changes parameters without any torch optimizer.
   bool require_tracked_optimizer = true;
+  // Off for a program that saves what its tracked optimizers train in another
+  // way.
+  bool require_tracked_parameters = true;
   // Called by one thread at a time, not always the training thread. Empty:
   // lines on stderr.
   std::function<void(LogLevel, const std::string&)> log;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gavel/internal/mistakes.h"
 #include "gavel/internal/random_engine.h"
 #include "gavel/status.h"
 
@@ -113,9 +114,11 @@ class GAVEL_EXPORT Tracking {
                                                               : "unsigned";
     return TrackNumber(name, kind, &number, sizeof(number));
   }
-  // std::mt19937, ...
+  // std::mt19937, ...; std::normal_distribution, ..., which keep values, too.
   template <class Engine,
-            std::enable_if_t<internal::IsRandomEngine<Engine>::value, int> = 0>
+            std::enable_if_t<internal::IsRandomEngine<Engine>::value ||
+                                 internal::IsRandomDistribution<Engine>::value,
+                             int> = 0>
   Status Track(const std::string& name, Engine& engine) {
     return TrackEngine(
         name, [&engine] { return internal::EngineText(engine); },
@@ -123,6 +126,8 @@ class GAVEL_EXPORT Tracking {
           return internal::LoadEngine(text, engine);
         });
   }
+  // Anything else: the compiler says in one sentence what there is.
+  Status Track(const std::string& name, internal::NotTrackable thing);
 
  protected:
   explicit Tracking(std::unique_ptr<internal::SessionState> state);

@@ -5,8 +5,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -21,6 +24,11 @@ GAVEL_EXPORT void PlaceTensor(at::Tensor& tensor, at::Device device);
 // A copy in memory that the device reads by itself takes the place of the
 // handle, where there is such memory. Any thread.
 GAVEL_EXPORT void PinTensor(at::Tensor& tensor);
+
+// A hash of `before` and of what is in host memory of the tensor, up to a
+// limit. Throws what LibTorch throws.
+GAVEL_EXPORT uint64_t HashTensor(uint64_t before, const at::Tensor& tensor);
+GAVEL_EXPORT uint64_t HashText(const char* data, size_t size_bytes);
 
 // Copies to a device beside what its current stream does. One thread.
 class GAVEL_EXPORT CopyStream {
@@ -123,6 +131,35 @@ template <class T>
 void Place(T& value, at::Device device) {
   VisitTensors(value,
                [device](at::Tensor& tensor) { PlaceTensor(tensor, device); });
+}
+
+// A hash of a batch's tensors, or of the batch itself where that is numbers or
+// text; 0: it can't be told.
+template <class T>
+uint64_t FingerprintOf(const T& batch) {
+  if constexpr (HoldsTensors<T>()) {
+    uint64_t hash = 0;
+    VisitTensors(const_cast<T&>(batch), [&hash](const at::Tensor& tensor) {
+      hash = HashTensor(hash, tensor);
+    });
+    return hash;
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    const T value = batch;
+    return HashText(reinterpret_cast<const char*>(&value), sizeof(value));
+  } else if constexpr (std::is_convertible_v<const T&, std::string>) {
+    const std::string text = batch;
+    return HashText(text.data(), text.size());
+  } else if constexpr (IsContainer<T>::value) {
+    uint64_t hash = 1;
+    for (const auto& part : batch) {
+      const uint64_t both[] = {hash, FingerprintOf(part)};
+      if (both[1] == 0) return 0;
+      hash = HashText(reinterpret_cast<const char*>(both), sizeof(both));
+    }
+    return hash;
+  } else {
+    return 0;
+  }
 }
 
 }  // namespace gavel::internal

@@ -1,4 +1,5 @@
-// The state of a standard random engine as text. Part of gavel/session.h.
+// The state of a standard random engine or distribution as text. Part of
+// gavel/session.h.
 #ifndef GAVEL_INTERNAL_RANDOM_ENGINE_H_
 #define GAVEL_INTERNAL_RANDOM_ENGINE_H_
 
@@ -21,6 +22,19 @@ struct IsRandomEngine<
     T, std::void_t<
            typename T::result_type, decltype(std::declval<T&>().seed()),
            decltype(std::declval<T&>().discard(1)),
+           decltype(std::declval<std::ostream&>() << std::declval<const T&>()),
+           decltype(std::declval<std::istream&>() >> std::declval<T&>())>>
+    : std::true_type {};
+
+// The distributions of <random>, some of which keep a part of their next value.
+template <class T, class = void>
+struct IsRandomDistribution : std::false_type {};
+template <class T>
+struct IsRandomDistribution<
+    T, std::void_t<
+           typename T::result_type, typename T::param_type,
+           decltype(std::declval<T&>().reset()),
+           decltype(std::declval<const T&>().param()),
            decltype(std::declval<std::ostream&>() << std::declval<const T&>()),
            decltype(std::declval<std::istream&>() >> std::declval<T&>())>>
     : std::true_type {};

@@ -10,19 +10,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "gavel/data_options.h"
+#include "gavel/internal/placement.h"
 #include "gavel/internal/range_traits.h"
 #include "gavel/status.h"
 
 namespace gavel {
-
-// After a restart in the middle of a loop, by default:
-// - a range with SavePosition() and LoadPosition() (gavel::DataLoader) goes on
-//   exactly where it was;
-// - a torch::data DataLoader is begun with the random state of the loop's begin
-//   and forwarded (exact when its order comes from LibTorch's generator);
-// - anything else begins again from its first batch, and the log says so.
-//   gavel::Iterator(*session, range, gavel::Resume::kForward) forwards it, too.
-enum class Resume { kAuto, kForward, kRestart };
 
 namespace internal {
 
@@ -33,7 +26,18 @@ class GAVEL_EXPORT RangePosition {
   virtual ~RangePosition();
   virtual Kind kind() const = 0;
   virtual std::string Save() const = 0;
+  // False: a position of other data.
   virtual bool Load(const std::string& position) = 0;
+  // Of a gavel::DataLoader, for which it moves to the begin of an epoch.
+  virtual void RestartEpoch(const std::string& position) = 0;
+  // See LoaderPosition; -1: not a gavel::DataLoader.
+  virtual int loader_number() const = 0;
+  // Where the program has it; null: made for one loop.
+  virtual const void* address() const = 0;
+  // Why a forwarded range would not be the same after a restart; empty: none.
+  virtual std::string WhyNotForwarded() const = 0;
+  // False: not one step can be read.
+  virtual bool HasStep() const = 0;
   // False: the range can't be read by so many workers.
   virtual bool SetShard(int rank, int world_size) = 0;
   // Its steps are the same however many workers read them.
@@ -42,6 +46,23 @@ class GAVEL_EXPORT RangePosition {
   virtual bool EndsStep() const = 0;
   virtual double LossScale() const = 0;
 };
+
+// Throws std::out_of_range, unless `has_batch`: a range that is forwarded has
+// ended before its `batch`-th batch, which was trained on before the restart.
+GAVEL_EXPORT void CheckLength(bool has_batch, int64_t batch);
+
+// Moves `inner` from the begin of a range to its `count`-th batch, `count` > 0.
+// The fingerprint of the first one.
+template <class Inner, class Sentinel>
+uint64_t SkipTo(int64_t count, Inner& inner, const Sentinel& end) {
+  CheckLength(inner != end, 1);
+  const uint64_t fingerprint = FingerprintOf(*inner);
+  for (int64_t batch = 2; batch <= count; ++batch) {
+    ++inner;
+    CheckLength(inner != end, batch);
+  }
+  return fingerprint;
+}
 
 // Who holds the batch that was handed out, which moves with a pause inside a
 // step. May throw what LibTorch throws.
@@ -62,15 +83,16 @@ struct LoopPlan {
   bool ended = false;
 };
 
-template <class R>
+template <class Range>  // as of gavel::Iterator
 class PositionOf final : public RangePosition {
+  using R = std::remove_reference_t<Range>;
+
  public:
   PositionOf(R& range, Resume resume) : range_(range), resume_(resume) {}
   Kind kind() const override {
     if (resume_ == Resume::kRestart) return Kind::kRestarted;
     if (resume_ == Resume::kForward) return Kind::kForwarded;
-    if (IsPositioned<R>::value) return Kind::kPositioned;
-    return IsTorchDataLoader<R>::value ? Kind::kForwarded : Kind::kRestarted;
+    return IsPositioned<R>::value ? Kind::kPositioned : Kind::kForwarded;
   }
   std::string Save() const override {
     if constexpr (IsPositioned<R>::value) return range_.SavePosition();
@@ -80,6 +102,35 @@ class PositionOf final : public RangePosition {
     if constexpr (IsPositioned<R>::value) return range_.LoadPosition(position);
     return false;
   }
+  void RestartEpoch([[maybe_unused]] const std::string& position) override {
+    if constexpr (IsNumbered<R>::value) range_.RestartEpoch(position);
+  }
+  int loader_number() const override {
+    if constexpr (IsNumbered<R>::value) return range_.loader_number();
+    return -1;
+  }
+  const void* address() const override {
+    return std::is_lvalue_reference_v<Range> ? &range_ : nullptr;
+  }
+  std::string WhyNotForwarded() const override {
+    if constexpr (IsTorchDataLoader<R>::value) {
+      if (range_.options().workers > 1 && !range_.options().enforce_ordering) {
+        return "its workers give batches in any order; set "
+               "enforce_ordering(true)";
+      }
+      if (resume_ == Resume::kAuto && !HasTorchOrder<R>::value) {
+        return "its sampler, or its stateful dataset, is the program's own; "
+               "use gavel::DataLoader, or pass gavel::Resume::kForward if its "
+               "order is drawn from LibTorch's generator when the loop begins";
+      }
+    }
+    return {};
+  }
+  bool HasStep() const override {
+    if constexpr (HasSteps<R>::value) return range_.has_step();
+    return true;
+  }
+  bool IsForwarded() const { return kind() == Kind::kForwarded; }
   bool SetShard([[maybe_unused]] int rank,
                 [[maybe_unused]] int world) override {
     if constexpr (IsSharded<R>::value) {

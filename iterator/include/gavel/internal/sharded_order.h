@@ -8,19 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "gavel/data_options.h"
 #include "gavel/status.h"
 
 namespace gavel {
-
-struct DataLoaderOptions {
-  int64_t batch_size = 1;  // per worker; with a global one: at most
-  uint64_t seed = 0;
-  bool shuffle = true;
-  bool drop_last = false;  // leave out a last step with less than full batches
-  int64_t global_batch_size = 0;  // of all workers together; 0: not fixed
-  // That read batches of the next steps while this one trains; 0: none.
-  int reading_threads = 0;
-};
 
 // The order alone: which samples a worker reads in each step. A position is
 // (epoch, index of the next sample in the epoch's order), the same on all
@@ -36,6 +27,8 @@ class GAVEL_EXPORT ShardedOrder {
   // Fills the next step's samples of this worker; false at the epoch's end,
   // and then the position is the next epoch's begin.
   bool Next(std::vector<size_t>* samples);
+  // Takes back the last step that Next() has filled, so that it comes again.
+  void Rewind() { next_index_ -= step_size_; }
   // False: a step has fewer samples than there would be workers.
   bool SetShard(int rank, int world_size);
   // How many of the samples from `from` on are the next micro-batch.
@@ -51,9 +44,12 @@ class GAVEL_EXPORT ShardedOrder {
   int64_t next_index() const { return next_index_; }
   // Of one epoch, with the present number of workers.
   int64_t StepsPerEpoch() const;
+  bool HasStep() const { return StepSize(0) > 0; }
   std::string SavePosition() const;
   // False, and nothing changes: of other data, seed or order, or no position.
   bool LoadPosition(const std::string& position);
+  // Moves to the begin of the epoch that `position` is in, also of other data.
+  void RestartEpoch(const std::string& position);
 
  private:
   int64_t StepSize(int64_t from) const;
