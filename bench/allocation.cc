@@ -164,12 +164,11 @@ void Measure(size_t jobs, std::vector<Row>* rows) {
     last = cluster.Solve();
   }
   const std::string name = StrCat(jobs, " jobs, 1 % exchanged");
-  rows->push_back({StrCat(name, ": problem"), last.problem_ms, "ms",
-                   "made anew", first.problem_ms});
-  rows->push_back({"  allocation", last.solve_ms, "ms", "equal jobs found anew",
-                   last.solve_anew_ms});
-  rows->push_back({"  journaled and taken", last.take_ms, "ms"});
-  for (size_t i = rows->size() - 3; i < rows->size(); ++i) PrintNow((*rows)[i]);
+  Add(rows, {StrCat(name, ": problem"), last.problem_ms, "ms", "made anew",
+             first.problem_ms});
+  Add(rows, {"  allocation", last.solve_ms, "ms", "equal jobs found anew",
+             last.solve_anew_ms});
+  Add(rows, {"  journaled and taken", last.take_ms, "ms"});
 }
 
 // As many again come before the next allocation.
@@ -180,9 +179,8 @@ void MeasureSubmissions(size_t jobs, std::vector<Row>* rows) {
   Cluster idle(jobs, kReset_s, /*idle=*/100);
   idle.Solve();
   const double busy_ms = busy.Add(jobs);
-  rows->push_back({StrCat(jobs, " submitted, with a type that none can use"),
-                   idle.Add(jobs), "ms", "without it", busy_ms});
-  PrintNow(rows->back());
+  Add(rows, {StrCat(jobs, " submitted, with a type that none can use"),
+             idle.Add(jobs), "ms", "without it", busy_ms});
 }
 
 }  // namespace
@@ -195,8 +193,8 @@ int main(int argc, char** argv) {
   for (const size_t jobs : {10'000, 30'000, 100'000}) Measure(jobs, &rows);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  rows.push_back({"peak memory of it all",
-                  static_cast<double>(usage.ru_maxrss) / 1024, "MiB"});
+  Add(&rows, {"peak memory of it all",
+              static_cast<double>(usage.ru_maxrss) / 1024, "MiB"});
   for (const size_t jobs : {10'000, 100'000}) MeasureSubmissions(jobs, &rows);
   std::printf("\n");
   return Report(rows, out);

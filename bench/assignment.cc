@@ -139,14 +139,14 @@ Figures SolveApart(const std::string& name, size_t jobs) {
 
 // `told`: of the original, behind the name.
 void Measure(const std::string& name, size_t jobs, const std::string& told,
-             double goal_ms, std::vector<Row>& rows) {
+             double goal_ms, std::vector<Row>* rows) {
   const Figures figures = SolveApart(name, jobs);
   const std::string of = gavel::StrCat(name, ", ", jobs, " jobs", told);
-  rows.push_back({of, figures.ms, "ms", "", 0,
-                  goal_ms > 0 ? gavel::bench::ValueAtMost(goal_ms)
-                              : gavel::bench::Goal()});
-  rows.push_back({of + ", solving", figures.solve_mb, "MB"});
-  rows.push_back({of + ", process and problem", figures.problem_mb, "MB"});
+  Add(rows, {of, figures.ms, "ms", "", 0,
+             goal_ms > 0 ? gavel::bench::ValueAtMost(goal_ms)
+                         : gavel::bench::Goal()});
+  Add(rows, {of + ", solving", figures.solve_mb, "MB"});
+  Add(rows, {of + ", process and problem", figures.problem_mb, "MB"});
 }
 
 }  // namespace
@@ -154,11 +154,11 @@ void Measure(const std::string& name, size_t jobs, const std::string& told,
 int main(int argc, char** argv) {
   const std::string out = gavel::bench::OutFile(argc, argv);
   std::vector<Row> rows;
-  Measure("allox", 512, " (told: 52 s, 2.4 GB)", 520, rows);
-  Measure("allox", 1024, " (told: 40 s, 3.3 GB)", 400, rows);
-  Measure("allox", 4096, "", 0, rows);
-  Measure("gandiva", 512, "", 0, rows);
-  Measure("gandiva", 1024, "", 0, rows);
-  Measure("gandiva", 4096, "", 0, rows);
+  Measure("allox", 512, " (told: 52 s, 2.4 GB)", 520, &rows);
+  Measure("allox", 1024, " (told: 40 s, 3.3 GB)", 400, &rows);
+  Measure("allox", 4096, "", 0, &rows);
+  Measure("gandiva", 512, "", 0, &rows);
+  Measure("gandiva", 1024, "", 0, &rows);
+  Measure("gandiva", 4096, "", 0, &rows);
   return gavel::bench::Report(rows, out);
 }

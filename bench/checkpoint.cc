@@ -32,6 +32,7 @@
 
 namespace {
 
+using gavel::bench::Add;
 using gavel::bench::AtLeast;
 using gavel::bench::AtMost;
 using gavel::bench::Die;
@@ -238,24 +239,21 @@ void AddRows(const std::string& label, size_t size, const Measures& measures,
   };
   const double stall = ms(measures.stall_s);
   const double durable = speed(measures.durable_s);
-  rows->push_back({label + ": training stall", stall, "ms", "memcpy",
-                   ms(measures.memcpy_s), AtMost(1.3)});
-  rows->push_back({label + ": training stall", stall, "ms",
-                   "torch::save + fsync", ms(measures.torch_save_s),
-                   AtMost(0.125)});
-  rows->push_back({label + ": durable", durable, "GB/s", "O_DIRECT writes",
-                   speed(measures.raw_write_s), AtLeast(0.85)});
-  rows->push_back({label + ": durable", durable, "GB/s", "torch::save + fsync",
-                   speed(measures.torch_save_s), AtLeast(1.6)});
-  rows->push_back({label + ": restore, memory there", speed(measures.restore_s),
-                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s),
-                   AtLeast(0.8)});
-  rows->push_back({label + ": restore, fresh memory", speed(measures.fresh_s),
-                   "GB/s", "O_DIRECT reads", speed(measures.raw_read_s),
-                   AtLeast(0.8)});
-  rows->push_back({label + ": all of an unchanged save",
-                   ms(measures.unchanged_s), "ms", "O_DIRECT writes",
-                   ms(measures.raw_write_s)});
+  Add(rows, {label + ": training stall", stall, "ms", "memcpy",
+             ms(measures.memcpy_s), AtMost(1.3)});
+  Add(rows, {label + ": training stall", stall, "ms", "torch::save + fsync",
+             ms(measures.torch_save_s), AtMost(0.125)});
+  Add(rows, {label + ": durable", durable, "GB/s", "O_DIRECT writes",
+             speed(measures.raw_write_s), AtLeast(0.85)});
+  Add(rows, {label + ": durable", durable, "GB/s", "torch::save + fsync",
+             speed(measures.torch_save_s), AtLeast(1.6)});
+  Add(rows,
+      {label + ": restore, memory there", speed(measures.restore_s), "GB/s",
+       "O_DIRECT reads", speed(measures.raw_read_s), AtLeast(0.8)});
+  Add(rows, {label + ": restore, fresh memory", speed(measures.fresh_s), "GB/s",
+             "O_DIRECT reads", speed(measures.raw_read_s), AtLeast(0.8)});
+  Add(rows, {label + ": all of an unchanged save", ms(measures.unchanged_s),
+             "ms", "O_DIRECT writes", ms(measures.raw_write_s)});
 }
 
 }  // namespace

@@ -282,16 +282,16 @@ std::vector<Row> Rows() {
     // Solving beside the requests would be measured with them.
     const Server server(Options(folder.path() + "/requests", 3600, 3600));
     Holder holder(server.endpoint());
-    rows.push_back(MeasureRequest("renewal", holder.worker, [&] {
+    Add(&rows, MeasureRequest("renewal", holder.worker, [&] {
       return *EncodeMessage(holder.Request(/*holding=*/true));
     }));
     uint64_t number = 0;
-    rows.push_back(MeasureRequest("query of one job", holder.client, [&] {
+    Add(&rows, MeasureRequest("query of one job", holder.client, [&] {
       return *EncodeMessage(
           QueryRequest{++number, QueryKind::kQueue, holder.key.job});
     }));
     for (Row& row : MeasureSubmission(holder.client, folder.path())) {
-      rows.push_back(std::move(row));
+      Add(&rows, std::move(row));
     }
   }
   std::string notice;
@@ -299,10 +299,10 @@ std::vector<Row> Rows() {
   const BareRates bare = BareMessagesPerSecond(notice);
   const std::string name =
       StrCat("a round's notices to ", kWorkers, " workers");
-  rows.push_back({name, ours, "1/s", "a bare ROUTER, bursts as far apart",
-                  bare.apart, AtLeast(0.5)});
-  rows.push_back({name, ours, "1/s", "a bare ROUTER, one burst after the other",
-                  bare.together});
+  Add(&rows, {name, ours, "1/s", "a bare ROUTER, bursts as far apart",
+              bare.apart, AtLeast(0.5)});
+  Add(&rows, {name, ours, "1/s", "a bare ROUTER, one burst after the other",
+              bare.together});
   return rows;
 }
 

@@ -24,6 +24,7 @@
 namespace {
 
 namespace fs = std::filesystem;
+using gavel::bench::Add;
 using gavel::bench::ChosenDevice;
 using gavel::bench::Die;
 using gavel::bench::Folder;
@@ -183,16 +184,15 @@ int main(int argc, char** argv) {
     const c10::Device device = ChosenDevice(options.device);
     const double context = MemoryLeftMiB(device, "--context");
     const double parked = MemoryLeftMiB(device, "--parked");
-    rows.push_back({"memory left by a parked process", parked, "MiB",
-                    "a process with a context alone", context});
+    Add(&rows, {"memory left by a parked process", parked, "MiB",
+                "a process with a context alone", context});
   }
   const double alone = StepsPerSecond(options, 1);
   const double both = StepsPerSecond(options, 2);
-  rows.push_back(
-      {"two jobs on the device", both, "steps/s", "one alone", alone});
+  Add(&rows, {"two jobs on the device", both, "steps/s", "one alone", alone});
   if (const Mps mps; mps.runs()) {
-    rows.push_back({"two jobs with MPS", StepsPerSecond(options, 2), "steps/s",
-                    "two without", both});
+    Add(&rows, {"two jobs with MPS", StepsPerSecond(options, 2), "steps/s",
+                "two without", both});
   } else {
     std::fprintf(stderr, "without the row of MPS: it does not start\n");
   }

@@ -289,11 +289,8 @@ std::vector<Row> Measure(const char* self) {
   const double allocated =
       static_cast<double>(allocations - before - 2 * of_a_loop);
   // Had the lease been lost, loops would have ended at once, and very fast.
-  if (session.steps_done() != (4 * kRounds + 2) * kSteps) {
-    std::fprintf(stderr, "the session stopped: %s\n",
-                 session.status().message().c_str());
-    std::exit(1);
-  }
+  gavel::bench::Demand(session.steps_done() == (4 * kRounds + 2) * kSteps,
+                       "the session goes on: " + session.status().message());
   session.Finish();
 
   const std::string peer = "steady_clock read";

@@ -84,11 +84,10 @@ void DemandDescriptors(int workers) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   const auto needed = static_cast<rlim_t>(workers + kOtherDescriptors);
-  Demand(limit.rlim_cur >= needed,
-         StrCat("the limit of open files is ", limit.rlim_cur, ", ", workers,
-                " workers need ", needed,
-                ": raise it (ulimit -Hn, as root) "
-                "or give fewer --workers"));
+  if (limit.rlim_cur >= needed) return;
+  Die(StrCat("the limit of open files is ", limit.rlim_cur, ", ", workers,
+             " workers need ", needed,
+             ": raise it (ulimit -Hn, as root) or give fewer --workers"));
 }
 
 double LoadAverage() {
@@ -317,24 +316,22 @@ void MeasureRounds(const Options& options, const Keys& keys,
   std::vector<double> renewals = fleet.renewals_s();
   const double count = static_cast<double>(renewals.size());
   Demand(count > 0, "leases are renewed");
-  rows->push_back({"rounds meanwhile", static_cast<double>(rounds), ""});
-  rows->push_back({"workers paused by them",
-                   static_cast<double>(fleet.pauses() - pauses_before), ""});
-  rows->push_back({"coordinator's processor", processor_s / span_s, "cores"});
-  rows->push_back(
-      {"renewals answered", count / span_s, "1/s", kBare, bare.per_s});
-  rows->push_back({"renewal, p50", Percentile(renewals, 50) * 1e3, "ms", kBare,
-                   bare.p50_ms});
-  rows->push_back({"renewal, p99", Percentile(renewals, 99) * 1e3, "ms", kBare,
-                   bare.p99_ms, ValueAtMost(100)});
-  rows->push_back({"renewal, longest", Percentile(renewals, 100) * 1e3, "ms",
-                   kBare, bare.longest_ms});
-  rows->push_back({"memory, jobs included, after a round", memory.first_kb,
-                   "KB/worker", kBare, bare.memory.first_kb, ValueAtMost(40)});
-  rows->push_back(
-      {StrCat("memory, jobs included, after ", options.rounds, " rounds"),
-       memory.last_kb, "KB/worker", kBare, bare.memory.last_kb,
-       ValueAtMost(40)});
+  Add(rows, {"rounds meanwhile", static_cast<double>(rounds), ""});
+  Add(rows, {"workers paused by them",
+             static_cast<double>(fleet.pauses() - pauses_before), ""});
+  Add(rows, {"coordinator's processor", processor_s / span_s, "cores"});
+  Add(rows, {"renewals answered", count / span_s, "1/s", kBare, bare.per_s});
+  Add(rows, {"renewal, p50", Percentile(renewals, 50) * 1e3, "ms", kBare,
+             bare.p50_ms});
+  Add(rows, {"renewal, p99", Percentile(renewals, 99) * 1e3, "ms", kBare,
+             bare.p99_ms, ValueAtMost(100)});
+  Add(rows, {"renewal, longest", Percentile(renewals, 100) * 1e3, "ms", kBare,
+             bare.longest_ms});
+  Add(rows, {"memory, jobs included, after a round", memory.first_kb,
+             "KB/worker", kBare, bare.memory.first_kb, ValueAtMost(40)});
+  Add(rows, {StrCat("memory, jobs included, after ", options.rounds, " rounds"),
+             memory.last_kb, "KB/worker", kBare, bare.memory.last_kb,
+             ValueAtMost(40)});
 }
 
 void MeasureRecovery(const Options& options, Coordinator& coordinator,
@@ -344,18 +341,17 @@ void MeasureRecovery(const Options& options, Coordinator& coordinator,
   const int workers_before = fleet.workers();
   coordinator.Kill();
   const Clock::time_point start = Clock::now();
-  rows->push_back({StrCat("recovery of ", options.jobs(), " jobs"),
-                   coordinator.Start(), "s", "", 0, ValueAtMost(2)});
+  Add(rows, {StrCat("recovery of ", options.jobs(), " jobs"),
+             coordinator.Start(), "s", "", 0, ValueAtMost(2)});
   const bool all_back = fleet.Wait(kPatience_s, [&] {
     return fleet.heard_of_term(term + 1) >= workers_before;
   });
   Demand(all_back, StrCat("all are back: ", fleet.heard_of_term(term + 1),
                           " of ", workers_before, coordinator.errors()));
-  rows->push_back({"all back after SIGKILL of the coordinator",
-                   SecondsSince(start), "s", "", 0, ValueAtMost(20)});
-  rows->push_back({"leases that ended meanwhile",
-                   static_cast<double>(fleet.leases_ended() - ended_before),
-                   ""});
+  Add(rows, {"all back after SIGKILL of the coordinator", SecondsSince(start),
+             "s", "", 0, ValueAtMost(20)});
+  Add(rows, {"leases that ended meanwhile",
+             static_cast<double>(fleet.leases_ended() - ended_before), ""});
   const bool all_run = fleet.Wait(2 * options.round_s, [&] {
     return fleet.running() == options.accelerators();
   });
@@ -384,11 +380,10 @@ void Measure(const Options& options, std::vector<Row>* rows) {
   const double idle_kb = ResidentKb(coordinator.pid());
   Clock::time_point start = Clock::now();
   Submit(coordinator.endpoint(), keys, options);
-  rows->push_back(
-      {StrCat("submissions, ", options.jobs(), " jobs of ", options.gang),
-       options.jobs() / SecondsSince(start), "jobs/s"});
+  Add(rows, {StrCat("submissions, ", options.jobs(), " jobs of ", options.gang),
+             options.jobs() / SecondsSince(start), "jobs/s"});
   const double jobs_kb = ResidentKb(coordinator.pid());
-  rows->push_back(
+  Add(rows,
       {"memory, of jobs", (jobs_kb - idle_kb) / options.jobs(), "KB/job"});
 
   start = Clock::now();
@@ -402,8 +397,8 @@ void Measure(const Options& options, std::vector<Row>* rows) {
   Demand(all_there,
          StrCat("all are granted: ", fleet.workers(), " workers launched, ",
                 fleet.running(), " run\n", coordinator.errors()));
-  rows->push_back({"all launched, and accelerators in use", SecondsSince(start),
-                   "s", kBare, bare.all_granted_s});
+  Add(rows, {"all launched, and accelerators in use", SecondsSince(start), "s",
+             kBare, bare.all_granted_s});
   MeasureRounds(options, keys, coordinator, idle_kb, bare, fleet, rows);
   MeasureRecovery(options, coordinator, fleet, rows);
 }

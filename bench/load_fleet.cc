@@ -128,7 +128,7 @@ void Fleet::Send(PeerId peer, const Message& message) {
   const absl::StatusOr<std::string> frame = EncodeMessage(message);
   if (!frame.ok()) {
     std::fprintf(stderr, "%s\n", frame.status().ToString().c_str());
-    std::exit(1);
+    std::exit(3);
   }
   // Lost when the connection is down or full, as with a DEALER.
   zmq::socket_t& socket = SocketOf(peer);
@@ -157,7 +157,7 @@ bool Fleet::ReceiveSome(zmq::socket_t& socket) {
     absl::StatusOr<Message> message = DecodeMessage(frame.to_string_view());
     if (!message.ok()) {
       std::fprintf(stderr, "%s\n", message.status().ToString().c_str());
-      std::exit(1);
+      std::exit(3);
     }
     term_ = std::max(term_, TermOf(*message));
     if (const auto worker = workers_.find(peer); worker != workers_.end()) {
@@ -311,7 +311,7 @@ void Fleet::Carry(PeerId peer, agent_action::SignalProcess&& action) {
 
 void Fleet::Carry(PeerId, agent_action::Quit&& action) {
   std::fprintf(stderr, "an agent was refused: %s\n", action.reason.c_str());
-  std::exit(1);
+  std::exit(3);
 }
 
 int Fleet::agents_welcome() const {

@@ -51,7 +51,7 @@ T* NewShared() {
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     std::perror("shared memory");
-    std::exit(1);
+    std::exit(3);
   }
   return new (memory) T();
 }
@@ -63,7 +63,7 @@ pid_t Fork(const std::function<void()>& body) {
   const pid_t pid = fork();
   if (pid < 0) {
     std::perror("fork");
-    std::exit(1);
+    std::exit(3);
   }
   if (pid > 0) return pid;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -157,7 +157,7 @@ bool FleetProcesses::Wait(double timeout_s, const std::function<bool()>& done) {
           stderr, "a process of the load generator ended (%s %d)\n",
           WIFSIGNALED(status) ? "signal" : "code",
           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-      std::exit(1);
+      std::exit(3);
     }
     usleep(kPoll_us);
   }

@@ -111,8 +111,7 @@ void MaxMin(std::vector<Row>* rows, Checks* checks) {
       row.peer = all.proved ? "HiGHS, all pairs" : "HiGHS, stopped";
       row.peer_value = all.seconds * 1e3;
     }
-    PrintNow(row);
-    rows->push_back(std::move(row));
+    Add(rows, std::move(row));
   }
 }
 
@@ -121,9 +120,7 @@ void Measure(const char* name, size_t jobs, size_t kinds,
   const PolicyProblem problem = PackedProblem(jobs, kinds);
   const std::string what =
       Jobs(name, jobs) + (kinds < jobs ? "" : ", all different");
-  Row row = RowOf(what, Timed(**MakePolicy(name), problem), checks);
-  PrintNow(row);
-  rows->push_back(std::move(row));
+  Add(rows, RowOf(what, Timed(**MakePolicy(name), problem), checks));
 }
 
 void Others(std::vector<Row>* rows, Checks* checks) {

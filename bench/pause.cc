@@ -6,8 +6,11 @@
 // the page cache warm. And how long the coordinator's word takes to free the
 // accelerator of a job that trains.
 //
-//   bench_pause [--directory PATH] [--rounds N] [--pauses N] [--out FILE.json]
-//               [--device DEVICE]
+//   bench_pause [--directory PATH] [--rounds N] [--restarts N] [--pauses N]
+//               [--python 0] [--out FILE.json] [--device DEVICE]
+//
+// --restarts: how often the job is restarted for comparison, by default at each
+// pause (a program with CUDA takes seconds to start). --python 0: in C++ alone.
 //
 // A CPU slot is paused as a GPU is: the state is copied into host memory and
 // back, though the CPU could leave it where it is.
@@ -41,6 +44,7 @@
 
 namespace {
 
+using gavel::bench::Add;
 using gavel::bench::AtMost;
 using gavel::bench::ChosenDevice;
 using gavel::bench::Die;
@@ -66,7 +70,9 @@ struct Options {
   std::string out;
   std::string device = "cpu";
   int rounds = 7;
+  int restarts = -1;  // < 0: as many as rounds
   int pauses = 200;
+  int python = 1;
 };
 
 // The same clock in all processes of a machine.
@@ -212,11 +218,16 @@ void AddModel(const Options& options, const std::string& name,
   const std::string file = options.directory + "/theirs";
   LeasedJob job(name, options.directory, ChosenDevice(options.device),
                 kThreads);
-  const bool in_python = HasPython();
-  MeasureRestart(name, file, options.device,
-                 in_python);  // warms the page cache
+  const bool in_python = options.python != 0 && HasPython();
+  if (options.restarts != 1) {  // warms the page cache
+    MeasureRestart(name, file, options.device, in_python);
+  }
   std::vector<double> cpp, python;
   const auto restart = [&] {
+    if (options.restarts >= 0 &&
+        static_cast<int>(cpp.size()) >= options.restarts) {
+      return;
+    }
     const Restart one = MeasureRestart(name, file, options.device, in_python);
     cpp.push_back(one.cpp_ms);
     if (in_python) python.push_back(one.python_ms);
@@ -228,22 +239,20 @@ void AddModel(const Options& options, const std::string& name,
   const std::string peer = "save, exec, load, step";
   const double restart_ms = Median(cpp);
   const auto add = [&](const std::string& what, double value, Goal goal = {}) {
-    rows->push_back(
-        {label + (": " + what), value, "ms", peer, restart_ms, goal});
+    Add(rows, {label + (": " + what), value, "ms", peer, restart_ms, goal});
   };
   const double sum_ms = Median(ours.sum_ms);
   add("pause, resume, step", sum_ms, AtMost(1 / times_faster));
   if (!python.empty()) {
-    rows->push_back({std::string(label) + ": the same", sum_ms, "ms",
-                     peer + " in Python", Median(python),
-                     AtMost(1 / times_faster)});
+    Add(rows, {std::string(label) + ": the same", sum_ms, "ms",
+               peer + " in Python", Median(python), AtMost(1 / times_faster)});
   }
   add("  to the lock released", Median(ours.leave_ms));
   add("  resume and first step", Median(ours.resume_ms));
   const double step_ms = Median(ours.step_ms);
   add("  a step alone", step_ms);
-  rows->push_back({std::string(label) + ": all but that step", sum_ms - step_ms,
-                   "ms", "all but a step", restart_ms - step_ms});
+  Add(rows, {std::string(label) + ": all but that step", sum_ms - step_ms, "ms",
+             "all but a step", restart_ms - step_ms});
 }
 
 // ---- the latency of the word
@@ -346,10 +355,10 @@ void AddLatency(const Options& options, std::vector<Row>* rows) {
   std::snprintf(text, sizeof(text), "p99 step %.1f + copy %.1f + 2 x %.2f",
                 step, copy, ping);
   const double bound = step + copy + 2 * ping;
-  rows->push_back({"lstm: p99 of word to lock released", value, "ms", text,
-                   bound, AtMost(1)});
-  rows->push_back({"lstm: median of the same", Median(latency), "ms", "step",
-                   Median(steps)});
+  Add(rows, {"lstm: p99 of word to lock released", value, "ms", text, bound,
+             AtMost(1)});
+  Add(rows, {"lstm: median of the same", Median(latency), "ms", "step",
+             Median(steps)});
 }
 
 Options ParseOptions(int argc, char** argv) {
@@ -359,8 +368,11 @@ Options ParseOptions(int argc, char** argv) {
                            {"--out", &options.out},
                            {"--device", &options.device},
                            {"--rounds", &options.rounds},
+                           {"--restarts", &options.restarts},
+                           {"--python", &options.python},
                            {"--pauses", &options.pauses}});
   options.rounds = std::max(1, options.rounds);
+  if (options.restarts == 0) options.restarts = 1;
   options.pauses = std::max(1, options.pauses);
   return options;
 }

@@ -60,10 +60,7 @@ struct Findings {
   std::vector<Row> rows;
   Checks checks;
 
-  void Add(Row row) {
-    PrintNow(row);
-    rows.push_back(std::move(row));
-  }
+  void Add(Row row) { bench::Add(&rows, std::move(row)); }
 };
 
 std::vector<size_t> SizesUpTo(size_t jobs_max) {

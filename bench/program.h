@@ -1,5 +1,6 @@
-// What the programs of this folder share: flags, clocks, memory, a folder, and
-// the end where something is wrong.
+// Flags, clocks, memory, a folder, and the end where something is wrong, for
+// the programs of this folder. A program that is not done after its LIMIT of
+// CMakeLists.txt ends with 4.
 #ifndef GAVEL_BENCH_PROGRAM_H_
 #define GAVEL_BENCH_PROGRAM_H_
 
@@ -23,7 +24,7 @@ void ReadFlags(int argc, char** argv, const std::map<std::string, Flag>& flags);
 
 // Ends the program: 2, not measurable.
 [[noreturn]] void Die(const std::string& why);
-// Ends it with 1 unless that holds.
+// Ends it with 3, a wrong answer, unless that holds.
 void Demand(bool holds, const std::string& what);
 
 double SecondsSince(Clock::time_point start);

@@ -245,10 +245,7 @@ class Renewals {
 
 std::vector<Row> Rows(const Options& options) {
   std::vector<Row> rows;
-  const auto add = [&rows](Row row) {
-    PrintNow(row);
-    rows.push_back(std::move(row));
-  };
+  const auto add = [&rows](Row row) { Add(&rows, std::move(row)); };
   const Folder folder;
   {
     const Server coordinator(CoordinatorOptions(folder.path()));

@@ -241,7 +241,8 @@ std::vector<Scenario> Scenarios() {
 int main(int argc, char** argv) {
   const std::string out = OutFile(argc, argv);
   std::vector<Row> rows;
-  for (const Scenario& scenario : Scenarios())
-    rows.push_back(Measure(scenario));
+  for (const Scenario& scenario : Scenarios()) {
+    gavel::bench::Add(&rows, Measure(scenario));
+  }
   return Report(rows, out);
 }

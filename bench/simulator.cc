@@ -61,7 +61,7 @@ Row Measure(const std::string& name, const gavel::SimulationOptions& options,
 }
 
 void MeasureReference(const std::filesystem::path& folder,
-                      std::vector<Row>& rows) {
+                      std::vector<Row>* rows) {
   const auto file = folder / "sim" / "traces" / "c1_400_r3_s0.trace";
   if (folder.empty() || !std::filesystem::exists(file)) {
     std::printf(
@@ -80,8 +80,8 @@ void MeasureReference(const std::filesystem::path& folder,
     gavel::SimulationOptions options;
     options.policy = policy;
     options.cluster = *gavel::ParseCluster("36:36:36");
-    rows.push_back(Measure(gavel::StrCat("c1_400_r3_s0, ", policy), options,
-                           *trace, *table, 5, 0.05));
+    Add(rows, Measure(gavel::StrCat("c1_400_r3_s0, ", policy), options, *trace,
+                      *table, 5, 0.05));
   }
 }
 
@@ -115,7 +115,7 @@ gavel::ThroughputTable MakeTable(size_t job_types) {
 // `jobs` arrive over `rounds` rounds of 360 s and run for half a day on average
 // (on a v100), at most as many at once as fill about 80 % of the cluster.
 void MeasureLarge(size_t jobs, size_t accelerators, size_t rounds,
-                  double goal_s, std::vector<Row>& rows) {
+                  double goal_s, std::vector<Row>* rows) {
   constexpr size_t kJobTypes = 26;
   const gavel::ThroughputTable table = MakeTable(kJobTypes);
   const double span_s = 360 * static_cast<double>(rounds);
@@ -138,9 +138,9 @@ void MeasureLarge(size_t jobs, size_t accelerators, size_t rounds,
   options.engine.reset_interval_s = 360;
   const int third = static_cast<int>(accelerators / 3);
   options.cluster = {{"v100", third, 1}, {"p100", third, 1}, {"k80", third, 1}};
-  rows.push_back(Measure(
-      gavel::StrCat(jobs, " jobs, ", 3 * third, " accelerators, fifo_perf"),
-      options, trace, table, 1, goal_s));
+  Add(rows, Measure(gavel::StrCat(jobs, " jobs, ", 3 * third,
+                                  " accelerators, fifo_perf"),
+                    options, trace, table, 1, goal_s));
 }
 
 }  // namespace
@@ -153,8 +153,8 @@ int main(int argc, char** argv) {
       argc, argv,
       {{"--full", &full}, {"--out", &out}, {"--reference", &reference}});
   std::vector<Row> rows;
-  MeasureReference(reference, rows);
-  MeasureLarge(2000, 300, 1000, 0, rows);
-  if (full) MeasureLarge(100'000, 10'000, 8000, 3, rows);
+  MeasureReference(reference, &rows);
+  MeasureLarge(2000, 300, 1000, 0, &rows);
+  if (full) MeasureLarge(100'000, 10'000, 8000, 3, &rows);
   return gavel::bench::Report(rows, out);
 }

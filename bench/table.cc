@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <utility>
 
 #include "gavel_paths.h"
 #include "nlohmann/json.hpp"
@@ -60,6 +61,11 @@ void Print(const std::vector<Row>& rows) {
 void PrintNow(const Row& row) {
   PrintRow(row, 0);
   std::fflush(stdout);
+}
+
+void Add(std::vector<Row>* rows, Row row) {
+  PrintNow(row);
+  rows->push_back(std::move(row));
 }
 
 int Report(const std::vector<Row>& rows, const std::string& out) {

@@ -43,8 +43,11 @@ struct Row {
 };
 
 void Print(const std::vector<Row>& rows);
-// One row as soon as it is known, where the table takes minutes.
+// One row as soon as it is known: a table may take minutes, and its program may
+// be stopped before the end.
 void PrintNow(const Row& row);
+// The same, and it becomes the last one of `rows`.
+void Add(std::vector<Row>* rows, Row row);
 
 // Prints `rows`, writes them to `out` unless it is empty, and gives the exit
 // code: 0 when all goals are met, 1 when not, 2 when `out` can't be written.

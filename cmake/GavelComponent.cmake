@@ -9,7 +9,7 @@
 #   gavel_accelerator_test(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...] [TIMEOUT s])
 #                                                   n_simulated_test and, labelled gpu, n_gpu_test
 #   gavel_command_test(NAME n SOURCES f... [DEPENDS component...] [NEEDS target...] [NIGHTLY Suite.Case...] [TIMEOUT s])
-#   gavel_bench(NAME n SOURCES f... [DEPENDS component...] [PACKAGES target...]
+#   gavel_bench(NAME n LIMIT s SOURCES f... [DEPENDS component...] [PACKAGES target...] [FULL arg...] [GPU]
 #               [ACCELERATOR])                        Also as bench_n_gpu and bench_n_simulated; see bench/gpu.py
 # dependencies.txt says which component may use which; gavel_component refuses anything else.
 
@@ -284,13 +284,25 @@ function(gavel_command_test)
   endforeach()
 endfunction()
 
-# Builds bench_<name>; `gavel-dev bench <name>` runs it as `bench_<name> --out FILE.json`.
+# Builds bench_<name>; `gavel-dev bench <name>` runs it as `bench_<name> --out FILE.json`. It ends itself after LIMIT
+# seconds. The nightly tests run it in full (FULL: with these arguments), unless it is for a GPU. They fail where it does
+# not end or gives a wrong answer, and call it skipped where it misses a goal.
 function(gavel_bench)
-  cmake_parse_arguments(arg "ACCELERATOR" "NAME" "SOURCES;DEPENDS;PACKAGES" ${ARGN})
+  cmake_parse_arguments(arg "ACCELERATOR;GPU" "NAME;LIMIT" "SOURCES;DEPENDS;PACKAGES;FULL" ${ARGN})
+  if(NOT arg_LIMIT)
+    message(FATAL_ERROR "bench_${arg_NAME} needs a LIMIT: the seconds after which it has gone wrong")
+  endif()
   set(name bench_${arg_NAME})
   gavel_executable(${name} "." "${arg_SOURCES};program.cc;table.cc" "${arg_DEPENDS}" "${arg_PACKAGES};gavel::json")
   if(TARGET ${name})
     target_include_directories(${name} PRIVATE ${gavel_paths_folder})
+    target_compile_definitions(${name} PRIVATE GAVEL_BENCH_LIMIT_S=${arg_LIMIT})
+  endif()
+  if(TARGET ${name} AND NOT arg_GPU AND NOT GAVEL_SANITIZE)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+    add_test(NAME ${name} COMMAND ${name} ${arg_FULL} --out ${CMAKE_BINARY_DIR}/bench/${arg_NAME}.json)
+    math(EXPR limit "${arg_LIMIT} + 60")
+    set_tests_properties(${name} PROPERTIES LABELS "bench;nightly" TIMEOUT ${limit} RUN_SERIAL ON SKIP_RETURN_CODE 1)
   endif()
   if(TARGET ${name} AND arg_ACCELERATOR)
     gavel_executable(${name}_gpu "." "$<TARGET_OBJECTS:${name}>" "${arg_DEPENDS};cuda" "${arg_PACKAGES}")

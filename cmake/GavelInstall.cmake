@@ -1,8 +1,10 @@
-# What `cmake --install` puts where, and the two Debian packages that `cpack` makes of it:
+# What `cmake --install` puts where, and the Debian packages that `cpack` makes of it:
 #   command      gavel              bin/gavel with its manual, completions, documents and examples,
 #                                   and HiGHS beside it where the system has none
 #   development  gavel-runtime-dev  libgavel_runtime.so with its headers, gavel::engine, CMake and
 #                                   pkg-config files
+#   debug        gavel-dbg          debug symbols of gavel and libgavel_runtime.so, in .debug/ beside
+#                                   them, where gdb looks; not installed unless it is named
 # No installed file has a path of this machine in its RUNPATH (tests/install looks).
 
 include(CMakePackageConfigHelpers)
@@ -17,6 +19,21 @@ function(gavel_install_licences component package)
           COMPONENT ${component})
 endfunction()
 
+# Strips the installed file of `target`. Its debug symbols become a file of their own, which it names.
+function(gavel_install_stripped target destination component)
+  set(symbols "${CMAKE_BINARY_DIR}/debug/$<TARGET_FILE_NAME:${target}>.debug")
+  set(split "file(MAKE_DIRECTORY \"${CMAKE_BINARY_DIR}/debug\")
+    execute_process(COMMAND \"${CMAKE_OBJCOPY}\" --only-keep-debug --compress-debug-sections=zlib
+                    \"$<TARGET_FILE:${target}>\" \"${symbols}\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(CODE "${split}
+    execute_process(COMMAND \"${CMAKE_OBJCOPY}\" --strip-unneeded \"--add-gnu-debuglink=${symbols}\"
+                    \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${destination}/$<TARGET_FILE_NAME:${target}>\"
+                    COMMAND_ERROR_IS_FATAL ANY)" COMPONENT ${component})
+  install(CODE "${split}
+    file(INSTALL \"${symbols}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${destination}/.debug\")"
+          COMPONENT debug EXCLUDE_FROM_ALL)
+endfunction()
+
 function(gavel_install_command)
   file(RELATIVE_PATH from_bin /${CMAKE_INSTALL_BINDIR} /${gavel_private_dir})
   if(GAVEL_HIGHS_FILES)
@@ -26,6 +43,7 @@ function(gavel_install_command)
             RENAME LICENSE.HiGHS COMPONENT command)
   endif()
   install(TARGETS gavel RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+  gavel_install_stripped(gavel ${CMAKE_INSTALL_BINDIR} command)
   gavel_install_licences(command gavel)
   gavel_install_command_pages()
   gavel_install_units()
@@ -65,6 +83,9 @@ function(gavel_install_engine)
     install(TARGETS gavel_${name} EXPORT gavelEngineTargets
             ARCHIVE DESTINATION ${gavel_private_dir} COMPONENT development
             INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gavel-engine)
+    install(CODE "execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-debug
+      \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${gavel_private_dir}/$<TARGET_FILE_NAME:gavel_${name}>\"
+      COMMAND_ERROR_IS_FATAL ANY)" COMPONENT development)
     get_target_property(folder gavel_${name} SOURCE_DIR)
     file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${folder})
     install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gavel-engine/${folder}
@@ -77,6 +98,7 @@ endfunction()
 function(gavel_install_runtime)
   install(TARGETS gavel_runtime LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
           COMPONENT development NAMELINK_COMPONENT development)
+  gavel_install_stripped(gavel_runtime ${CMAKE_INSTALL_LIBDIR} development)
   install(DIRECTORY iterator/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
           COMPONENT development FILES_MATCHING PATTERN "*.h")
   file(RELATIVE_PATH pkgconfig_to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
@@ -117,10 +139,10 @@ gavel_install_config()
 
 set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)  # packing does not build what is not packed
 set(CPACK_GENERATOR DEB)
-set(CPACK_COMPONENTS_ALL command development)
+set(CPACK_COMPONENTS_ALL command development debug)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_STRIP_FILES ON)
+set(CPACK_STRIP_FILES OFF)  # gavel_install_stripped does
 set(CPACK_PACKAGE_CONTACT "The authors of Gavel for C++ <gavel@localhost>")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
@@ -147,4 +169,11 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "Runtime for LibTorch programs scheduled by Gavel, and its engine\n\
  libgavel_runtime.so with its headers, for a LibTorch ${GAVEL_TORCH_VERSION} of your own\n\
  (find_package(gavel) refuses others), and gavel::engine for studies of policies.")
+set(CPACK_DEBIAN_DEBUG_PACKAGE_NAME gavel-dbg)
+set(CPACK_DEBIAN_DEBUG_PACKAGE_SECTION debug)
+set(CPACK_DEBIAN_DEBUG_PACKAGE_DEPENDS "gavel (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEBUG_PACKAGE_SHLIBDEPS OFF)
+set(CPACK_COMPONENT_DEBUG_DESCRIPTION
+    "Debug symbols of gavel and libgavel_runtime.so\n\
+ Stack traces of gdb then name functions and lines.")
 include(CPack)
