@@ -156,7 +156,10 @@ TEST_F(LocalTest, WhatOthersAskIsAnswered) {
   }
   EXPECT_THAT(ask({"cancel", "asked"}), HasSubstr("Cancelled job 1"));
   EXPECT_TRUE(ReachesState(endpoint, "asked", "CA"));
-  EXPECT_THAT(ask({"logs", "-f", "1"}), HasSubstr("starts at step 0"));
+  const Ended followed = Run({"logs", "-f", "1", "--coordinator", endpoint});
+  EXPECT_THAT(followed.output, HasSubstr("starts at step 0"));
+  EXPECT_EQ(followed.exit_code, 1);
+  EXPECT_THAT(followed.errors, HasSubstr("cancelled by its user"));
   EXPECT_THAT(ask({"logs", "--json", "1"}),
               HasSubstr("{\"offset\":0,\"data\":\"starts"));
   ask({"cancel", "second"});

@@ -122,6 +122,8 @@ class DataLoader : public internal::LoaderPosition {
       reader_.Ask(order_);
       while (order_.Next(&share_) && share_.empty()) continue;
       read_ = false;
+    } else {
+      read_ = true;  // the step goes on behind its first micro-batch
     }
     to_ = from_ + order_.MicroBatch(from_, share_.size());
   }
