@@ -133,7 +133,8 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
     if (worker != nullptr) {
       UncoverCode(*worker, gone.exit);
       gone.end = ReadEnd(now, *jobs_.Find(key.job), key.rank, gone.exit);
-      if (worker->launch_sent_at < now) {
+      // An opaque one has a lease for that.
+      if (worker->held_epoch == 0 && worker->launch_sent_at < now) {
         gone.launched_on = worker->launched_on;
         gone.launched_at = worker->launch_sent_at;
       }

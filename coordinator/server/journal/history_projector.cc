@@ -141,8 +141,10 @@ struct HistoryProjector::Observation {
     OpenJob* job = Find(e.exit.worker.job);
     if (job == nullptr) return;
     if (!e.exit.no_failure) {
-      job->row.exit_code =
-          e.exit.exit_code == kExitEvicted ? 0 : e.exit.exit_code;
+      job->row.exit_code = e.exit.exit_code == kExitEvicted &&
+                                   e.end != event::ProcessEnd::kFailed
+                               ? 0
+                               : e.exit.exit_code;
       job->row.signal = e.exit.signal;
       const bool by_code = (job->row.exit_code != 0 || e.exit.signal != 0 ||
                             !e.exit.launch_error.empty()) &&
