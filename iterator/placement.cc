@@ -35,7 +35,7 @@ bool IsDenseOnHost(const at::Tensor& tensor) {
   return tensor.defined() && tensor.is_cpu() && tensor.layout() == at::kStrided;
 }
 
-// Of each tensor of a batch, so that the hash of a large one takes no time.
+// The hash covers this much of each tensor, so that large ones take no time.
 constexpr uint64_t kHashedBytesMax = uint64_t{1} << 20;
 
 bool AreAlike(const std::vector<at::Tensor>& tensors) {

@@ -177,8 +177,8 @@ class OptimizerItem final : public TrackedItem {
     for (const std::string& note : notes) AddNote(note);
     return absl::OkStatus();
   }
-  // Its state takes what is there. Asked first of all, before a scheduler or
-  // the checkpoint changes options.
+  // An optimizer has no fixed places. This is called before a scheduler or the
+  // checkpoint changes its options, so they are noted here.
   absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places() override {
     GAVEL_RETURN_IF_ERROR(NoteGiven());
     return std::nullopt;

@@ -27,7 +27,7 @@ constexpr int kReadsOfATurn = 16;
 // To look again at a channel whose last bytes may be on their way.
 constexpr double kDrainInterval_s = 0.005;
 
-// Of its file: a number, as exit codes are.
+// The end file holds one exit code as text.
 constexpr size_t kEndBytesMax = 8;
 
 std::optional<int> TakeEndFile(const std::string& path) {

@@ -176,7 +176,8 @@ class CsvTraceParser {
                " left out: ", absl::StrJoin(left_out, ", ")));
   }
 
-  // Of the row; an error unless it is a number of `range` or a date.
+  // Reads a cell of the present row. It is an error unless the cell is a
+  // number in `range` or a date.
   Moment ReadMoment(size_t column, const NumberRange& range) {
     const std::string_view text = csv_.Text(column);
     if (const auto date = ParseDate(text)) return {*date, true};

@@ -146,9 +146,9 @@ TrainingState::Sizes TrainingState::ReadSizes() const {
     }
     return sizes;
   }
-  // A CPU slot's memory stays with the process. What left an accelerator is in
-  // the arena; what else the process has there stays in the way of the next
-  // job.
+  // A CPU slot's memory stays with the process. Tensors that left an
+  // accelerator are in the arena; the process's other memory there stays in
+  // the way of the next job.
   const at::Device last = accelerator_.last_device();
   sizes.in_host = last.is_cpu() ? sizes.state : 0;
   if (!last.is_cpu()) {

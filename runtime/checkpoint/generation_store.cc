@@ -198,7 +198,7 @@ absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
                       attempts.committed.back().generation);
   }
   if (attempts.committed.empty()) {
-    // Of generations that the user has removed: this directory begins anew.
+    // The mark is left from generations that the user has removed.
     is_marked_ = false;
     file_system()
         .RemoveFile(StrCat(directory_, "/", kCommittedName))

@@ -24,8 +24,7 @@ constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 constexpr uint64_t kTouchedSliceBytes = uint64_t{16} << 20;
 constexpr int kTouchThreadsMax = 32;
-// A block that is larger than twice what is needed, and than this, is given
-// back.
+// A block larger than this, and than twice the size needed, is given back.
 constexpr uint64_t kKeptBytesMin = uint64_t{64} << 20;
 // This part of the memory that the process may use is pinned at most.
 constexpr uint64_t kPinnedFraction = 4;

@@ -33,9 +33,9 @@ constexpr double kConnectAgain_s = 1;
 // yet, and refuses that key in words a second after the first one. Who still
 // closes them after this long has another key, or keeps us out.
 constexpr std::chrono::seconds kClosedAfter(2);
-// The size of ZMTP's greeting. Only the owner of the key that we have of the
-// other end can write the rest of CURVE's handshake. The kernel counts the end
-// of a connection as a byte, too.
+// The size of ZMTP's greeting. Only the owner of the coordinator key that
+// this client was given can write the rest of CURVE's handshake. The kernel
+// counts the end of a connection as a byte, too.
 constexpr uint64_t kGreetingBytes = 64;
 
 // Fresh for each Dealer, and nothing to guess: whoever connects with the id of

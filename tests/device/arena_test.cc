@@ -11,7 +11,7 @@ constexpr uint64_t kSize = 100'000;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kMib = uint64_t{1} << 20;
 
-// Counts what it has pinned.
+// Counts the pinned bytes.
 struct FakeDevice {
   int pieces = 0;
   uint64_t bytes = 0;

@@ -369,7 +369,7 @@ TEST(Retries, WaitLongerAfterEachFailureInARow) {
   EXPECT_THAT(waits, ElementsAre(0, 2, 4, 8, 16, 32, 60, 60, 60));
 }
 
-// Of a process that has a session.
+// How the end of a process with a session is read.
 class SessionEnd : public ::testing::Test {
  protected:
   SessionEnd() : job_(driver_.Submit("a")) {}

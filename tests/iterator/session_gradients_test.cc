@@ -41,8 +41,8 @@ struct Program {
 
 using Values = std::map<int64_t, double>;  // by step
 
-// Until the process is killed after `die_after` steps. What is under way of a
-// checkpoint is written.
+// Trains until the process is killed after `die_after` steps. A checkpoint that
+// is being written is completed.
 template <class Kind, class... Arguments>
 void TrainUntil(const SessionOptions& options, int64_t die_after,
                 Values* values, const Arguments&... arguments) {
@@ -84,7 +84,7 @@ class SessionGradients : public SessionTest {
     }
   }
 
-  // Of the newest checkpoint.
+  // Counts the gradients in the newest checkpoint.
   static size_t GradientsIn(const std::string& directory) {
     auto store = GenerationStore::Open(directory);
     EXPECT_TRUE(store.ok()) << store.status();

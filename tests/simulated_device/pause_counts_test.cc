@@ -1,4 +1,4 @@
-// What pauses cost, by counts: all bytes go through pinned memory, of which no
+// The cost of pauses by counts: all bytes go through pinned memory, of which no
 // more is held than allowed, and the host waits as often for many tensors as
 // for few.
 #include <ATen/ops/full.h>

@@ -136,7 +136,7 @@ Client MakeClient(int i, std::mt19937_64& random) {
     training.fail_incarnations = 1'000'000;
     training.checkpoint_every_s = 0;  // or it would get somewhere
   }
-  // No further draw, so that seeds mean what they meant.
+  // This draws no random number, so that each seed still gives the same run.
   training.in_shell = i % 3 == 1;
   if (client.kind == Kind::kFailing && i % 2 == 0) {
     training.fail_code = kExitEvicted;

@@ -572,7 +572,7 @@ TEST(TraceSimulation, ADamagedCheckpointIsRefused) {
       << status.message();
 }
 
-// The part that entity 0 has of all accelerator time until the 50th job ends.
+// The share of entity 0 in all accelerator time until the 50th job ends.
 double ShareOfFirstEntity(SimulationOptions options, const Trace& trace) {
   options.record_rounds = true;
   const SimulationResult whole = Simulate(options, trace);

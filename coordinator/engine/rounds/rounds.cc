@@ -54,7 +54,8 @@ void Rounds::On(Time now, const event::RoundPlanned& e) {
       job.planned = places;
       job.planned_partner = id == unit.job ? unit.partner : unit.job;
       if (job.assigned.empty()) {
-        // What does not know of leases starts only when nobody else is there.
+        // An opaque job asks for no lease, so it starts only once the
+        // accelerator is free.
         if (!job.AnyLive() && !job.AllDone() && !job.spec.opaque()) {
           processes_.EnsureProcesses(now, job, job.planned);
         }

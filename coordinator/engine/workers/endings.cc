@@ -28,7 +28,7 @@ bool EndedByItself(const WorkerExited& exit) {
   return exit.signal == 0 && exit.launch_error.empty();
 }
 
-// As it was told to, or without a failure of its own.
+// The process was asked to leave, or did not fail by itself.
 bool Leaves(const Job& job, const Worker& worker, const WorkerExited& exit) {
   return worker.out_of_memory ||
          (worker.leaving &&

@@ -147,7 +147,7 @@ std::optional<reason::KeptOut> Explanations::WhyKeptOut(const Job& job) const {
   return reason::KeptOut{absl::StrJoin(names, ", "), job.id};
 }
 
-// An accelerator that would do, but for an opaque job that has it.
+// The job waits for an accelerator that an opaque job holds.
 std::optional<reason::WaitsForRelease> Explanations::WhyReserved(
     const Job& job) const {
   const std::vector<bool>& usable = figures_.UsableTypes(job);

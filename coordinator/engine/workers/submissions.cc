@@ -49,7 +49,7 @@ void Submissions::Admit(Time now, event::JobSubmitted e) {
                           : *std::max_element(capacity.begin(), capacity.end());
   // Before any server has joined nothing is known, so the job may wait.
   const int needed = e.spec.LeastWorkers();
-  // What opaque jobs have comes back.
+  // Accelerators that opaque jobs hold become free again.
   const auto reserved = [&] {
     return static_cast<int>(
         std::ranges::count_if(cluster_.accelerators(), &Accelerator::reserved));
