@@ -61,8 +61,9 @@ class AccumulationWatch {
   };
   std::vector<News> TakeNews();
 
-  // Around a move of the state to another device: nothing of this object
-  // remains there.
+  // Before the state leaves a device, where nothing of this object remains, and
+  // when it is on a device again. In between the tensors may have no memory:
+  // the ranks of a parked gang keep a part each.
   void Leave();
   void Arrive();
 

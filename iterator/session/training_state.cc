@@ -56,6 +56,7 @@ absl::Status TrainingState::Take(const lease_action::Resume& lease) {
   absl::Status status = accelerator_.Take(lease, tracked_);
   AfterMove();
   GAVEL_RETURN_IF_ERROR(status);
+  accumulation_.Arrive();
   GAVEL_RETURN_IF_ERROR(MoveRandom(last_device));
   return position_.SetShard(context_.options.rank, lease.world_size);
 }
@@ -65,6 +66,7 @@ absl::Status TrainingState::UseAlone() {
   absl::Status status = accelerator_.Use(
       context_.options.device, context_.options.gang.local_rank, tracked_);
   AfterMove();
+  if (status.ok()) accumulation_.Arrive();
   return status;
 }
 
@@ -112,7 +114,6 @@ void TrainingState::BeforeMove() {
 }
 
 void TrainingState::AfterMove() {
-  accumulation_.Arrive();
   absl::Status status = CatchAsStatus("moving the batch", [&] {
     if (batch_ != nullptr) batch_->PlaceBatch(device());
     return mark_held_ ? mark_.Rebase(tracked_) : absl::OkStatus();

@@ -67,7 +67,8 @@ TEST_F(HungMountTest, ASubmissionWithPathsThatHangKeepsNobodyWaiting) {
     const SubmitReply reply = alice.Ask<SubmitReply>(SubmitRequest{
         0, "job.toml",
         StrCat("name = \"job-", i, "\"\ncommand = [\"./train\"]\n",
-               i % 2 == 0 ? "checkpoint_directory = \"there\"\n" : ""),
+               i % 2 == 0 ? StrCat("checkpoint_directory = \"there-", i, "\"\n")
+                          : ""),
         Path("mount/job")});
     EXPECT_EQ(reply.error, "");
     EXPECT_EQ(

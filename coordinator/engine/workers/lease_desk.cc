@@ -24,11 +24,13 @@ constexpr double kRetryAfter_s = 2;
 // The other ranks of a gang, while rank 0 opens its store; the same.
 constexpr double kGangRetry_s = 0.5;
 
-// A lease shorter than this is not begun; nor one of a gang that is shorter
-// than this part of a whole one, for its ranks stop some time ahead of the end,
-// and would have come together for nothing.
+// A lease shorter than this is not begun. The ranks of a gang stop up to three
+// of their steps ahead of its end, and would come together for nothing in one
+// that is not longer than this many steps, within these parts of a whole lease.
 constexpr double kLeaseMin_s = 0.05;
+constexpr double kGangLeaseMinSteps = 4;
 constexpr double kGangLeaseMin = 0.1;
+constexpr double kGangLeaseMinMost = 0.5;
 
 // With a lease or before its first one, and not as anybody wanted.
 bool IsFailure(const Worker& worker, const WorkerExited& exit) {
@@ -244,12 +246,8 @@ void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
     return Reject(key, StrCat("job ", job.id.value(), " runs with ",
                               job.world_size, " workers now"));
   }
-  const double whole_s =
-      std::min(terms_.lease_duration_s(), terms_.round_duration_s());
-  const double least_s = job.is_gang()
-                             ? std::max(kLeaseMin_s, kGangLeaseMin * whole_s)
-                             : kLeaseMin_s;
-  if (leases_.CanStart(job) && round_.LeaseHorizon(job) - now >= least_s) {
+  if (leases_.CanStart(job) &&
+      round_.LeaseHorizon(job) - now >= LeastLease(job)) {
     if (processes_.WaitsForGang(job, key.rank, job.epoch)) {
       return Deny(key, job, request.nonce, kGangRetry_s);
     }
@@ -266,6 +264,17 @@ void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
                  /*renewal=*/false);
   }
   Deny(key, job, request.nonce, kRetryAfter_s);
+}
+
+double LeaseDesk::LeastLease(const Job& job) const {
+  if (!job.is_gang()) return kLeaseMin_s;
+  const double whole_s =
+      std::min(terms_.lease_duration_s(), terms_.round_duration_s());
+  const std::string& type = cluster_.accelerator(job.assigned[0]).info.type;
+  const double steps_per_s = throughputs_.Get(job.id, type).steps_per_s;
+  const double steps_s = steps_per_s > 0 ? kGangLeaseMinSteps / steps_per_s : 0;
+  return std::max(kLeaseMin_s, std::clamp(steps_s, kGangLeaseMin * whole_s,
+                                          kGangLeaseMinMost * whole_s));
 }
 
 // It names the epoch, so it may not overtake the event that raised it.
