@@ -87,6 +87,7 @@ void Invariants::Persisted(uint64_t seq) {
 void Invariants::Restarted() {
   seq_ = 0;
   leases_.clear();
+  launched_.clear();
   kept_out_since_.clear();
   received_s_.clear();
   epochs_.clear();
@@ -102,27 +103,40 @@ void Invariants::Broken(std::string what) {
 void Invariants::CheckLeases(const Engine& engine) {
   std::map<AcceleratorId, JobId> leased;
   // Where processes run that have not spoken, which no lease keeps off. Two of
-  // a pair are launched beside each other, and stay there until one has ended
-  // where the pair is parted.
-  std::map<AcceleratorId, std::pair<JobId, const Worker*>> silent;
-  const auto launched_beside = [](const Worker& launched, const Worker& there) {
-    return !there.leaving || launched.launch_sent_at > there.pause_sent_at;
+  // a pair are launched beside each other, and stay there when it is parted,
+  // maybe at once.
+  struct Launched {
+    JobId job;
+    const Worker* worker = nullptr;
+    bool is_new = false;
+  };
+  std::map<AcceleratorId, Launched> silent;
+  std::set<WorkerKey> launched;
+  const auto ends_before = [](const Worker& there, const Worker& next) {
+    return there.leaving && next.launch_sent_at <= there.pause_sent_at;
   };
   for (const auto& [id, job] : engine.jobs()) {
-    for (const Worker& worker : job.workers) {
+    for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+      const Worker& worker = job.workers[rank];
       const AcceleratorId where = worker.launched_on;
       const bool sent = worker.launch_repeated_at != kNever;
       if (!where.valid() || !sent || worker.launch_sent_at == kNever) continue;
-      const auto [it, fresh] = silent.try_emplace(where, id, &worker);
-      const auto& [other, there] = it->second;
-      if (!fresh && other != job.partner && launched_beside(worker, *there) &&
-          launched_beside(*there, worker)) {
+      const WorkerKey key{id, static_cast<int>(rank), worker.incarnation};
+      const bool is_new = !launched_.contains(key);
+      launched.insert(key);
+      const auto [it, alone] =
+          silent.try_emplace(where, Launched{id, &worker, is_new});
+      const Launched& other = it->second;
+      if (!alone && other.job != job.partner && (is_new || other.is_new) &&
+          !ends_before(worker, *other.worker) &&
+          !ends_before(*other.worker, worker)) {
         Broken(StrCat("accelerator ", where.value(), " has processes of job ",
-                      other.value(), " and of job ", id.value(),
+                      other.job.value(), " and of job ", id.value(),
                       " that have not spoken"));
       }
     }
   }
+  launched_ = std::move(launched);
   for (const auto& [id, job] : engine.jobs()) {
     std::set<int> types;
     for (size_t rank = 0; rank < job.workers.size(); ++rank) {
@@ -145,11 +159,11 @@ void Invariants::CheckLeases(const Engine& engine) {
                       id.value(), " while quarantined"));
       }
       const auto other = silent.find(worker.held);
-      if (begins && other != silent.end() && other->second.first != id &&
-          other->second.first != worker.held_with) {
+      if (begins && other != silent.end() && other->second.job != id &&
+          other->second.job != worker.held_with) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       id.value(), " beside a process of job ",
-                      other->second.first.value(), " that has not spoken"));
+                      other->second.job.value(), " that has not spoken"));
       }
       if (!worker.Sees(worker.held)) {
         Broken(StrCat("job ", id.value(), " holds accelerator ",

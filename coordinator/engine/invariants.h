@@ -52,6 +52,7 @@ class Invariants {
     Time horizon = 0;         // the furthest that the engine saw while held
   };
   std::map<WorkerId, Lease> leases_;
+  std::set<WorkerKey> launched_;  // and have not spoken
   uint64_t term_ = 0;
   uint64_t term_seq_ = 0;  // of the row that began it
   uint64_t persisted_ = 0;

@@ -81,6 +81,8 @@ void Assignments::Assign(Time now, Job& job,
     processes_.Pause(now, job, rank, stays ? tier : PauseTier::kEvict);
   }
   processes_.EndMisplaced(now, job);
+  processes_.HoldLaunches(now, job);
+  if (other != nullptr) processes_.HoldLaunches(now, *other);
   if (next.empty()) return;
   ++job.epoch;
   processes_.EnsureProcesses(now, job, next);

@@ -201,6 +201,20 @@ void Processes::EndMisplaced(Time now) {
   }
 }
 
+void Processes::HoldLaunches(Time now, Job& job) {
+  for (Worker& worker : job.workers) {
+    const bool is_later =
+        worker.launch_sent_at != kNever && worker.launch_sent_at > now;
+    if (!is_later || !worker.launched_on.valid() || job.spec.opaque()) continue;
+    const auto [begin, end] = leases_.silent().equal_range(worker.launched_on);
+    const bool beside = std::any_of(begin, end, [&](const auto& entry) {
+      const JobId other = entry.second.job;
+      return other != job.id && !jobs_.Together(job, other);
+    });
+    if (beside) worker.launch_sent_at = kNever;  // EndSilence begins it
+  }
+}
+
 void Processes::SendLaunch(Time now, Job& job, int rank) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   worker.launch_repeated_at = now;

@@ -77,6 +77,9 @@ class Processes {
   // where it is planned to be, are ended: others get what they may use.
   void EndMisplaced(Time now, Job& job);
   void EndMisplaced(Time now);
+  // The job was parted from its partner: a launch of it that was to come later
+  // waits until the partner's process has spoken or is gone.
+  void HoldLaunches(Time now, Job& job);
   // Once more, by the same key.
   void SendLaunch(Time now, Job& job, int rank);
   // Asks the worker to stop; its process stays where `tier` is kPark or kKeep.
