@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/closed_variant_members.h"
 #include "core/fields.h"
 #include "core/message_fields.h"
 #include "core/packer.h"
@@ -11,12 +12,15 @@
 #include "core/text.h"
 
 namespace gavel {
+
+template class ClosedVariant<MessageVariant>;
+
 namespace {
 
 constexpr std::string_view kMagic = "GVL";
 static_assert(kFrameHeaderBytes == kMagic.size() + 2);
 
-constexpr size_t kMessageTypes = std::variant_size_v<Message>;
+constexpr size_t kMessageTypes = std::variant_size_v<MessageVariant>;
 
 // In the order of Message.
 constexpr std::array<std::string_view, kMessageTypes> kNames = {

@@ -1,5 +1,5 @@
 // Bytes of the wire and of the journal: a fixed header, then one msgpack array
-// per struct (design section 7). Fields are only appended: a reader takes
+// per struct. Fields are only appended: a reader takes
 // defaults for the ones that an older writer did not know, and ignores the ones
 // that a newer writer added. Called by transport, server and engine; stateless,
 // thread-safe.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/accelerator_info.h"
+#include "core/closed_variant.h"
 #include "core/generation.h"
 #include "core/ids.h"
 #include "core/job_update.h"
@@ -50,11 +51,11 @@ struct Progress {
 // A worker's exit code: it ended early, with its state saved (EX_TEMPFAIL).
 inline constexpr int kExitEvicted = 75;
 
-// How far a pause goes (design section 5). kPark: tensors in host memory,
-// process stays. kEvict: checkpoint, then the process ends with code 75.
-// kStop: the job was cancelled; the process ends, no checkpoint is needed.
-// kKeep: tensors stay on the accelerator, only its lock is given up. The
-// values are the wire's, in the order of their invention.
+// How far a pause goes. kPark: tensors in host memory, and the process stays.
+// kEvict: checkpoint, then the process ends with code 75. kStop: the job was
+// cancelled; the process ends, no checkpoint is needed. kKeep: tensors stay on
+// the accelerator, only its lock is given up. The values are the wire's, in the
+// order of their invention.
 enum class PauseTier : uint8_t { kPark = 0, kEvict = 1, kStop = 2, kKeep = 3 };
 
 // Whether `a` goes further than `b`: kKeep < kPark < kEvict < kStop.
@@ -284,8 +285,9 @@ struct WorkerExited {
   // Of a failure: the last line of its output that names an error. Printable
   // UTF-8, at most kErrorLineCharactersMax characters; empty: none.
   std::string error_line = "";
-  // What its session left for the agent (GAVEL_END_FILE): the exit_code of its
-  // WorkerFinished. nullopt: it did not get to its end, or has no session.
+  // The exit_code of its WorkerFinished, which its session left for the agent
+  // in GAVEL_END_FILE. Below 0: the session had begun, and did not come to its
+  // end. nullopt: the program has no session.
   std::optional<int> finished_code = {};
 };
 
@@ -483,7 +485,7 @@ struct BytesMoved {
 
 // The place of a message here is its type on the wire: new ones go to the end,
 // none is taken away.
-using Message = std::variant<
+using MessageVariant = std::variant<
     WorkerHello, LeaseRequest, StepReport, LeaseReleased, WorkerFinished,
     LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,
     AgentHello, AgentHeartbeat, WorkerLaunched, WorkerExited, AgentWelcome,
@@ -491,6 +493,10 @@ using Message = std::variant<
     SubmitReply, CommandRequest, CommandReply, QueryRequest, QueryReply,
     LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress,
     BytesMoved, AgentLeaving, CheckpointRequest>;
+class Message : public ClosedVariant<MessageVariant> {
+ public:
+  using ClosedVariant::ClosedVariant;
+};
 
 }  // namespace gavel
 

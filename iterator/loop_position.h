@@ -67,9 +67,9 @@ class LoopPosition {
   // The range is used up: of the loop that runs, or already before it began.
   void ReachEnd() { at_end_ = true; }
   bool at_end() const { return at_end_; }
-  // The job is done with what is collected from now on.
+  // What is collected from now on is the state of a job that is done.
   void SetEnd() { end_ = true; }
-  // It was when the restored state was collected.
+  // The restored state is that of a job that is done.
   bool restored_end() const { return restored_end_; }
 
   absl::Status Collect(at::Device device, uint64_t steps_done,

@@ -23,8 +23,8 @@ struct ClusterPart {
 inline constexpr int kSimulatedAcceleratorsMax = 1'000'000;  // of a type
 
 // "v100:36,p100:36,k80:36", or with the size of the servers "v100:36x4". A part
-// without that size is one server, so no gang is spread. Also
-// Gavel's "36:36:36" (v100, p100, k80), where 0 leaves a type out.
+// without that size is one server, so no gang is spread. Gavel's "36:36:36" is
+// read as v100, p100 and k80, where 0 leaves a type out.
 // INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text);
 

@@ -84,6 +84,7 @@ void Core::Admit(Time now, Event& event) {
   const auto servers = hand_to(p.servers);
   const auto desk = hand_to(p.desk);
   const auto operators = hand_to(p.operators);
+  const auto record = [&](auto& e) { Record(now, std::move(e)); };
   std::visit(
       Overloaded{
           [&](event::JobSubmitted& e) {
@@ -107,8 +108,19 @@ void Core::Admit(Time now, Event& event) {
           [&](event::AllocationReady& e) { p.solver.Admit(now, std::move(e)); },
           [&](event::Persisted& e) { p.outbox.Persisted(e.seq); },
           [&](event::Tick&) { TakeTick(now); },
-          // Durable events that only come from outside as they are.
-          [&](auto& e) { Record(now, std::move(e)); },
+          // Whoever makes these has checked them.
+          [&](event::CoordinatorStarted& e) { record(e); },
+          [&](event::ServerLost& e) { record(e); },
+          [&](event::AcceleratorLost& e) { record(e); },
+          [&](event::LeaseStarted& e) { record(e); },
+          [&](event::WorkerAbandoned& e) { record(e); },
+          [&](event::RoundPlanned& e) { record(e); },
+          [&](event::RoundStarted& e) { record(e); },
+          [&](event::UnitsAssigned& e) { record(e); },
+          [&](event::WorkersEvicted& e) { record(e); },
+          [&](event::PricesChanged& e) { record(e); },
+          [&](event::JobsResized& e) { record(e); },
+          [&](event::PolicyChanged& e) { record(e); },
       },
       event);
 }
@@ -142,7 +154,15 @@ void Core::Apply(Time now, const Event& event) {
           [&](const event::ServerForgotten& e) { p.operators.On(now, e); },
           [&](const event::PolicyChanged& e) { p.operators.On(now, e); },
           [&](const event::PricesChanged& e) { p.operators.On(now, e); },
-          [](const auto&) {},  // the volatile ones
+          // These are not durable.
+          [](const event::LeaseRequested&) {},
+          [](const event::AgentHeard&) {},
+          [](const event::WorkerSaidFinished&) {},
+          [](const event::Persisted&) {},
+          [](const event::Tick&) {},
+          [](const event::CheckpointComing&) {},
+          [](const event::WorkerBusy&) {},
+          [](const event::AgentLeaves&) {},
       },
       event);
   // A job that shares an accelerator has another pace with each partner.

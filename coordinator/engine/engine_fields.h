@@ -1,6 +1,8 @@
-// The fields of what the engine keeps, in the order in which they are written:
-// to the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). Only
-// ever appended to. Included by those two only.
+// The fields of what the engine keeps, in the order in which they are written
+// to the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). They
+// are only ever appended to: tests/engine/journal_fields_test.cc fails where a
+// member of a struct is not listed, or where the bytes of a row change.
+// Included by those two only, and by tests.
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_FIELDS_H_
 

@@ -1,7 +1,6 @@
 // What can happen to the engine. Durable events are journaled before anything
 // that follows from them leaves the coordinator; replaying them in order gives
-// the same engine again (design section 4). The others only touch what a
-// restart may forget.
+// the same engine again. The others only touch what a restart may forget.
 #ifndef GAVEL_COORDINATOR_ENGINE_EVENT_H_
 #define GAVEL_COORDINATOR_ENGINE_EVENT_H_
 
@@ -19,6 +18,7 @@
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
+#include "core/closed_variant.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/share_unit.h"
@@ -250,7 +250,7 @@ struct AgentLeaves {
 
 namespace gavel {
 
-using Event = std::variant<
+using EventVariant = std::variant<
     event::CoordinatorStarted, event::JobSubmitted, event::JobCommanded,
     event::ServerJoined, event::ServerLost, event::AcceleratorLost,
     event::WorkerJoined, event::LeaseStarted, event::LeaseEnded,
@@ -261,6 +261,10 @@ using Event = std::variant<
     event::PolicyChanged, event::ServerForgotten, event::LeaseRequested,
     event::AgentHeard, event::WorkerSaidFinished, event::Persisted, event::Tick,
     event::CheckpointComing, event::WorkerBusy, event::AgentLeaves>;
+class Event : public ClosedVariant<EventVariant> {
+ public:
+  using ClosedVariant::ClosedVariant;
+};
 
 }  // namespace gavel
 

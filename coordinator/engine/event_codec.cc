@@ -9,31 +9,35 @@
 #include <vector>
 
 #include "coordinator/engine/engine_fields.h"
+#include "core/closed_variant_members.h"
 #include "core/packer.h"
 #include "core/text.h"
 
 namespace gavel {
+
+template class ClosedVariant<EventVariant>;
+
 namespace {
 
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
-constexpr std::array<std::string_view, std::variant_size_v<Event>> kNames = {
-    "CoordinatorStarted", "JobSubmitted",
-    "JobCommanded",       "ServerJoined",
-    "ServerLost",         "AcceleratorLost",
-    "WorkerJoined",       "LeaseStarted",
-    "LeaseEnded",         "StepsReported",
-    "WorkerGone",         "WorkerAbandoned",
-    "AllocationReady",    "RoundPlanned",
-    "RoundStarted",       "PricesChanged",
-    "UnitsAssigned",      "WorkersEvicted",
-    "JobsResized",        "AcceleratorsDrained",
-    "JobUpdated",         "PolicyChanged",
-    "ServerForgotten",    "LeaseRequested",
-    "AgentHeard",         "WorkerSaidFinished",
-    "Persisted",          "Tick",
-    "CheckpointComing",   "WorkerBusy",
-    "AgentLeaves"};
+constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
+    kNames = {"CoordinatorStarted", "JobSubmitted",
+              "JobCommanded",       "ServerJoined",
+              "ServerLost",         "AcceleratorLost",
+              "WorkerJoined",       "LeaseStarted",
+              "LeaseEnded",         "StepsReported",
+              "WorkerGone",         "WorkerAbandoned",
+              "AllocationReady",    "RoundPlanned",
+              "RoundStarted",       "PricesChanged",
+              "UnitsAssigned",      "WorkersEvicted",
+              "JobsResized",        "AcceleratorsDrained",
+              "JobUpdated",         "PolicyChanged",
+              "ServerForgotten",    "LeaseRequested",
+              "AgentHeard",         "WorkerSaidFinished",
+              "Persisted",          "Tick",
+              "CheckpointComing",   "WorkerBusy",
+              "AgentLeaves"};
 constexpr size_t kDurableEvents = 23;
 
 }  // namespace
@@ -106,7 +110,7 @@ void PutBody(Packer& packer, const E& e) {
 
 template <size_t index>
 Event GetEvent(Unpacker& unpacker) {
-  using E = std::variant_alternative_t<index, Event>;
+  using E = std::variant_alternative_t<index, EventVariant>;
   E e{};
   if constexpr (HasFields<E>) {
     GetField(unpacker, e);

@@ -1,6 +1,5 @@
-// What must hold after every step of the engine, whatever happened: the safety
-// rules of design sections 4 and 5. Tests and the simulator call Check after
-// each Step; not thread-safe.
+// What must hold after every step of the engine, whatever happened
+// (docs/reliability.md). Tests call Check after each Step; not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
 #define GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
 

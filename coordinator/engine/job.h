@@ -252,7 +252,8 @@ struct Job {
   bool active() const { return state == JobState::kActive; }
   // It keeps what it has until its end; no round is planned with it.
   bool pinned() const { return spec.opaque() && !assigned.empty(); }
-  // Of time on accelerators of a type, one of so many.
+  // The type, out of so many, for which the job's time on accelerators of
+  // `held_type` counts.
   size_t BookedType(int held_type, size_t types) const {
     const bool claims = claimed >= 0 && static_cast<size_t>(claimed) < types;
     return static_cast<size_t>(claims ? claimed : held_type);

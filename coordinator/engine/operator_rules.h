@@ -40,8 +40,8 @@ std::string WhyNot(const event::ServerForgotten& e,
 // Also finds out what was meant, and names it in full.
 std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 
-// Those of an event that names a server, and an accelerator or none. When a
-// server is resumed, without those that were drained by themselves.
+// The accelerators that the event means: one, or all of its server. When a
+// server is resumed, those that were drained by themselves are left out.
 std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
                                           const Cluster& cluster);
 

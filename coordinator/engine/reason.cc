@@ -12,9 +12,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "core/closed_variant_members.h"
 #include "core/text.h"
 
 namespace gavel {
+
+template class ClosedVariant<ReasonVariant>;
+
 namespace {
 
 std::string Ordinal(int number) {
@@ -273,7 +277,7 @@ ReasonRow ToReasonRow(const Reason& reason) {
 
 std::optional<Reason> FromReasonRow(const ReasonRow& row) {
   static const std::vector<Reason> kEmpty =
-      OneOfEach(std::make_index_sequence<std::variant_size_v<Reason>>());
+      OneOfEach(std::make_index_sequence<std::variant_size_v<ReasonVariant>>());
   if (row.code >= kEmpty.size()) return std::nullopt;
   Reason reason = kEmpty[row.code];
   const auto read = [](auto& field, const auto& slot) { Read(slot, field); };

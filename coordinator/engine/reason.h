@@ -18,6 +18,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/closed_variant.h"
 #include "core/ids.h"
 
 namespace gavel {
@@ -377,7 +378,7 @@ struct HeldTimeLimit {
 }  // namespace reason
 
 // The position of each is its number in every journal ever written: append.
-using Reason = std::variant<
+using ReasonVariant = std::variant<
     reason::None, reason::Running, reason::Submitted, reason::NoServer,
     reason::Priority, reason::NotInAllocation, reason::Starting,
     reason::Pausing, reason::Ending, reason::WaitsForRelease, reason::Unusable,
@@ -391,6 +392,10 @@ using Reason = std::variant<
     reason::TooExtreme, reason::Drained, reason::HeldByUser,
     reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
     reason::RunningOpaque, reason::HeldTimeLimit>;
+class Reason : public ClosedVariant<ReasonVariant> {
+ public:
+  using ClosedVariant::ClosedVariant;
+};
 
 // "priority".
 std::string_view ReasonName(const Reason& reason);

@@ -1,4 +1,4 @@
-// The order of the move-aware mechanism (design section 5): by what each unit
+// The order of the move-aware mechanism: by what each unit
 // is owed, with a lead for those that run. Used inside the round mechanism
 // only; a value that borrows the round's view.
 //

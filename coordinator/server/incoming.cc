@@ -99,7 +99,13 @@ absl::Status Check(const T& message) {
   return absl::InvalidArgumentError("there is no such worker");
 }
 
-template <class T>
+// ClientRequests checks them itself.
+template <ForClients T>
+absl::Status Check(const T&) {
+  return absl::OkStatus();
+}
+
+template <FromCoordinator T>
 absl::Status Check(const T&) {
   return absl::OkStatus();
 }
@@ -173,8 +179,12 @@ std::optional<Event> Convert(FetchProgress message) {
   return event::CheckpointComing{std::move(message)};
 }
 
+// EngineRunner::NoteLaunch has taken it.
+std::optional<Event> Convert(const WorkerLaunched&) { return std::nullopt; }
+
 template <class T>
-std::optional<Event> Convert(const T&) {
+requires ForClients<T> || FromCoordinator<T> std::optional<Event> Convert(
+    const T&) {
   return std::nullopt;
 }
 

@@ -35,6 +35,18 @@ concept FromWorker = OneOf<T, WorkerHello, LeaseRequest, StepReport,
 template <class T>
 concept FromAgent = OneOf<T, AgentHello, AgentHeartbeat, AgentLeaving,
                           WorkerLaunched, WorkerExited, FetchProgress>;
+// Requests of clients, and what an agent answers to one: ClientRequests takes
+// them.
+template <class T>
+concept ForClients =
+    OneOf<T, SubmitRequest, CommandRequest, QueryRequest, LogRequest, LogReply>;
+// What only a coordinator sends. Nothing of it becomes an event.
+template <class T>
+concept FromCoordinator =
+    OneOf<T, LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,
+          AgentWelcome, AgentRejected, LaunchWorker, StopWorker,
+          ExitAcknowledged, SubmitReply, CommandReply, QueryReply,
+          PrefetchCheckpoint, ServeCheckpoint, CheckpointRequest>;
 
 // INVALID_ARGUMENT, naming the field, when the message can't be what it says:
 // names that are no names (they become paths), a rank below 0. Such a message

@@ -124,7 +124,7 @@ std::optional<Event> MessagePipeline::EventForClient(const Identity& sender,
   const Requester from{incoming.peer, incoming.address, sender};
   return std::visit(
       [&]<class T>(const T& message) -> std::optional<Event> {
-        if constexpr (requires { parts_.clients.Take(now, from, message); }) {
+        if constexpr (ForClients<T>) {
           const double before_s = ProcessorSeconds();
           std::optional<Event> event = parts_.clients.Take(now, from, message);
           parts_.gatekeeper.Charge(now, sender, ProcessorSeconds() - before_s);

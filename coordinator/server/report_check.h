@@ -1,5 +1,5 @@
 // Whether what workers report of their speed agrees with what else is known:
-// their own count of steps, and this coordinator's clock (design section 7).
+// their own count of steps, and this coordinator's clock.
 // Figures that don't are left out before the engine schedules by them. A worker
 // is the only witness of its steps: one that counts steps that it does not make
 // is not found out here, but it shows them to everybody, and comes to its end

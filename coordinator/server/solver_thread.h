@@ -1,5 +1,5 @@
 // Solves policies on a thread of its own, so that the event loop never waits
-// for a solver (design section 4). Of the problems that wait only the newest is
+// for a solver. Of the problems that wait only the newest is
 // kept: older epochs would be dropped by the engine anyway. The coordinator's
 // event loop owns one.
 //

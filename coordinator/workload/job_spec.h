@@ -64,7 +64,7 @@ struct JobSpec {
   // --pause-grace).
   std::optional<double> start_timeout_s, pause_grace_s;  // (0, 3600]
 
-  // Of kOpaque alone: it is ended after it has run for so long. Default: never.
+  // An opaque job is ended after it has run for so long. Default: never.
   std::optional<double> time_limit_s;  // > 0
 
   // Its processes see the accelerator of their lease and no other, also where

@@ -1,7 +1,6 @@
 // The lease of this process and the accelerator that it is for: taking it,
 // giving it back, and waiting for the next one. Alone (without a coordinator)
-// the accelerator is taken once. Training thread only, inside a boundary
-// (design: leases, pausing, one owner per accelerator).
+// the accelerator is taken once. Training thread only, inside a boundary.
 #ifndef GAVEL_ITERATOR_SESSION_LEASE_HOLDER_H_
 #define GAVEL_ITERATOR_SESSION_LEASE_HOLDER_H_
 

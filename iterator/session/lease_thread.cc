@@ -167,11 +167,7 @@ void LeaseThread::Do(const lease_action::Extend& extend) {
 }
 
 void LeaseThread::Do(const lease_action::Pause& pause) {
-  // The machine says so of a rejected worker. A coordinator that only evicts
-  // wants the checkpoint.
-  if (pause.why.starts_with("rejected")) {
-    rejected_.store(true, std::memory_order_release);
-  }
+  if (pause.rejected) rejected_.store(true, std::memory_order_release);
   shared_.gate.Pause(pause);
 }
 

@@ -81,7 +81,8 @@ class SessionState {
   LoopPlan EnterLoop(RangePosition* range, BatchOwner* batch);
   // False: the loop ends.
   bool LoopForwarded();
-  // Of a loop over a forwarded range; see FingerprintOf().
+  // Takes the fingerprint of the first batch (FingerprintOf) of a loop whose
+  // range was forwarded.
   void FirstBatch(uint64_t fingerprint);
   // The boundary of an Iterator. False: the loop ends.
   bool StepBoundary(bool after_step) {
@@ -154,7 +155,7 @@ class SessionState {
   // ---- session_state.cc
   absl::Status Open();
   absl::Status CheckBeforeLoop(const std::string& name) const;
-  // The warnings of what is tracked.
+  // Logs the warnings about what the program tracks.
   void LogNotes() {
     for (const std::string& note : tracked_.TakeNotes()) {
       context_.log.Warning(note);

@@ -22,8 +22,8 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // `gate` is told what is wanted, `waker` (may be null) is woken by a stop;
-  // both must live until Restore.
+  // A signal tells `gate` what is wanted, and one that asks for a stop wakes
+  // `waker`, which may be null. Both must live until Restore.
   void Install(BoundaryGate* gate, Waker* waker, double pause_grace_s);
   void Restore();
 

@@ -7,7 +7,7 @@
 // if it does not, the higher epoch wins. Restoring from another process
 // meanwhile is safe.
 //
-// The protocol (design section 6): a manifest gets its name only when all
+// The protocol: a manifest gets its name only when all
 // shards and their names are durable and it is itself; acknowledged is only
 // what has a durable manifest and a durable folder; only after that are older
 // generations deleted, never a higher one. What the order leaves open

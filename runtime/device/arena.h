@@ -91,9 +91,9 @@ class Arena {
   // An accelerator is held. The first call counts.
   void AllowPinned(Pinning pinning);
 
-  // At least `size_bytes`, with what was in it before or anything else: a block
-  // that is kept and that nobody else holds (a restored tensor may still look
-  // into it: then it is left to that), else a new one.
+  // Returns a block of at least `size_bytes`, whose content may be anything:
+  // one that the arena keeps and nobody else holds, or else a new one. A
+  // restored tensor may still use a block; then that block is left to it.
   absl::StatusOr<std::shared_ptr<ArenaBlock>> Take(uint64_t size_bytes);
 
   // The second block has this size from the next Fault() on: a move of all the

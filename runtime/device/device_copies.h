@@ -23,8 +23,8 @@ class DeviceCopies {
  public:
   // Smaller tensors are grouped.
   static constexpr uint64_t kGroupedBytesMax = uint64_t{1} << 20;
-  // Of a group, and so of the buffer on the device. Where the device has no
-  // room for that, each tensor is copied for itself.
+  // A group has at most this size, and so has the buffer on the device. Where
+  // the device has no room for the buffer, each tensor is copied for itself.
   static constexpr uint64_t kGroupBytesMax = uint64_t{32} << 20;
 
   enum class Direction : uint8_t { kToHost, kFromHost };

@@ -1,8 +1,7 @@
 // The processes of a gang as one: a store of keys and values that rank 0 hosts,
 // and collectives over it (LibTorch's Gloo on a CPU, those of DeviceBackend on
-// an accelerator, as NCCL). Made
-// anew for each lease by the iterator (design section 5, gangs). No type of
-// c10d is visible here, as its headers are heavy.
+// an accelerator, as NCCL). The iterator makes it anew for each lease. No type
+// of c10d is visible here, as its headers are heavy.
 //
 // Nothing throws. UNAVAILABLE: the other side is gone, did not come in time, or
 // the group was aborted; INVALID_ARGUMENT: no such address, or a tensor of a

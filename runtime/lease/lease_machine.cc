@@ -182,8 +182,8 @@ void LeaseMachine::On(const lease_event::BytesCounted& e) {
 
 void LeaseMachine::On(const lease_event::Tick&) {}
 
-// The heart of it (design section 5): the answer to the latest request, and to
-// no other, gives a lease that counts from when that request was sent.
+// The heart of it: the answer to the latest request, and to no other, gives a
+// lease that counts from when that request was sent.
 void LeaseMachine::Take(const LeaseGrant& grant) {
   if (grant.nonce != nonce_) return;
   if (grant.epoch < known_epoch_) return;
@@ -291,7 +291,7 @@ void LeaseMachine::Take(const CheckpointRequest&) {
 }
 
 void LeaseMachine::Take(const WorkerRejected& rejected) {
-  Pause(PauseTier::kEvict, "rejected: " + rejected.reason);
+  Pause(PauseTier::kEvict, "rejected: " + rejected.reason, /*rejected=*/true);
 }
 
 // A message of another life of this worker, or of a coordinator that has been
@@ -313,7 +313,7 @@ bool LeaseMachine::Asks() const {
   return state_ == State::kWaiting || HoldsLease();
 }
 
-void LeaseMachine::Pause(PauseTier tier, std::string why) {
+void LeaseMachine::Pause(PauseTier tier, std::string why, bool rejected) {
   if (HoldsLease()) {
     state_ = State::kPausing;
   } else if (!StrongerThan(tier, pause_tier_)) {
@@ -323,7 +323,7 @@ void LeaseMachine::Pause(PauseTier tier, std::string why) {
     state_ = State::kEnded;
   }
   pause_tier_ = tier;
-  actions_.emplace_back(lease_action::Pause{tier, std::move(why)});
+  actions_.emplace_back(lease_action::Pause{tier, std::move(why), rejected});
 }
 
 void LeaseMachine::GiveBack(const Progress& progress, ReleaseCause cause) {

@@ -1,6 +1,6 @@
-// The part in the worker's process that holds its lease: decisions only
-// (design section 5). iterator/ drives it from the transport thread, the
-// simulator with virtual time. Not thread-safe.
+// The part in the worker's process that holds its lease: decisions only.
+// iterator/session/lease_thread.h drives it, and tests/simulation with virtual
+// time. Not thread-safe.
 #ifndef GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
 #define GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
 
@@ -109,6 +109,9 @@ struct Extend {
 struct Pause {
   PauseTier tier = PauseTier::kPark;
   std::string why;  // for the log: "round over", "lease ended", …
+  // The coordinator does not know this worker any more, so nobody waits for
+  // what it saves. One that is only evicted writes its checkpoint.
+  bool rejected = false;
 };
 // Write a checkpoint at the next boundary, and go on.
 struct Checkpoint {};
@@ -197,7 +200,7 @@ class LeaseMachine {
   bool Listens(const WorkerKey& worker, const JournalPosition& position);
   bool HoldsLease() const;
   bool Asks() const;
-  void Pause(PauseTier tier, std::string why);
+  void Pause(PauseTier tier, std::string why, bool rejected = false);
   void GiveBack(const Progress& progress, ReleaseCause cause);
   void Send(Message message);
   void SendHello();

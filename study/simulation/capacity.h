@@ -12,7 +12,8 @@
 
 namespace gavel::study {
 
-// Of the mix of the first `jobs` of the trace, by the linear program
+// The capacity for the mix of the first `jobs` of the trace: the optimum of
+// the linear program
 //
 //   max rate,  sum_j T_cj y_cj >= rate work_c   for each class c of jobs,
 //              sum_c s_c y_cj <= accelerators_j for each type j,  y >= 0,

@@ -47,7 +47,7 @@ struct SimulationRun {
 // all being well; and what counts as well, whatever it was in the first.
 inline constexpr double kGrowthMax = 1.2;
 inline constexpr double kStretchWell = 2;
-// What the linear program of the capacity may be off by, by rounding.
+// The linear program of the capacity may be off by so much, by rounding.
 inline constexpr double kOfferedLoadMax = 1 + 1e-6;
 // Waiting jobs that grow in proportion to time are three times as many in the
 // second half; at the edge of stability, by its square root, 1.8 times.

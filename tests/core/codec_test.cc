@@ -10,7 +10,7 @@
 namespace gavel {
 namespace {
 
-constexpr size_t kTypes = std::variant_size_v<Message>;
+constexpr size_t kTypes = std::variant_size_v<MessageVariant>;
 constexpr size_t kTypeByte = 4;
 
 template <size_t... index>

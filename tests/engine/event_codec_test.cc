@@ -4,80 +4,14 @@
 
 #include "coordinator/engine/allocation_rows.h"
 #include "core/packer.h"
+#include "tests/engine/durable_events.h"
 #include "tests/support/test.h"
 
 namespace gavel {
 namespace {
 
-// One of every durable event, with something in it.
-std::vector<Event> Durable() {
-  const WorkerKey key{JobId(3), 1, 4};
-  Progress progress;
-  progress.steps_done = 77;
-  progress.last_generation = {5, 70};
-  progress.scalars = {{"loss", 0.25}};
-  JobSpec spec;
-  spec.name = "a";
-  spec.argv = {"./train", "--x"};
-  spec.environment = {{"K", "V"}};
-  spec.job_class = JobClass::kInference;
-  spec.deadline_s = 10;
-  spec.throughputs = {{"v100", 2.5}};
-  WorkerHello worker_hello;
-  worker_hello.worker = key;
-  worker_hello.progress = progress;
-  AgentHello hello;
-  hello.server = "here";
-  hello.accelerators.resize(2);
-  hello.running = {{key, 4711}};
-  WorkerExited exit;
-  exit.worker = key;
-  exit.launch_error = "no such file";
-  exit.no_failure = true;
-  PolicyResult result;
-  result.outcome = SolveOutcome::kIterationLimit;
-  result.allocation = Allocation::FromRows({{JobId(1), {}}, {JobId(3), {}}}, 2,
-                                           {0.5, -0.0, 1e-300, 1});
-  result.assignment = {{{JobId(1), JobId(2)}, 1}};
-  result.each_round = true;
-  result.left_out = {JobId(9)};
-  result.gap = 1e-9;
-  result.solver = "highs";
-  JobUpdate update;
-  update.weight = 2;
-  update.types = {"v100", "k80"};
-  update.scale_factor_max = 8;
-  return {event::CoordinatorStarted{7, 360, 60, MechanismKind::kMoveAware,
-                                    QueueKind::kPerType, 4},
-          event::JobSubmitted{spec, 0},
-          event::JobCommanded{JobId(2), CommandKind::kRelease, 0},
-          event::ServerJoined{hello},
-          event::ServerLost{"here"},
-          event::AcceleratorLost{"here", "here-0"},
-          event::WorkerJoined{worker_hello},
-          event::LeaseStarted{key, 9, AcceleratorId(2)},
-          event::LeaseEnded{key, 9, progress, true},
-          event::StepsReported{key, 9, progress},
-          event::WorkerGone{exit},
-          event::WorkerAbandoned{key},
-          event::AllocationReady{12, result},
-          event::RoundPlanned{
-              {{{JobId(1), JobId(2)}, {AcceleratorId(4), AcceleratorId(5)}}},
-              std::nullopt,
-              {{JobId(1), JobId(2)}},
-              {{JobId(6), 1}}},
-          event::RoundStarted{},
-          event::PricesChanged{{{"v100", 0.74}}},
-          event::UnitsAssigned{{{{JobId(3), JobId()}, {AcceleratorId(1)}}},
-                               {{JobId(3), 2}}},
-          event::AcceleratorsDrained{"here", "here-0", false, true, 7.5},
-          event::JobUpdated{JobId(3), update},
-          event::PolicyChanged{"fifo", "max_min_fairness", true, false},
-          event::ServerForgotten{"here"}};
-}
-
 TEST(EventCodec, EveryDurableEventComesBackAsItWas) {
-  for (const Event& event : Durable()) {
+  for (const Event& event : DurableEvents()) {
     ASSERT_TRUE(IsDurable(event)) << EventName(event);
     const std::string row = EncodeEvent(event);
     ASSERT_OK_AND_ASSIGN(const Event back, DecodeEvent(row));
@@ -87,7 +21,7 @@ TEST(EventCodec, EveryDurableEventComesBackAsItWas) {
 }
 
 TEST(EventCodec, FieldsKeepTheirValues) {
-  const std::vector<Event> events = Durable();
+  const std::vector<Event> events = DurableEvents();
   ASSERT_OK_AND_ASSIGN(const Event submitted,
                        DecodeEvent(EncodeEvent(events[1])));
   EXPECT_EQ(std::get<event::JobSubmitted>(submitted).spec,
@@ -121,7 +55,7 @@ TEST(EventCodec, NumbersNeverChange) {
 }
 
 TEST(EventCodec, AnyTruncatedRowIsRefused) {
-  for (const Event& event : Durable()) {
+  for (const Event& event : DurableEvents()) {
     const std::string row = EncodeEvent(event);
     for (size_t size = 0; size < row.size(); ++size) {
       EXPECT_THAT(DecodeEvent(row.substr(0, size)),

@@ -221,7 +221,7 @@ void ExpectSame(const ReasonRow& a, const ReasonRow& b) {
 
 TEST(Reason, EachHasItsNameAndItsSentence) {
   const std::vector<Case> cases = Cases();
-  ASSERT_EQ(cases.size(), std::variant_size_v<Reason>);
+  ASSERT_EQ(cases.size(), std::variant_size_v<ReasonVariant>);
   std::set<std::string_view> names;
   for (const Case& c : cases) {
     EXPECT_EQ(ReasonName(c.reason), c.name);
@@ -256,13 +256,13 @@ TEST(Reason, EachIsInAJournal) {
 }
 
 TEST(Reason, OfALaterVersionIsNotRead) {
-  EXPECT_FALSE(FromReasonRow({std::variant_size_v<Reason>}).has_value());
+  EXPECT_FALSE(FromReasonRow({std::variant_size_v<ReasonVariant>}).has_value());
 }
 
 // A damaged row is read as something, which is then written the same.
 TEST(Reason, AnyNumbersAndTextAreRead) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (uint64_t code = 0; code < std::variant_size_v<Reason>; ++code) {
+  for (uint64_t code = 0; code < std::variant_size_v<ReasonVariant>; ++code) {
     for (const double number : {std::nan(""), kInfinity, -kInfinity, 1e300,
                                 -1e300, -0.5, 1e17 + 32}) {
       for (const char* text : {"", " ", "x", "-1", "99999999999999999999"}) {

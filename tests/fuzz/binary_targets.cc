@@ -43,13 +43,13 @@ void RunStream(std::string_view bytes) {
 namespace {
 
 // One of each type of the variant, filled at random.
-template <class V, size_t index = 0>
+template <class V, class Variant = V, size_t index = 0>
 void AddFilled(std::vector<V>* all) {
-  if constexpr (index < std::variant_size_v<V>) {
+  if constexpr (index < std::variant_size_v<Variant>) {
     V value(std::in_place_index<index>);
     testing::RandomFields(index + 1).Fill(std::get<index>(value));
     all->push_back(std::move(value));
-    AddFilled<V, index + 1>(all);
+    AddFilled<V, Variant, index + 1>(all);
   }
 }
 
@@ -57,7 +57,7 @@ void AddFilled(std::vector<V>* all) {
 
 std::vector<std::string> MessageSeeds() {
   std::vector<Message> messages;
-  AddFilled(&messages);
+  AddFilled<Message, MessageVariant>(&messages);
   std::vector<std::string> seeds;
   for (const Message& message : messages) {
     seeds.push_back(*EncodeMessage(message));

@@ -108,7 +108,9 @@ TEST_F(HostileTenantTest, ExtremeValuesInEachKeyOfAJobFileHarmNobody) {
 // An encoded message of each kind, and what can be made of it.
 class Frames {
  public:
-  Frames() { Add(std::make_index_sequence<std::variant_size_v<Message>>()); }
+  Frames() {
+    Add(std::make_index_sequence<std::variant_size_v<MessageVariant>>());
+  }
 
   std::vector<std::string> operator()(size_t number) {
     std::string frame = messages_[number % messages_.size()];
@@ -138,7 +140,8 @@ class Frames {
   template <size_t... I>
   void Add(std::index_sequence<I...>) {
     (messages_.push_back(
-         EncodeMessage(std::variant_alternative_t<I, Message>()).value()),
+         EncodeMessage(std::variant_alternative_t<I, MessageVariant>())
+             .value()),
      ...);
   }
 

@@ -41,8 +41,8 @@ TEST_P(EachRole, IsRefusedEveryMessageThatIsNotIts) {
   ASSERT_NE(peer, nullptr);
   const nlohmann::json before = Client("bob").Query(QueryKind::kQueue);
   size_t refused = 0;
-  for (const Message& message :
-       OneOfEach(std::make_index_sequence<std::variant_size_v<Message>>())) {
+  for (const Message& message : OneOfEach(
+           std::make_index_sequence<std::variant_size_v<MessageVariant>>())) {
     if (MaySend(GetParam(), message)) continue;
     peer->Send(message);
     ++refused;

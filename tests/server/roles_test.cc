@@ -41,8 +41,8 @@ std::array<Message, sizeof...(index)> OneOfEach(std::index_sequence<index...>) {
 }
 
 TEST(Roles, EveryRoleSendsExactlyWhatTheTableSays) {
-  const auto messages =
-      OneOfEach(std::make_index_sequence<std::variant_size_v<Message>>());
+  const auto messages = OneOfEach(
+      std::make_index_sequence<std::variant_size_v<MessageVariant>>());
   EXPECT_EQ(kExpected.size(), messages.size());
   for (const Message& message : messages) {
     const std::string name(MessageName(message));

@@ -1,5 +1,4 @@
-// How far a pause goes, and what memory there is for those that are away
-// (design section 5, "Pausing").
+// How far a pause goes, and what memory there is for those that are away.
 //
 // The tier of a pause follows from how long the job is expected to be away, in
 // rounds the larger of

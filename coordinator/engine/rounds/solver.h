@@ -1,5 +1,5 @@
-// When the policy is asked, and what comes back (design section 4: solving is
-// asynchronous, stale answers are dropped).
+// When the policy is asked, and what comes back. Solving is asynchronous, and
+// an answer to an older question is dropped.
 //
 // Not thread-safe. Snapshot fields: all but the row that the problem was made
 // behind.

@@ -71,7 +71,7 @@ class LeaseBook {
   // those that were launched before its own; null: none.
   const WorkerKey* SilentBefore(AcceleratorId accelerator,
                                 const Job& job) const;
-  // What the worker, if it is to be launched, has to wait for; null: nothing.
+  // The process whose end the worker's launch has to wait for, or null.
   const WorkerKey* InTheWay(const Job& job, const Worker& worker) const {
     return worker.launched_on.valid() ? SilentBefore(worker.launched_on, job)
                                       : nullptr;

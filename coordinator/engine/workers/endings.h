@@ -33,9 +33,9 @@
 
 namespace gavel::engine {
 
-// How the end of the process of that rank is to be read, from what it said and
-// what it was asked. One that has a session is done only by its WorkerFinished:
-// the code 0 of a shell around it tells nothing.
+// Tells how the end of a rank's process is to be read, from what the process
+// said and what it was asked. A process that has a session is done only by its
+// WorkerFinished: the code 0 of a shell around it tells nothing.
 event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
                           const WorkerExited& exit);
 

@@ -225,7 +225,7 @@ void Processes::SendLaunch(Time now, Job& job, int rank) {
 
 Message Processes::LaunchMessage(const Job& job, int rank) const {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
-  Message message(std::in_place_type<LaunchWorker>);
+  Message message = LaunchWorker{};
   LaunchWorker& launch = std::get<LaunchWorker>(message);
   launch.server = worker.server;
   launch.worker = {job.id, rank, worker.incarnation};

@@ -1,6 +1,6 @@
 // The processes of jobs: launching them, asking them to pause or to end, and
 // telling them when a lease is to be had. What several ranks of a job need of
-// each other (design section 5): rank 0 is granted first and opens a store for
+// each other: rank 0 is granted first and opens a store for
 // its epoch; its address comes with its next request, and then the others are
 // granted.
 //
@@ -70,11 +70,11 @@ class Processes {
   void ReviveDone(Time now, Job& job);
   // Nothing is in its way: it is sent to its agent, in its turn.
   void BeginLaunch(Time now, Job& job, int rank);
-  // It has spoken, or is gone: from here on a lease tells what it may use, or
-  // nothing does. Whoever waits to be launched there is.
+  // The process has spoken, or is gone: what it may use is told by its lease
+  // from here on. Begins the launches that waited for it.
   void EndSilence(Time now, const WorkerKey& key, Worker& worker);
-  // Processes that have not spoken, and are neither where their job is nor
-  // where it is planned to be, are ended: others get what they may use.
+  // Ends the processes that have not spoken and are neither where their job is
+  // nor where it is planned to be: others get what they may use.
   void EndMisplaced(Time now, Job& job);
   void EndMisplaced(Time now);
   // The job was parted from its partner: a launch of it that was to come later

@@ -38,13 +38,10 @@ template <OneOf<QueryRequest> T>
 constexpr unsigned SendersOf(const T*) {
   return Bits(kUser, kOperator, kViewer);
 }
-// Of the coordinator alone.
-template <class T>
-requires OneOf<T, LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest,
-               CheckpointRequest, WorkerRejected, AgentWelcome, AgentRejected,
-               LaunchWorker, StopWorker, ExitAcknowledged, PrefetchCheckpoint,
-               ServeCheckpoint, SubmitReply, CommandReply, QueryReply>
-constexpr unsigned SendersOf(const T*) { return Bits(); }
+template <FromCoordinator T>
+constexpr unsigned SendersOf(const T*) {
+  return Bits();
+}
 
 absl::Status Denied(const Identity& sender, std::string_view what,
                     std::string_view remedy) {

@@ -1,7 +1,7 @@
 // The journal: the engine's durable events in one SQLite file (WAL, synchronous
 // FULL), each row chained to the one before by a hash, with snapshots of the
 // engine and the tables of history beside them (journal_chain.h,
-// history_tables.h). Replaying it gives the engine again (design section 4).
+// history_tables.h). Replaying it gives the engine again.
 // The coordinator reads it at its start; from then on its commit thread alone
 // owns it.
 //

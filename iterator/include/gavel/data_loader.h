@@ -84,7 +84,8 @@ class DataLoader : public internal::LoaderPosition {
   // Of the present batch; see gavel::Session.
   bool last_micro_batch() const { return to_ == share_.size(); }
   double loss_scale() const { return order_.LossScale(to_ - from_); }
-  // That of the next step. One that was begun and not read yet comes again.
+  // The position of the next step. A step that was begun, and whose batch the
+  // program has not read yet, is done again.
   std::string SavePosition() const override {
     if (!IsUnread()) return order_.SavePosition();
     ShardedOrder order = order_;
@@ -103,7 +104,7 @@ class DataLoader : public internal::LoaderPosition {
 
  private:
   bool IsUnread() const { return !share_.empty() && !read_; }
-  // What is left of the present step is not read.
+  // Gives up what is left of the present step.
   void Leave() {
     share_.clear();
     from_ = to_ = 0;

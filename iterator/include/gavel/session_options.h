@@ -77,9 +77,9 @@ struct SessionOptions {
   std::string tensorboard_directory;  // event files; empty: none
   // SIGTERM, SIGINT, SIGHUP: checkpoint and end at the next boundary. SIGUSR1,
   // SIGUSR2: checkpoint and continue. Only where the host left the default
-  // handler; restored by Finish(). The first three are one request however
-  // often they come, but for one that comes pause_grace_s (>= 0) after the
-  // first: that ends the process at once.
+  // handler; restored by Finish(). The first three count as one request however
+  // often they come. Only one that comes pause_grace_s (>= 0) or more after the
+  // first ends the process at once.
   bool handle_signals = true;
   double pause_grace_s = 60;
   // Off for a program that changes parameters without any torch optimizer.

@@ -53,7 +53,9 @@ class GAVEL_EXPORT Tracking {
   // with the lease, in place: who shares them goes on to do so.
   Status Track(const std::string& name,
                std::shared_ptr<torch::nn::Module> module);
-  // TorchScript: tensors, numbers and flags of it and of its submodules.
+  // Tracks a TorchScript module: its parameters, buffers and those attributes,
+  // also of its submodules, that are tensors, numbers, flags, optionals, or
+  // containers of these.
   Status Track(const std::string& name, torch::jit::Module& module);
   Status Track(const std::string& name, torch::optim::Optimizer& optimizer);
   // Of a class of your own, which gavel/optimizer_kind.h describes.

@@ -25,8 +25,9 @@ GAVEL_EXPORT void PlaceTensor(at::Tensor& tensor, at::Device device);
 // handle, where there is such memory. Any thread.
 GAVEL_EXPORT void PinTensor(at::Tensor& tensor);
 
-// A hash of `before` and of what is in host memory of the tensor, up to a
-// limit. Throws what LibTorch throws.
+// Returns a hash of `before` and of the tensor's values, of which only the
+// first ones count where there are many. The values of a tensor on an
+// accelerator do not count. Throws what LibTorch throws.
 GAVEL_EXPORT uint64_t HashTensor(uint64_t before, const at::Tensor& tensor);
 GAVEL_EXPORT uint64_t HashText(const char* data, size_t size_bytes);
 

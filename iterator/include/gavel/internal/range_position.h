@@ -28,7 +28,7 @@ class GAVEL_EXPORT RangePosition {
   virtual std::string Save() const = 0;
   // False: a position of other data.
   virtual bool Load(const std::string& position) = 0;
-  // Of a gavel::DataLoader, for which it moves to the begin of an epoch.
+  // Moves a gavel::DataLoader to the begin of the epoch of this position.
   virtual void RestartEpoch(const std::string& position) = 0;
   // See LoaderPosition; -1: not a gavel::DataLoader.
   virtual int loader_number() const = 0;
