@@ -1,6 +1,9 @@
 #include "coordinator/engine/engine.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
+#include <variant>
 
 #include "coordinator/engine/engine_core.h"
 
@@ -110,3 +113,269 @@ std::string Engine::MemoryText(const Job& job) const {
 }
 
 }  // namespace gavel
+
+namespace gavel::engine {
+namespace {
+
+// Submissions behind a copy of the journal that is started on in its place.
+constexpr uint64_t kLostIdsMax = 10'000;
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+}  // namespace
+
+Core::Core(EngineOptions options) : parts_(std::move(options), *this) {
+  parts_.measurements.FindTableRows();
+}
+
+Actions Core::Step(Time now, Event event) {
+  Parts& p = parts_;
+  if (p.outbox.halted()) return {};
+  const bool unsolved = p.agenda.unsolved();
+  const uint64_t seq = p.outbox.seq();
+  p.outbox.Fence(event);
+  if (p.outbox.halted()) return p.outbox.Take();
+  // An answer is worth a fill at once, though another one may be on its way.
+  const bool answered = std::holds_alternative<event::AllocationReady>(event);
+  Admit(now, event);
+  const bool waits = p.agenda.fill_due() && !answered &&
+                     p.solver.IsAnswerNear(now) && p.agenda.FillMayWait(now);
+  if (p.agenda.fill_due() && !waits) p.rounds.Fill(now);
+  if (p.agenda.memory_due()) p.memory.MakeRoom(now);
+  if (p.agenda.unsolved() && !unsolved) p.agenda.NoteUnsolved(p.outbox.seq());
+  p.solver.MaybeSolve(now, p.operators.operated().policy.name);
+  if (p.outbox.seq() != seq) p.jobs.Prune(p.options.ended_jobs_kept);
+  return p.outbox.Take();
+}
+
+Time Core::NextDeadline() const {
+  const Parts& p = parts_;
+  if (p.outbox.halted()) return kNever;
+  return std::min({p.agenda.next_sweep(), p.agenda.fill_by(),
+                   p.solver.NextDeadline(), p.round.NextDeadline()});
+}
+
+void Core::Replay(uint64_t seq, uint64_t term, Time time, const Event& event) {
+  parts_.outbox.BeginReplay(seq, term);
+  Apply(time, event);
+  parts_.jobs.Prune(parts_.options.ended_jobs_kept);
+  parts_.agenda.EndReplay();
+  parts_.outbox.EndReplay();
+}
+
+// The journal row comes before anything that applying the event brings about,
+// and everything but solving waits until the row is on disk: a coordinator that
+// dies in between has promised nothing that its successor does not know.
+void Core::Record(Time now, Event event) {
+  Outbox& outbox = parts_.outbox;
+  outbox.BeginRow();
+  if (auto* start = std::get_if<event::CoordinatorStarted>(&event)) {
+    outbox.BeginTerm(start->term);
+    parts_.terms.Tell(*start);
+    if (start->after_loss) start->numbers_from = start->term;
+  }
+  if (!outbox.journal()) return Apply(now, event);
+  const auto kept = std::make_shared<const Event>(std::move(event));
+  outbox.Persist(now, kept);
+  Apply(now, *kept);
+}
+
+// What reaches the engine from outside: checked, then journaled and applied, or
+// answered at once.
+void Core::Admit(Time now, Event& event) {
+  Parts& p = parts_;
+  const auto hand_to = [now](auto& part) {
+    return [&part, now](auto&& e) { part.Admit(now, std::move(e)); };
+  };
+  const auto servers = hand_to(p.servers);
+  const auto desk = hand_to(p.desk);
+  const auto operators = hand_to(p.operators);
+  const auto record = [&](auto& e) { Record(now, std::move(e)); };
+  std::visit(
+      Overloaded{
+          [&](event::JobSubmitted& e) {
+            p.submissions.Admit(now, std::move(e));
+          },
+          [&](event::ServerJoined& e) { servers(e); },
+          [&](event::AgentHeard& e) { servers(e); },
+          [&](event::AgentLeaves& e) { servers(e); },
+          [&](event::WorkerJoined& e) { desk(e); },
+          [&](event::LeaseRequested& e) { desk(e); },
+          [&](event::LeaseEnded& e) { desk(e); },
+          [&](event::StepsReported& e) { desk(e); },
+          [&](event::WorkerSaidFinished& e) { desk(e); },
+          [&](event::WorkerBusy& e) { desk(e); },
+          [&](event::WorkerGone& e) { desk(e); },
+          [&](event::CheckpointComing& e) { p.checkpoints.Admit(now, e); },
+          [&](event::JobCommanded& e) { operators(e); },
+          [&](event::JobUpdated& e) { operators(e); },
+          [&](event::AcceleratorsDrained& e) { operators(e); },
+          [&](event::ServerForgotten& e) { operators(e); },
+          [&](event::AllocationReady& e) { p.solver.Admit(now, std::move(e)); },
+          [&](event::Persisted& e) { p.outbox.Persisted(e.seq); },
+          [&](event::Tick&) { TakeTick(now); },
+          // Whoever makes these has checked them.
+          [&](event::CoordinatorStarted& e) { record(e); },
+          [&](event::ServerLost& e) { record(e); },
+          [&](event::AcceleratorLost& e) { record(e); },
+          [&](event::LeaseStarted& e) { record(e); },
+          [&](event::WorkerAbandoned& e) { record(e); },
+          [&](event::RoundPlanned& e) { record(e); },
+          [&](event::RoundStarted& e) { record(e); },
+          [&](event::UnitsAssigned& e) { record(e); },
+          [&](event::WorkersEvicted& e) { record(e); },
+          [&](event::PricesChanged& e) { record(e); },
+          [&](event::JobsResized& e) { record(e); },
+          [&](event::PolicyChanged& e) { record(e); },
+      },
+      event);
+}
+
+// What durable events do. Everything here is a function of the journal alone:
+// it is run again, event by event, at a restart.
+void Core::Apply(Time now, const Event& event) {
+  Parts& p = parts_;
+  std::visit(
+      Overloaded{
+          [&](const event::CoordinatorStarted& e) { BeginTerm(now, e); },
+          [&](const event::JobSubmitted& e) { p.submissions.On(now, e); },
+          [&](const event::ServerJoined& e) { p.servers.On(now, e); },
+          [&](const event::ServerLost& e) { p.servers.On(now, e); },
+          [&](const event::WorkerJoined& e) { p.lease_events.On(now, e); },
+          [&](const event::LeaseStarted& e) { p.lease_events.On(now, e); },
+          [&](const event::LeaseEnded& e) { p.lease_events.On(now, e); },
+          [&](const event::StepsReported& e) { p.lease_events.On(now, e); },
+          [&](const event::WorkerGone& e) { p.endings.On(now, e); },
+          [&](const event::WorkerAbandoned& e) { p.endings.On(now, e); },
+          [&](const event::AcceleratorLost& e) { p.endings.On(now, e); },
+          [&](const event::AllocationReady& e) { p.solver.On(now, e); },
+          [&](const event::RoundPlanned& e) { p.rounds.On(now, e); },
+          [&](const event::RoundStarted& e) { p.rounds.On(now, e); },
+          [&](const event::UnitsAssigned& e) { p.rounds.On(now, e); },
+          [&](const event::JobsResized& e) { p.resizing.On(now, e); },
+          [&](const event::WorkersEvicted& e) { p.memory.On(now, e); },
+          [&](const event::JobCommanded& e) { p.operators.On(now, e); },
+          [&](const event::JobUpdated& e) { p.operators.On(now, e); },
+          [&](const event::AcceleratorsDrained& e) { p.operators.On(now, e); },
+          [&](const event::ServerForgotten& e) { p.operators.On(now, e); },
+          [&](const event::PolicyChanged& e) { p.operators.On(now, e); },
+          [&](const event::PricesChanged& e) { p.operators.On(now, e); },
+          // These are not durable.
+          [](const event::LeaseRequested&) {},
+          [](const event::AgentHeard&) {},
+          [](const event::WorkerSaidFinished&) {},
+          [](const event::Persisted&) {},
+          [](const event::Tick&) {},
+          [](const event::CheckpointComing&) {},
+          [](const event::WorkerBusy&) {},
+          [](const event::AgentLeaves&) {},
+      },
+      event);
+  // A job that shares an accelerator has another pace with each partner.
+  if (p.options.packing) p.isolated.CountChanged(now);
+}
+
+void Core::TakeTick(Time now) {
+  Parts& p = parts_;
+  // The plan does not know what a fill that still waits is due for, such as the
+  // loss of an accelerator.
+  if (p.agenda.fill_due() && p.round.planned() && p.round.IsOver(now)) {
+    p.rounds.PlanRoundAhead(now);
+  }
+  p.rounds.Look(now);
+  if (p.round.IsOver(now)) {
+    Record(now, event::RoundStarted{p.memory.ChooseTiers(now)});
+    p.agenda.BeginRound();
+  }
+  p.solver.Retry(now);
+  if (now >= p.agenda.next_sweep()) p.sweeper.Sweep(now);
+}
+
+// ---- a new term
+
+// Every lease in the journal is taken as running, for a lease's length by
+// every clock; workers that still hold theirs ask to renew and are adopted.
+void Core::BeginTerm(Time now, const event::CoordinatorStarted& e) {
+  Parts& p = parts_;
+  p.outbox.NoteTerm(now, e.term, e.after_loss);
+  // Ids that were given to jobs that are lost are given to no others: their
+  // workers may still run.
+  if (e.after_loss) p.jobs.SkipIds(kLostIdsMax);
+  if (e.numbers_from > 0) {
+    p.jobs.PassLostNumbers(e.numbers_from);
+    p.leases.SetLostUntil(p.terms.LeasesOver(now));
+  }
+  // By the duration that they were given with, not by the one from now on.
+  if (p.outbox.seq() > 1) {
+    p.leases.SetEarlierUntil(
+        std::max(p.leases.earlier_until(), p.terms.LeasesOver(now)));
+  }
+  p.terms.TakeDurations(now, e);
+  TakeSettings(e.settings);
+  p.operators.TakePolicyOf(e);
+  p.agents.HearAll(now);
+  p.round.ForgetPlans();
+  p.changes.TouchAll();
+  p.processes.RestartPace();
+  const bool assigned = SetDownJobs(now);
+  p.agents.DropStrangers();  // every agent says hello again
+  p.trials.ForgetPlan();
+  p.round.Restart(assigned ? now + p.terms.round_duration_s() : kNever);
+  p.solver.Abandon(/*answer=*/false);
+  p.agenda.SolveSoon();
+  p.agenda.MakeRoomSoon();
+  p.agenda.Due(now);
+}
+
+// True: some job is assigned accelerators.
+bool Core::SetDownJobs(Time now) {
+  bool assigned = false;
+  for (const auto& [id, job] : parts_.jobs.live()) {
+    job->gang_address.clear();
+    job->gang_epoch = 0;
+    assigned |= !job->assigned.empty();
+    for (size_t rank = 0; rank < job->workers.size(); ++rank) {
+      SetDown(now, *job, static_cast<int>(rank));
+    }
+  }
+  return assigned;
+}
+
+// What a restart forgets of a worker, as far as it can be known anew.
+void Core::SetDown(Time now, Job& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const bool goes = worker.leaving ||
+                    (worker.held_epoch != 0 &&
+                     ((worker.held_epoch != job.epoch && !job.spec.opaque()) ||
+                      MustGo(job, rank)));
+  worker.asked_at = now;
+  worker.lease_seq = 0;
+  worker.lease_expires =
+      job.spec.opaque() ? kNever : parts_.leases.earlier_until();
+  worker.pause_sent_at = goes ? now : kNever;
+  worker.stop_sent_at = kNever;
+  worker.launch_repeated_at = kNever;
+  // One that leaves is not launched once more.
+  const bool launches = worker.process == ProcessState::kLaunching &&
+                        !worker.leaving &&
+                        !parts_.leases.InTheWay(job, worker) &&
+                        (!job.spec.opaque() || worker.held_epoch != 0);
+  worker.launch_sent_at = launches ? parts_.processes.NextLaunch(now) : kNever;
+  worker.reported_at = -kNever;
+  worker.last_nonce = 0;
+  worker.stepped_at = now;
+  worker.hung_s = 0;
+}
+
+// Of the term that rows belong to, whatever this engine was made with. Their
+// throughput file may be another one by now.
+void Core::TakeSettings(const event::Settings& settings) {
+  if (!settings.told) return;
+  parts_.terms.TakeSettings(settings);
+  parts_.measurements.FindTableRows();
+}
+
+}  // namespace gavel::engine

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "coordinator/engine/engine_core.h"
-#include "coordinator/engine/engine_fields.h"
-#include "coordinator/engine/operator_rules.h"
+#include "coordinator/engine/fields.h"
+#include "coordinator/engine/operators.h"
 #include "core/packer.h"
 #include "core/status.h"
 #include "core/text.h"

@@ -1,8 +1,11 @@
-// A job as the engine keeps it.
-// Values; readable by everybody through Engine's accessors.
+// How often a job was paused and moved, and what that cost it: a property of
+// the job by the journal, over all of its processes and restarts of the
+// coordinator. Rank 0's leases count for the gang. A value.
 #ifndef GAVEL_COORDINATOR_ENGINE_JOB_H_
 #define GAVEL_COORDINATOR_ENGINE_JOB_H_
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -10,18 +13,64 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/reason.h"
-#include "coordinator/engine/stays.h"
+#include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/round_table.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"
 #include "core/ids.h"
 #include "core/messages.h"
+#include "core/text.h"
 #include "core/units.h"
 
 namespace gavel {
+
+class Stays {
+ public:
+  // Leases that were given back at a boundary, the loop not being over.
+  uint64_t pauses() const { return pauses_; }
+  // Leases that began on another accelerator than the one before.
+  uint64_t moves() const { return moves_; }
+  // The accelerator of its last lease; invalid: it had none.
+  AcceleratorId last() const { return last_; }
+  // Lost to saving, releasing and restoring, as told when leases ended.
+  double pausing_s() const { return pausing_before_s_ + pausing_now_s_; }
+
+  void Begin(AcceleratorId accelerator) {
+    if (last_.valid() && last_ != accelerator) ++moves_;
+    last_ = accelerator;
+  }
+  // `pausing_s`: what this incarnation has told of in all.
+  void End(bool paused, uint64_t incarnation, double pausing_s) {
+    if (paused) ++pauses_;
+    if (incarnation != incarnation_) {
+      pausing_before_s_ += pausing_now_s_;
+      pausing_now_s_ = 0;
+      incarnation_ = incarnation;
+    }
+    pausing_now_s_ = std::max(pausing_now_s_, pausing_s);
+  }
+
+  static auto State(auto& s) {
+    return std::tie(s.pauses_, s.moves_, s.last_, s.pausing_before_s_,
+                    s.pausing_now_s_, s.incarnation_);
+  }
+
+ private:
+  uint64_t pauses_ = 0;
+  uint64_t moves_ = 0;
+  AcceleratorId last_;
+  double pausing_before_s_ = 0;  // of incarnations before
+  double pausing_now_s_ = 0;
+  uint64_t incarnation_ = 0;
+};
+
+// A job as the engine keeps it.
+// Values; readable by everybody through Engine's accessors.
 
 enum class JobState : uint8_t {
   kActive,    // waiting, running or in between: its workers tell
@@ -157,7 +206,7 @@ struct Job {
   JobId id;
   JobSpec spec;
   // Workers that it is planned with: what it asked for, but of an elastic job
-  // (rounds/resizing.h). It counts when it is assigned anew.
+  // (rounds.h). It counts when it is assigned anew.
   int scale_factor = 1;
   JobState state = JobState::kActive;
   Reason reason;  // of kHeld, kCancelled, kFinished; else see Engine::Why
@@ -290,6 +339,125 @@ std::string ExtremesOf(const JobSpec& spec);
 std::string RenderResize(const Job& job);
 
 std::string_view JobStateName(JobState state);
+
+// Where the process of a worker may be, and have leases, without being started
+// anew. Pure functions.
+
+// Processes that are there without a lease are in the way of others.
+inline bool CountsContexts(const AcceleratorInfo& info) {
+  return info.memory_bytes > 0 || info.exclusive;
+}
+
+// A process of such a job on `info` sees no other accelerator.
+inline bool SeesOneOnly(const JobSpec& spec, const AcceleratorInfo& info) {
+  return info.device != "cpu" && (info.alone_visible || spec.leased_visibility);
+}
+
+// "cuda:0" for "cuda:5": as a process calls the only device that it sees.
+inline std::string OnlyDevice(std::string_view device) {
+  return StrCat(device.substr(0, device.find(':')), ":0");
+}
+
+// The holder of a lease may wait for its next one, parked. The context of a
+// parked process would keep all others from an exclusive accelerator.
+inline bool MayStayParked(const Worker& holder, const Cluster& cluster) {
+  return !cluster.accelerator(holder.held).info.exclusive;
+}
+
+// It may go from the lease that it holds to one of `next`.
+inline bool MayMove(const Worker& holder, AcceleratorId next,
+                    const Cluster& cluster) {
+  if (next == holder.held) return true;
+  return cluster.accelerator(next).server == holder.server &&
+         holder.Sees(next) && MayStayParked(holder, cluster);
+}
+
+// Where a process of the job had its last lease, or is to have its first.
+// Invalid: it has nothing.
+inline AcceleratorId PlaceOf(const Job& job, int rank, const Cluster& cluster) {
+  const auto at = static_cast<size_t>(rank);
+  const Worker& worker = job.workers[at];
+  if (worker.held_epoch != 0) return worker.held;
+  if (worker.left_on.valid() || at >= job.assigned.size())
+    return worker.left_on;
+  const AcceleratorId place = job.assigned[at];
+  return cluster.accelerator(place).server == worker.server ? place
+                                                            : AcceleratorId();
+}
+
+// How often and how long a worker may try to start, how long to leave
+// (sweeper.h), and how often to begin a lease. The times count from the
+// last sign of work: as long as bytes of its data, state or checkpoint move, a
+// process is busy, and not stuck. Pure functions.
+
+// A worker is the only witness of its bytes, so they buy it this much time and
+// no more: 400 GB at 30 MB/s.
+inline constexpr double kBusy_s_max = 4 * 3600;
+
+// Each lease is a row of the journal and of the history, and a worker may give
+// it back at once.
+inline constexpr int kLeaseStartsMax = 100;
+inline constexpr double kLeaseStartsWindow_s = 10;
+
+inline double StartTimeout(const Job& job, const EngineOptions& options) {
+  return job.spec.start_timeout_s.value_or(options.launch_timeout_s);
+}
+
+// A cancelled job has nothing to save, so its own limit does not count.
+inline double PauseGrace(const Job& job, const EngineOptions& options) {
+  if (job.state == JobState::kCancelled) return options.pause_grace_s;
+  return job.spec.pause_grace_s.value_or(options.pause_grace_s);
+}
+
+// A job whose process failed starts again at once. After each further failure
+// in a row it waits twice as long, up to the limit: one that fails fast would
+// else keep its server busy with starting it.
+inline double RetryDelay(const Job& job) {
+  constexpr double kFirst_s = 2;
+  constexpr double kMax_s = 60;
+  if (job.failures_in_a_row < 2) return 0;
+  return std::min(kMax_s, std::ldexp(kFirst_s, job.failures_in_a_row - 2));
+}
+
+// Of a worker that gives its lease back: only its reports tell of speeds.
+inline Progress WithoutSpeed(Progress progress) {
+  progress.throughput_steps_per_s = progress.window_s = 0;
+  return progress;
+}
+
+// Starts in a row that may come to nothing.
+inline int StartsMax(const Job& job) {
+  return std::max(1, job.spec.retries_max);
+}
+
+// When what began at `since` is overdue: `limit_s` after its bytes last moved.
+inline Time OverdueAt(Time since, double limit_s, const Worker& worker) {
+  const Time busy_until = std::min(worker.bytes_at, since + kBusy_s_max);
+  return std::max(since, busy_until) + limit_s;
+}
+
+// False: they have not risen, which is no sign of work.
+inline bool NoteBytes(Time now, const BytesMoved& moved, Worker& worker) {
+  if (!worker.is_live() || moved.bytes <= worker.bytes_moved) return false;
+  worker.bytes_moved = moved.bytes;
+  worker.bytes_at = now;
+  return true;
+}
+
+// Seconds that a process which starts has neither spoken nor moved a byte.
+inline double IdleStart(Time now, const Worker& worker) {
+  if (worker.launch_sent_at == kNever) return 0;
+  return std::max(0.0, now - std::max(worker.launch_sent_at, worker.bytes_at));
+}
+
+// Whether one more lease may begin now, which counts then.
+inline bool TakeLeaseStart(Time now, Worker& worker) {
+  if (now - worker.lease_starts_since >= kLeaseStartsWindow_s) {
+    worker.lease_starts_since = now;
+    worker.lease_starts = 0;
+  }
+  return ++worker.lease_starts <= kLeaseStartsMax;
+}
 
 }  // namespace gavel
 

@@ -211,7 +211,7 @@ struct ShrunkFailed {
   int workers = 0;
 };
 
-// ---- checkpoints that move between servers (workers/checkpoints.h)
+// ---- checkpoints that move between servers (checkpoints.h)
 
 struct Moving {
   static constexpr Text kName = "moving";
@@ -248,7 +248,7 @@ struct HeldFetch {
   int attempts = 0;
 };
 
-// ---- workers whose loop stands still (workers/hang_watch.h)
+// ---- workers whose loop stands still (endings.h)
 
 struct StandsStill {
   static constexpr Text kName = "stands_still";

@@ -1,0 +1,79 @@
+// Why a job is in the state that it is in, for people. Not thread-safe;
+// stateless.
+#ifndef GAVEL_COORDINATOR_ENGINE_EXPLANATIONS_H_
+#define GAVEL_COORDINATOR_ENGINE_EXPLANATIONS_H_
+
+#include <optional>
+
+#include "coordinator/engine/allocation.h"
+#include "coordinator/engine/checkpoints.h"
+#include "coordinator/engine/endings.h"
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/failures.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/job_table.h"
+#include "coordinator/engine/lease_book.h"
+#include "coordinator/engine/ledger.h"
+#include "coordinator/engine/planner.h"
+#include "coordinator/engine/terms.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/throughput/throughput_matrix.h"
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class Explanations {
+ public:
+  // Borrowed, and outlive this.
+  Explanations(const Terms& terms, const JobTable& jobs, const Cluster& cluster,
+               const ThroughputMatrix& throughputs, const LeaseBook& leases,
+               const EngineOptions& options, const AllocationTable& allocation,
+               const Checkpoints& checkpoints, const Figures& figures,
+               const HangWatch& hang, const Ledger& ledger,
+               const RoundRows& rows, const Avoidance& avoidance)
+      : terms_(terms),
+        jobs_(jobs),
+        cluster_(cluster),
+        throughputs_(throughputs),
+        leases_(leases),
+        options_(options),
+        allocation_(allocation),
+        checkpoints_(checkpoints),
+        figures_(figures),
+        hang_(hang),
+        ledger_(ledger),
+        rows_(rows),
+        avoidance_(avoidance) {}
+
+  // What counts for and against an active job, alone, in its priorities.
+  event::Received ReceivedOf(JobId job, Time now) const;
+  // With its place in line, where it waits.
+  Reason Why(JobId job, Time now) const;
+  // But for its place in line.
+  Reason WhyUnranked(JobId job, Time now) const;
+
+ private:
+  Reason WhyWaiting(const Job& job, Time now) const;
+  std::optional<reason::KeptOut> WhyKeptOut(const Job& job) const;
+  std::optional<reason::WaitsForRelease> WhyReserved(const Job& job) const;
+
+  const Terms& terms_;
+  const JobTable& jobs_;
+  const Cluster& cluster_;
+  const ThroughputMatrix& throughputs_;
+  const LeaseBook& leases_;
+  const EngineOptions& options_;
+  const AllocationTable& allocation_;
+  const Checkpoints& checkpoints_;
+  const Figures& figures_;
+  const HangWatch& hang_;
+  const Ledger& ledger_;
+  const RoundRows& rows_;
+  const Avoidance& avoidance_;
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_EXPLANATIONS_H_

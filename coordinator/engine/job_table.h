@@ -1,0 +1,346 @@
+// All jobs: by id, by name, those that are alive, those that wait. Other parts
+// change a job's own fields; what says which jobs there are is changed here.
+//
+// Pointers and references to jobs stay valid until the job is pruned. Not
+// thread-safe. Snapshot fields: the jobs, names, ended jobs, and the next
+// numbers; the list of live jobs begins a snapshot.
+#ifndef GAVEL_COORDINATOR_ENGINE_JOB_TABLE_H_
+#define GAVEL_COORDINATOR_ENGINE_JOB_TABLE_H_
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/jobs/by_accelerator.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/mechanism.h"
+#include "core/ids.h"
+#include "core/messages.h"
+#include "core/share_unit.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class JobTable {
+ public:
+  using Live = absl::btree_map<JobId, Job*>;
+
+  // Null: not there, or not live.
+  Job* Find(JobId id) const;
+  Job* FindLive(JobId id) const;
+  // The worker of exactly this incarnation; null: there is none.
+  Worker* Find(const WorkerKey& key) const;
+  Job& at(JobId id) const;                             // there is one
+  const Worker& WorkerOf(const WorkerKey& key) const;  // there is one
+  const std::map<JobId, Job>& all() const { return jobs_; }
+  std::map<JobId, Job>& all() { return jobs_; }
+  // Those active, or with a process, ascending.
+  const Live& live() const { return live_; }
+  const Live& waiting() const { return waiting_; }  // with nothing assigned
+  size_t active() const { return active_; }         // of live()
+  bool elastic() const { return elastic_; }  // some job is elastic, or was
+  JobId next_id() const { return JobId(next_job_); }
+  // Epochs and incarnations that are given are at least this
+  // (CoordinatorStarted::numbers_from).
+  uint64_t numbers_from() const { return numbers_from_; }
+  // The job that has the name of `spec`; invalid: nobody.
+  JobId Named(const JobSpec& spec) const;
+  // The job that has the checkpoint directory of `spec`; invalid: nobody.
+  JobId SavingIn(const JobSpec& spec) const;
+
+  // Both run there as a packed pair, or are about to.
+  bool Together(const Job& job, JobId other) const;
+  ShareUnit UnitOf(const Job& job) const;
+  // Several users have active jobs.
+  bool HasSeveralUsers() const;
+  // Two jobs: of two users, where several have active ones.
+  bool AreIndependent(const Job& a, const Job& b) const;
+  // It has `next`, with that partner, already.
+  bool Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
+                 JobId partner) const;
+
+  // A new job, active and waiting.
+  Job& Add(Time now, const JobSpec& spec);
+  // So many ids are given to nobody.
+  void SkipIds(uint64_t count) { next_job_ += count; }
+  // Rows are lost, and may have given numbers below `from`.
+  void PassLostNumbers(uint64_t from);
+  // After Job::assigned or the spec changed.
+  void NoteWaiting(Job& job);
+  void NoteElastic(const Job& job) { elastic_ |= job.spec.elastic(); }
+  // The job leaves `state` kActive or kHeld for this one. It stays live while a
+  // process of it is.
+  void End(Job& job, JobState state);
+  void Release(Job& job);  // from kHeld, or once more
+  // Looked at by the next Prune: a process of it has ended.
+  void MayBeOver(const Job& job) { over_.push_back(job.id); }
+  // Jobs that are over leave live(), and beyond `ended_kept` the table.
+  void Prune(size_t ended_kept);
+  // Ids of those added or released since the last call: their shares do not
+  // count yet (Job::counted_since).
+  std::vector<JobId> TakeUncounted();
+
+  static auto State(auto& t) {
+    return std::tie(t.jobs_, t.names_, t.ended_, t.next_job_, t.numbers_from_);
+  }
+  std::vector<JobId> LiveIds() const;
+  // After State was read: `live` are the live ones. DATA_LOSS: one is unknown.
+  absl::Status Rebuild(const std::vector<JobId>& live);
+
+ private:
+  void KeepDirectory(const Job& job);
+
+  std::map<JobId, Job> jobs_;  // by_id_: only to look up
+  absl::flat_hash_map<JobId, std::map<JobId, Job>::iterator> by_id_;
+  Live live_;
+  Live waiting_;
+  size_t active_ = 0;
+  bool elastic_ = false;
+  absl::flat_hash_map<std::string, JobId> names_;        // of jobs not over
+  absl::flat_hash_map<std::string, JobId> directories_;  // of the same jobs
+  std::deque<JobId> ended_;
+  uint64_t next_job_ = 1;
+  uint64_t numbers_from_ = 0;
+  std::vector<JobId> over_;  // jobs that may be, of live_
+  std::vector<JobId> uncounted_;
+};
+
+// What the worker of that rank holds is not (or no longer) what the job is
+// assigned.
+bool MustGo(const Job& job, int rank);
+
+}  // namespace gavel::engine
+
+namespace gavel {
+
+// What the engine keeps of agents and plans, and tells of jobs: plain values.
+
+// An agent as the engine knows it.
+struct Agent {
+  uint64_t incarnation = 0;
+  bool reachable = false;
+  Time heard_at = 0;
+  uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
+  std::string state_id = "";       // of its state directory
+  // Before, it does not know what ran here under another state directory, and
+  // leases of then may run.
+  Time swept_at = 0;
+  // See AgentHello.
+  bool own_checkpoints = false;
+  std::string stream_endpoint = "";
+  std::string stream_public_key = "";
+  bool left = false;  // not reachable, for it ended in order
+  // Of its accelerators, by uuid, as told last. Forgotten by a restart.
+  std::map<std::string, AcceleratorHealth> health = {};
+};
+
+// Fractions of the time since a job's first allocation: what the policy meant
+// it to run, and what it ran. In [0, 1].
+struct JobShares {
+  double target = 0;
+  double received = 0;
+};
+
+// A rank whose loop makes no steps.
+struct Standstill {
+  int rank = 0;
+  double seconds = 0;
+  double allowed_s = 0;
+};
+
+// How a process ended that failed: its loop had stood still for `hung_s`
+// (hang_watch.h); or it was stopped while it started, for it never said hello
+// (`silent`) or was not ready `unready_s` after it had.
+struct FailedEnd {
+  const WorkerExited& exit;
+  double hung_s = 0;
+  bool silent = false;
+  double unready_s = 0;
+};
+
+// Accelerators that run jobs now because they are on trial, and the
+// accelerator-seconds that trials have taken in all.
+struct TrialCost {
+  int accelerators = 0;
+  double accelerator_s = 0;
+};
+
+// `places` of `jobs`, ascending; whoever of them has none waits, and all others
+// go on as they are. nullopt: of all jobs.
+struct RoundPlan {
+  std::optional<std::vector<JobId>> jobs;
+  RoundAssignment places;
+  std::vector<ShareUnit> trials = {};  // of `places`, ascending
+};
+
+// Who could run in the next round, and how far each is ahead by type.
+struct WaitingUnits {
+  RoundTable units;
+  std::vector<std::vector<double>> priorities;
+};
+
+// A turn on trial goes before whatever anybody is owed.
+inline constexpr double kTrialDebt_s = 1e9;
+
+// Types that have been planned for the waiting jobs, and on which nothing has
+// changed since: a plan would be the same.
+class FilledTypes {
+ public:
+  bool any() const { return !is_filled_.empty(); }
+  bool Has(size_t type) const {
+    return type < is_filled_.size() && is_filled_[type];
+  }
+  // `types`: by type, those that have been planned now.
+  void Note(const std::vector<bool>& types) {
+    is_filled_.resize(types.size(), false);
+    for (size_t type = 0; type < types.size(); ++type) {
+      if (types[type]) is_filled_[type] = true;
+    }
+  }
+  void Forget(size_t type) {
+    if (type < is_filled_.size()) is_filled_[type] = false;
+  }
+  void Forget() { is_filled_.clear(); }
+
+ private:
+  std::vector<bool> is_filled_;
+};
+
+// Types whose free accelerators no waiting job can use, except jobs that have
+// changed since.
+struct IdleTypes {
+  FilledTypes types;
+  uint64_t version = 0;  // of the throughputs
+};
+
+// Spreads what is to be launched at once over time.
+class LaunchPace {
+ public:
+  // When the next process is to be launched, not before `now`, where so many a
+  // second may be (<= 0: any number): a few at once, then in steps, so that a
+  // sweep over all jobs sends many.
+  Time Next(Time now, double per_s) {
+    if (per_s <= 0) return now;
+    const Time at = std::max(at_, now - kAtOnce_s);
+    at_ = at + 1 / per_s;
+    return at <= now ? now : std::ceil(at / kStep_s) * kStep_s;
+  }
+
+  static auto State(auto& p) { return std::tie(p.at_); }
+
+ private:
+  static constexpr double kAtOnce_s = 0.2;  // what this would allow
+  static constexpr double kStep_s = 0.1;
+
+  Time at_ = -kNever;  // of the next one
+};
+
+struct JobChanges {
+  std::vector<JobId> jobs;
+  bool all = true;
+};
+
+}  // namespace gavel
+
+namespace gavel::engine {
+
+// Which jobs have changed since a reader last looked: parts that keep something
+// of each job (the plan, the problem for the policy, isolated time, filling)
+// look only at those again. Also which accelerator types need no new plan, as
+// nothing has changed on them.
+//
+// Not thread-safe. Snapshot fields: the changes that isolated time reads; after
+// a restore the other readers look at all jobs.
+
+class Changes {
+ public:
+  enum Reader : uint8_t { kPlan, kProblem, kIsolated, kFill, kReaders };
+
+  // From now on every reader looks at it again.
+  void Touch(Job& job);
+  void TouchAll();  // at all jobs
+  // All jobs, and not only those of Take, may have changed.
+  bool all(Reader reader) const { return changes_[reader].all; }
+  void SetAll(Reader reader, bool all) { changes_[reader].all = all; }
+  // Those touched since the last Take, in the order in which they were.
+  const std::vector<JobId>& Touched(Reader reader) const {
+    return changes_[reader].jobs;
+  }
+  // The same ascending, and nothing has changed from then on.
+  std::vector<JobId> Take(Reader reader, const JobTable& jobs);
+
+  // Something has changed on the type, or on all of them.
+  void ForgetType(size_t type);
+  void ForgetTypes();
+  FilledTypes& filled() { return filled_; }
+  IdleTypes& idle() { return idle_; }
+
+  static auto State(auto& c) {
+    return std::tie(c.changes_[kIsolated].jobs, c.changes_[kIsolated].all);
+  }
+  // After State was read.
+  void Rebuild();
+
+ private:
+  std::array<JobChanges, kReaders> changes_;
+  FilledTypes filled_;
+  IdleTypes idle_;
+};
+
+// Which accelerators are assigned to jobs, and how many of each type are not.
+//
+// Not thread-safe. Snapshot fields: the jobs of each accelerator; the counts
+// are made anew.
+
+class AssignedAccelerators {
+ public:
+  // Borrowed, and outlive this.
+  AssignedAccelerators(const Cluster& cluster, Changes& changes)
+      : cluster_(cluster), changes_(changes) {}
+
+  // A job gets the accelerator, or gives it up.
+  void Add(AcceleratorId accelerator, JobId job);
+  void Remove(AcceleratorId accelerator, JobId job);
+  // Counts anew, after accelerators have come or gone: anything may be
+  // different for any job.
+  void Recount();
+
+  std::span<const JobId> JobsOn(AcceleratorId accelerator) const {
+    return jobs_.At(accelerator);
+  }
+  bool IsFree(AcceleratorId accelerator) const;
+  // By type: usable and not assigned to anyone.
+  const std::vector<int>& free() const { return free_; }
+  // The free ones by place. Kept up to date from the first call on; whoever
+  // claims or releases there puts it back.
+  FreePlaces& Places();
+
+  static auto State(auto& a) { return std::tie(a.jobs_); }
+
+ private:
+  void Count(AcceleratorId accelerator, int by);
+
+  const Cluster& cluster_;
+  Changes& changes_;
+  ByAccelerator<JobId> jobs_;      // Job::assigned
+  std::vector<uint8_t> assigned_;  // jobs, by accelerator id - 1
+  std::vector<int> free_;
+  std::optional<FreePlaces> places_;
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_JOB_TABLE_H_

@@ -1,0 +1,135 @@
+// When an accelerator may be given again: who holds a lease of it, whose
+// process may still use it, who was launched on it and has not spoken, whose
+// memory is still there. CanStart is the whole
+// rule; everything else here is what it goes by.
+//
+// A lease is in the book from its LeaseStarted to its LeaseEnded, or until the
+// end of its process is confirmed. Where the end can't be confirmed the
+// accelerator is quarantined for that process.
+//
+// Not thread-safe. Snapshot fields: holders, quarantines, contexts, until when
+// leases of earlier terms and of lost rows may run, and silent processes.
+#ifndef GAVEL_COORDINATOR_ENGINE_LEASE_BOOK_H_
+#define GAVEL_COORDINATOR_ENGINE_LEASE_BOOK_H_
+
+#include <map>
+#include <optional>
+#include <ranges>
+#include <set>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/job_table.h"
+#include "coordinator/jobs/by_accelerator.h"
+#include "coordinator/jobs/cluster.h"
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class LeaseBook {
+ public:
+  // Two on one accelerator only of a packed pair.
+  using Quarantined = std::multimap<AcceleratorId, WorkerKey>;
+
+  // Borrowed, and outlive this.
+  LeaseBook(const JobTable& jobs, const Cluster& cluster)
+      : jobs_(jobs), cluster_(cluster) {}
+
+  // ---- the rule
+  // All or nothing: no rank of a gang starts before all have joined and every
+  // accelerator is free of its last holder.
+  bool CanStart(const Job& job) const;
+  // The same of an opaque job, whose processes run from their launch on.
+  bool CanLaunch(const Job& job) const;
+  // Whoever keeps `job` from starting there; null: nobody. Any other job's
+  // lease, but one of its partner that already takes only half; and any process
+  // that was launched there and may use it without a lease.
+  const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
+  // Whoever has memory there, ends (by itself or told to), and has not yet.
+  const WorkerKey* LeavingMemory(AcceleratorId accelerator,
+                                 const Job& job) const;
+
+  // ---- leases that run
+  void Begin(AcceleratorId accelerator, const WorkerKey& worker);
+  void End(AcceleratorId accelerator, JobId job);
+  std::span<const WorkerKey> Holders(AcceleratorId accelerator) const {
+    return holders_.At(accelerator);
+  }
+
+  // ---- processes that have not spoken: a program without the runtime uses its
+  // accelerator from its launch to its end
+  using Silent = std::multimap<AcceleratorId, WorkerKey>;
+  void AddSilent(AcceleratorId accelerator, const WorkerKey& worker) {
+    silent_.emplace(accelerator, worker);
+  }
+  void EndSilent(AcceleratorId accelerator, const WorkerKey& worker);
+  const Silent& silent() const { return silent_; }
+  // The first one there of a job that is neither `job` nor its partner, of
+  // those that were launched before its own; null: none.
+  const WorkerKey* SilentBefore(AcceleratorId accelerator,
+                                const Job& job) const;
+  // The process whose end the worker's launch has to wait for, or null.
+  const WorkerKey* InTheWay(const Job& job, const Worker& worker) const {
+    return worker.launched_on.valid() ? SilentBefore(worker.launched_on, job)
+                                      : nullptr;
+  }
+
+  // ---- processes whose end is not confirmed
+  const Quarantined& quarantined() const { return quarantined_; }
+  bool IsQuarantined(const WorkerKey& worker, std::string_view server) const;
+  // Nobody starts on what it may use yet, or has memory of, until its end is
+  // confirmed.
+  void Quarantine(const Worker& worker, const WorkerKey& key);
+  // Its end is confirmed. Returns one accelerator that was quarantined for it
+  // and is not any more; nullopt: there is none left.
+  std::optional<AcceleratorId> EndQuarantine(const WorkerKey& worker);
+  // All of a server for which `ends(worker)` holds.
+  template <class Predicate>
+  void EndQuarantinesOn(std::string_view server, const Predicate& ends) {
+    std::erase_if(quarantined_, [&](const auto& entry) {
+      return cluster_.accelerator(entry.first).server == server &&
+             ends(entry.second);
+    });
+  }
+
+  // ---- memory: processes with a context on an accelerator (Worker::contexts)
+  void AddContext(AcceleratorId accelerator, const WorkerKey& worker);
+  void EndContexts(const WorkerKey& worker);
+  using ContextRange = std::ranges::subrange<
+      std::multimap<AcceleratorId, WorkerKey>::const_iterator>;
+  // Valid until a context begins or ends.
+  ContextRange Contexts(AcceleratorId accelerator) const;
+  // Those that are away: parked, and not told to end.
+  std::set<WorkerKey> ParkedOn(AcceleratorId accelerator) const;
+
+  // ---- leases of earlier terms
+  // They may run until then, by every clock.
+  Time earlier_until() const { return earlier_until_; }
+  void SetEarlierUntil(Time until) { earlier_until_ = until; }
+  // A lost row may have granted a lease, of any job and any accelerator: none
+  // is granted until all of them are over.
+  Time lost_until() const { return lost_until_; }
+  void SetLostUntil(Time until) { lost_until_ = until; }
+
+  static auto State(auto& b) {
+    return std::tie(b.quarantined_, b.holders_, b.contexts_, b.earlier_until_,
+                    b.lost_until_, b.silent_);
+  }
+
+ private:
+  const JobTable& jobs_;
+  const Cluster& cluster_;
+  ByAccelerator<WorkerKey> holders_;
+  Quarantined quarantined_;
+  std::multimap<AcceleratorId, WorkerKey> contexts_;
+  Silent silent_;  // of each accelerator in the order of launches
+  Time earlier_until_ = -kNever;
+  Time lost_until_ = -kNever;
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_LEASE_BOOK_H_

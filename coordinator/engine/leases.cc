@@ -1,0 +1,514 @@
+#include "coordinator/engine/leases.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/engine/endings.h"
+#include "coordinator/engine/job.h"
+#include "core/launch_errors.h"
+#include "core/text.h"
+
+namespace gavel::engine {
+
+void LeaseEvents::On(Time now, const event::WorkerJoined& e) {
+  Worker* worker = jobs_.Find(e.hello.worker);
+  Job* job = jobs_.Find(e.hello.worker.job);
+  if (worker == nullptr) return;
+  changes_.Touch(*job);
+  worker->spoke = true;
+  job->hung_launches = 0;
+  processes_.EndSilence(now, e.hello.worker, *worker);
+  if (!e.hello.ready) {
+    worker->launch_sent_at = now;  // its limit counts from here
+    return agenda_.Due(now + StartTimeout(*job, options_));
+  }
+  worker->process = ProcessState::kJoined;
+  worker->launch_sent_at = kNever;
+  worker->stop_sent_at = kNever;
+  worker->asked_at = now;
+  agenda_.Due(now + StartTimeout(*job, options_));
+  worker->progress = e.hello.progress;
+  worker->progress_at = now;
+  worker->Know(now, e.hello.progress);
+  checkpoints_.NoteRestored(*job, worker->server);
+  checkpoints_.EndFetch(e.hello.worker);
+  // It got somewhere since the last start. An eviction alone makes a newer
+  // generation of the same step.
+  const Generation& start = e.hello.progress.last_generation;
+  if (start.step > job->restored.step) job->failures_in_a_row = 0;
+  job->restored = std::max(job->restored, start);
+  // Its gang may have come to its end without it.
+  processes_.ReviveDone(now, *job);
+  processes_.NotifyReady(*job);
+}
+
+void LeaseEvents::On(Time now, const event::LeaseStarted& e) {
+  Job* job = jobs_.Find(e.worker.job);
+  Worker* worker = jobs_.Find(e.worker);
+  if (worker == nullptr) return;
+  changes_.Touch(*job);
+  ledger_.BookStart(now, *job, *worker);
+  worker->held_epoch = e.epoch;
+  worker->held = e.accelerator;
+  worker->world_size = job->world_size;
+  worker->held_with = job->partner;
+  worker->lease_seq = outbox_.seq();
+  worker->leased_at = now;
+  worker->accrued_at = now;
+  worker->lease_expires = now;    // until it is granted
+  worker->reported_at = -kNever;  // the first report of each lease is journaled
+  worker->unjournaled = {};
+  worker->stepped_at = now;
+  worker->hung_s = 0;
+  job->failure_counted = false;
+  worker->pause_tier = PauseTier::kPark;
+  worker->parked_at = kNever;
+  worker->kept_on = AcceleratorId();
+  worker->left_on = AcceleratorId();
+  if (CountsContexts(cluster_.accelerator(worker->held).info) &&
+      worker->contexts.insert(worker->held).second) {
+    leases_.AddContext(worker->held, e.worker);
+  }
+  leases_.Begin(worker->held, e.worker);
+  if (e.worker.rank == 0) job->stays.Begin(e.accelerator);
+  checkpoints_.NoteWriter(*job, worker->server, e.epoch);
+  trials_.NoteTried(*job, *worker);
+  assignments_.NoteResized(now, *job);
+  if (job->spec.opaque() && worker->launch_sent_at == kNever) {
+    worker->lease_expires = kNever;
+    processes_.BeginLaunch(now, *job, e.worker.rank);
+  }
+}
+
+void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
+  Worker* worker = jobs_.Find(e.worker);
+  Job* job = jobs_.Find(e.worker.job);
+  if (worker == nullptr || worker->held_epoch != e.epoch) return;
+  changes_.Touch(*job);
+  // It ran there. Judged by this row alone, as in StepsReported.
+  if (e.cause == ReleaseCause::kPaused && !e.finished &&
+      e.progress.steps_done > 0) {
+    accusations_.NoteGoodEnd(e.worker.job, worker->held);
+  }
+  worker->progress = e.progress;
+  worker->progress_at = now;
+  worker->Know(now, e.progress);
+  if (e.worker.rank == 0 && e.progress.window_s > 0) {
+    measurements_.Measure(now, *job, e.progress);
+  }
+  worker->finished |= e.finished;
+  if (e.finished_code) worker->finished_code = e.finished_code;
+  if (e.worker.rank == 0) {
+    job->stays.End(e.cause == ReleaseCause::kPaused && !e.finished,
+                   e.worker.incarnation, e.progress.pausing_s);
+  }
+  worker->need_bytes = std::max(worker->need_bytes, e.progress.state_bytes);
+  const bool given_up = worker->held_epoch == job->epoch;
+  const AcceleratorId held = worker->held;
+  const JobId held_with = worker->held_with;
+  const bool kept = worker->pause_tier == PauseTier::kKeep &&
+                    e.cause == ReleaseCause::kPaused && !e.finished;
+  endings_.EndLease(now, *job, *worker);
+  worker->parked_at = now;
+  worker->kept_on = kept ? held : AcceleratorId();
+  worker->left_on = held;
+  if (e.cause == ReleaseCause::kOutOfMemory ||
+      e.cause == ReleaseCause::kNoRoom) {
+    worker->out_of_memory = e.finished;
+    endings_.OutOfMemory(*job, held, held_with, e.cause, now);
+  } else if (given_up && !e.finished && job->active() &&
+             !job->assigned.empty()) {
+    endings_.GiveUpEpoch(now, *job, e.cause);
+  }
+  processes_.ReviveDone(now, *job);
+  processes_.NotifyReady(*job);
+}
+
+void LeaseEvents::On(Time now, const event::StepsReported& e) {
+  Worker* worker = jobs_.Find(e.worker);
+  if (worker == nullptr) return;
+  // It runs. Judged by this row alone: others are not there at a replay.
+  if (e.progress.throughput_steps_per_s > 0) {
+    jobs_.at(e.worker.job).failed_starts = 0;
+    if (worker->held_epoch != 0) {
+      accusations_.NoteGoodEnd(e.worker.job, worker->held);
+    }
+  }
+  worker->need_bytes = std::max(worker->need_bytes, e.progress.device_bytes);
+  Job& job = jobs_.at(e.worker.job);
+  changes_.Touch(job);
+  hang_.NoteSteps(now, *worker, e.progress);
+  worker->Know(now, e.progress);
+  if (e.worker.rank != 0 || worker->held_epoch == 0) return;
+  measurements_.Measure(now, job, e.progress);
+}
+
+namespace {
+
+// Denied workers ask again after this, though a notice comes before.
+constexpr double kRetryAfter_s = 2;
+
+// The other ranks of a gang, while rank 0 opens its store; the same.
+constexpr double kGangRetry_s = 0.5;
+
+// A lease shorter than this is not begun. The ranks of a gang stop up to three
+// of their steps ahead of its end, and would come together for nothing in one
+// that is not longer than this many steps, within these parts of a whole lease.
+constexpr double kLeaseMin_s = 0.05;
+constexpr double kGangLeaseMinSteps = 4;
+constexpr double kGangLeaseMin = 0.1;
+constexpr double kGangLeaseMinMost = 0.5;
+
+// With a lease or before its first one, and not as anybody wanted.
+bool IsFailure(const Worker& worker, const WorkerExited& exit) {
+  const bool counts = worker.held_epoch != 0 || !worker.left_on.valid();
+  return counts && !worker.out_of_memory && !exit.stopped && !exit.no_failure &&
+         exit.launch_error.empty() &&
+         (exit.signal != 0 ||
+          (exit.exit_code != 0 && exit.exit_code != kExitEvicted));
+}
+
+// A shell that ran the program may have ended with 0 whatever the program did.
+void UncoverCode(const Worker& worker, WorkerExited& exit) {
+  if (!exit.finished_code) exit.finished_code = worker.finished_code;
+  const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
+  // Below 0: its session has begun, and had not come to its end.
+  const int finished = std::max(0, exit.finished_code.value_or(0));
+  if (by_itself && exit.exit_code == 0) exit.exit_code = finished & 0xff;
+}
+
+std::string JobsText(const std::set<JobId>& jobs) {
+  std::vector<uint64_t> numbers;
+  for (const JobId job : jobs) numbers.push_back(job.value());
+  return absl::StrJoin(numbers, ", ");
+}
+
+}  // namespace
+
+void LeaseDesk::Reject(const WorkerKey& worker, std::string reason) {
+  outbox_.EmitNow(action::SendToWorker{
+      worker,
+      WorkerRejected{worker, outbox_.durable_position(), std::move(reason)}});
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerJoined& e) {
+  const WorkerKey& key = e.hello.worker;
+  Worker* worker = jobs_.Find(key);
+  if (worker == nullptr || worker->process == ProcessState::kNone ||
+      worker->process == ProcessState::kDone) {
+    return Reject(key, StrCat("job ", key.job.value(), " rank ", key.rank,
+                              " does not run as incarnation ", key.incarnation,
+                              " any more"));
+  }
+  const bool news = e.hello.ready || !worker->spoke;
+  if (worker->process == ProcessState::kLaunching && news)
+    recorder_.Record(now, e);
+  // Also the answer to a repeated hello.
+  outbox_.Emit(action::SendToWorker{
+      key, LeaseNotice{key, outbox_.position(), jobs_.Find(key.job)->epoch}});
+  outbox_.Flush();
+}
+
+void LeaseDesk::Admit(Time now, event::LeaseEnded e) {
+  Worker* worker = jobs_.Find(e.worker);
+  if (worker == nullptr || e.epoch == 0 || worker->held_epoch != e.epoch) {
+    return;
+  }
+  const AcceleratorId held = worker->held;
+  const JobId job = e.worker.job;
+  const bool failed = e.cause == ReleaseCause::kDeviceFailed;
+  if (e.cause == ReleaseCause::kPaused && !e.finished &&
+      e.progress.steps_done > 0) {
+    streaks_.NoteGoodEnd(job, held);
+  }
+  // The speeds of reports that were not journaled, which decisions go by.
+  worker->unjournaled.MoveInto(e.progress);
+  recorder_.Record(now, std::move(e));
+  if (failed) AdmitFailedDevice(now, job, held);
+}
+
+void LeaseDesk::Admit(Time now, event::StepsReported e) {
+  Worker* worker = jobs_.Find(e.worker);
+  if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
+    return;
+  }
+  if (now - worker->reported_at < options_.report_interval_s) {
+    worker->unjournaled.Add(e.progress);
+    return hang_.NoteSteps(now, *worker, e.progress);
+  }
+  worker->reported_at = now;
+  worker->unjournaled.MoveInto(e.progress);
+  recorder_.Record(now, std::move(e));
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
+  const WorkerKey& key = e.exit.worker;
+  const Worker* worker = jobs_.Find(key);
+  const bool current = worker != nullptr && worker->server == e.exit.server &&
+                       (worker->process == ProcessState::kLaunching ||
+                        worker->process == ProcessState::kJoined);
+  const bool quarantined = leases_.IsQuarantined(key, e.exit.server);
+  agents_.DropStranger(key, e.exit.server);
+  // Its agent does not know it, which says nothing yet: asked again later.
+  const bool holds =
+      current ? worker->held_epoch != 0 && worker->unswept : quarantined;
+  if (holds && e.exit.no_failure && !e.exit.launch_error.empty() &&
+      now < agents_.SweptAt(e.exit.server)) {
+    return;
+  }
+  if (current || quarantined) {
+    event::WorkerGone gone = e;
+    gone.hung_s = current ? worker->hung_s : 0;
+    if (worker != nullptr) {
+      UncoverCode(*worker, gone.exit);
+      gone.end = ReadEnd(now, *jobs_.Find(key.job), key.rank, gone.exit);
+      // An opaque one has a lease for that.
+      if (worker->held_epoch == 0 && worker->launch_sent_at < now) {
+        gone.launched_on = worker->launched_on;
+        gone.launched_at = worker->launch_sent_at;
+      }
+    }
+    const AcceleratorId failed_on =
+        current && IsFailure(*worker, gone.exit)
+            ? PlaceOf(*jobs_.Find(key.job), key.rank, cluster_)
+            : AcceleratorId();
+    recorder_.Record(now, std::move(gone));
+    if (failed_on.valid()) NoteFailure(now, key.job, failed_on);
+    const Job* const job = jobs_.Find(key.job);
+    const bool may_run =
+        job != nullptr && (job->active() || job->state == JobState::kHeld);
+    if (!may_run) streaks_.Forget(key.job);
+  }
+  // Only once it is on disk: the agent repeats until then.
+  outbox_.Emit(
+      action::SendToAgent{e.exit.server, ExitAcknowledged{e.exit.server, key}});
+  outbox_.Flush();
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerBusy& e) {
+  Worker* worker = jobs_.Find(e.message.worker);
+  if (worker != nullptr) NoteBytes(now, e.message, *worker);
+}
+
+void LeaseDesk::Admit(Time now, const event::WorkerSaidFinished& e) {
+  const WorkerFinished& end = e.message;
+  const bool out_of_memory = end.exit_code != 0 && TellsOutOfMemory(end.detail);
+  const bool failed =
+      end.exit_code != 0 && end.exit_code != kExitEvicted && !out_of_memory;
+  Worker* const worker = jobs_.Find(end.worker);
+  // Also of one that had no lease: its last checkpoint had all steps.
+  if (worker != nullptr) worker->finished_code = end.exit_code;
+  const AcceleratorId held =
+      worker != nullptr && worker->held_epoch == end.epoch ? worker->held
+                                                           : AcceleratorId();
+  Admit(now, event::LeaseEnded{e.message.worker,
+                               e.message.epoch,
+                               WithoutSpeed(e.message.progress),
+                               true,
+                               out_of_memory ? ReleaseCause::kOutOfMemory
+                                             : ReleaseCause::kPaused,
+                               {},
+                               end.exit_code});
+  if (!held.valid()) return;
+  if (failed) NoteFailure(now, end.worker.job, held);
+  if (end.exit_code == 0) streaks_.NoteGoodEnd(end.worker.job, held);
+}
+
+void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
+  const LeaseRequest& request = e.request;
+  const WorkerKey& key = request.worker;
+  Job* job = jobs_.Find(key.job);
+  Worker* worker = jobs_.Find(key);
+  if (worker == nullptr || worker->process == ProcessState::kNone ||
+      worker->process == ProcessState::kDone) {
+    return Reject(key, "another incarnation has taken its place");
+  }
+  // Its hello comes first (and is repeated until answered), and an old request
+  // must not be taken for a new one.
+  if (worker->process == ProcessState::kLaunching) return;
+  if (request.nonce <= worker->last_nonce) return;
+  worker->last_nonce = request.nonce;
+  worker->asked_at = now;
+  // Asked before its loop ended, and late: it only has to exit.
+  if (worker->finished) return;
+  AnswerRequest(now, *job, *worker, request);
+}
+
+void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
+                              const LeaseRequest& request) {
+  const WorkerKey& key = request.worker;
+  // The release itself was lost on the way; this says the same.
+  if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch) {
+    Admit(now, event::LeaseEnded{key, worker.held_epoch,
+                                 WithoutSpeed(worker.progress), false});
+  }
+  if (worker.leaving) {
+    const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;
+    const uint64_t epoch =
+        worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
+    outbox_.Emit(action::SendToWorker{
+        key, PauseRequest{key, outbox_.position(), epoch, tier}});
+    return outbox_.Flush();
+  }
+  if (worker.held_epoch != 0) {
+    if (worker.pause_sent_at != kNever || MustGo(job, key.rank)) {
+      processes_.Pause(now, job, key.rank, worker.pause_tier);
+      return outbox_.Flush();
+    }
+    // It is about to be killed; should nobody reach it, its lease ends.
+    if (worker.hung_s > 0) return;
+    if (key.rank == 0) processes_.NoteGang(job, worker, request);
+    // Granted, but it never heard of it, and the address is not known (any
+    // more): nothing to start with.
+    if (!request.holding &&
+        processes_.WaitsForGang(job, key.rank, worker.held_epoch)) {
+      return Deny(key, job, request.nonce, kGangRetry_s);
+    }
+    // Its first grant may still wait for the disk; then so does this one.
+    return Grant(now, job, key.rank, request.nonce,
+                 /*renewal=*/worker.lease_seq <= outbox_.persisted());
+  }
+  // It was left behind when its gang became smaller.
+  if (leases_.CanStart(job) && key.rank >= job.world_size) {
+    return Reject(key, StrCat("job ", job.id.value(), " runs with ",
+                              job.world_size, " workers now"));
+  }
+  if (leases_.CanStart(job) &&
+      round_.LeaseHorizon(job) - now >= LeastLease(job)) {
+    if (processes_.WaitsForGang(job, key.rank, job.epoch)) {
+      return Deny(key, job, request.nonce, kGangRetry_s);
+    }
+    if (now < leases_.lost_until()) {
+      return Deny(key, job, request.nonce, leases_.lost_until() - now);
+    }
+    if (!TakeLeaseStart(now, worker)) {
+      return Deny(key, job, request.nonce, kRetryAfter_s);
+    }
+    recorder_.Record(
+        now, event::LeaseStarted{key, job.epoch,
+                                 job.assigned[static_cast<size_t>(key.rank)]});
+    return Grant(now, job, key.rank, request.nonce,
+                 /*renewal=*/false);
+  }
+  Deny(key, job, request.nonce, kRetryAfter_s);
+}
+
+double LeaseDesk::LeastLease(const Job& job) const {
+  if (!job.is_gang()) return kLeaseMin_s;
+  const double whole_s =
+      std::min(terms_.lease_duration_s(), terms_.round_duration_s());
+  const std::string& type = cluster_.accelerator(job.assigned[0]).info.type;
+  const double steps_per_s = throughputs_.Get(job.id, type).steps_per_s;
+  const double steps_s = steps_per_s > 0 ? kGangLeaseMinSteps / steps_per_s : 0;
+  return std::max(kLeaseMin_s, std::clamp(steps_s, kGangLeaseMin * whole_s,
+                                          kGangLeaseMinMost * whole_s));
+}
+
+// It names the epoch, so it may not overtake the event that raised it.
+void LeaseDesk::Deny(const WorkerKey& key, const Job& job, uint64_t nonce,
+                     double retry_after_s) {
+  outbox_.Emit(action::SendToWorker{
+      key,
+      LeaseDenied{key, outbox_.position(), job.epoch, nonce, retry_after_s}});
+  outbox_.Flush();
+}
+
+// Renewals never wait behind an fsync; the first grant of an epoch always does.
+void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
+                      bool renewal) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  LeaseGrant grant;
+  grant.worker = key;
+  grant.position = renewal ? outbox_.durable_position() : outbox_.position();
+  grant.epoch = worker.held_epoch;
+  grant.nonce = nonce;
+  grant.duration_s = std::max(
+      0.0, std::min(options_.lease_duration_s, round_.LeaseHorizon(job) - now));
+  grant.extension_lead_s = round_.ExtensionLead(job, now, grant.duration_s);
+  AddPart(job, rank, grant);
+  grant.world_size = worker.world_size;
+  if (rank != 0 && job.gang_epoch == worker.held_epoch) {
+    grant.gang_address = job.gang_address;
+  }
+  // A renewal may end before an earlier one, where a plan was taken back, and
+  // be lost: then the worker has the earlier one.
+  const Time expires = now + grant.duration_s * (1 + options_.drift);
+  worker.lease_expires = std::max(worker.lease_expires, expires);
+  agenda_.Due(worker.lease_expires);
+  if (renewal) {
+    outbox_.EmitNow(action::SendToWorker{key, std::move(grant)});
+  } else {
+    outbox_.Emit(action::SendToWorker{key, std::move(grant)});
+  }
+}
+
+// The lease was given back for its device's sake. Nothing is wrong with one
+// that another job runs on at this moment.
+void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
+  if (!leases_.Holders(where).empty()) return;
+  const Accelerator& accelerator = cluster_.accelerator(where);
+  if (accelerator.state == AcceleratorState::kLost) return;
+  recorder_.Record(now, event::AcceleratorLost{accelerator.server,
+                                               accelerator.info.uuid, job});
+}
+
+void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
+  const std::set<JobId> jobs = streaks_.NoteFailure(
+      job, where, jobs_.at(job).spec.owner, jobs_.HasSeveralUsers());
+  const Accelerator& accelerator = cluster_.accelerator(where);
+  if (jobs.empty() || accelerator.drained) return;
+  event::AcceleratorsDrained drained{accelerator.server, accelerator.info.uuid};
+  drained.why = StrCat("jobs ", JobsText(jobs),
+                       " failed there one after the other, and ran elsewhere; "
+                       "look at the device, then `gavel resume ",
+                       accelerator.server, "/", accelerator.info.uuid, "`");
+  drained.scoped = true;
+  drained.errors = accelerator.errors_known;
+  recorder_.Record(now, std::move(drained));
+}
+
+// What `rank` has of its accelerator: all, or its part beside a partner.
+// Of the threads of a CPU slot each of the two has half, at least one, the
+// first of them an odd one. Left behind, a job has all of them again.
+// Of the memory, in bytes without its context, each has what it was seen to
+// need, and half of the rest. Where that is too little for one, it runs out of
+// memory and is not packed so again, instead of taking its partner down with
+// it.
+void LeaseDesk::AddPart(const Job& job, int rank, LeaseGrant& grant) const {
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  grant.accelerator = cluster_.accelerator(worker.held).info;
+  if (worker.sees_only.valid()) {
+    grant.accelerator.device = OnlyDevice(grant.accelerator.device);
+  }
+  if (!job.partner.valid()) return;
+  grant.slots = 1;
+  AcceleratorInfo& info = grant.accelerator;
+  if (jobs_.Together(job, job.partner)) {
+    const int odd = job.id < job.partner ? 1 : 0;
+    info.threads = std::max(1, (info.threads + odd) / 2);
+  }
+  if (info.memory_bytes <= 2 * info.context_bytes) return;
+  const auto room =
+      static_cast<double>(info.memory_bytes - 2 * info.context_bytes);
+  const auto own = static_cast<double>(worker.need_bytes);
+  double other = 0;
+  const Job& partner = jobs_.at(job.partner);
+  for (size_t i = 0; i < partner.assigned.size(); ++i) {
+    if (partner.assigned[i] != worker.held) continue;
+    other = static_cast<double>(partner.workers[i].need_bytes);
+  }
+  const double needs = own + other;
+  const double limit =
+      needs > room ? room * own / needs : own + (room - needs) / 2;
+  grant.memory_limit_bytes =
+      std::max<uint64_t>(1, static_cast<uint64_t>(limit));
+}
+
+}  // namespace gavel::engine

@@ -1,0 +1,163 @@
+// The time that jobs received, and what the allocation meant them to have: for
+// priorities in rounds and for the shares that people are told. Also how often
+// workers are lost.
+//
+// Not thread-safe. Snapshot fields: all.
+#ifndef GAVEL_COORDINATOR_ENGINE_LEDGER_H_
+#define GAVEL_COORDINATOR_ENGINE_LEDGER_H_
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "coordinator/engine/allocation.h"
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/failures.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/job_table.h"
+#include "coordinator/engine/terms.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/jobs/time_received.h"
+#include "coordinator/throughput/throughput_matrix.h"
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class Ledger {
+ public:
+  // Borrowed, and outlive this.
+  Ledger(const Terms& terms, const JobTable& jobs, const Cluster& cluster,
+         const AllocationTable& allocation, const Candidates& candidates)
+      : terms_(terms),
+        jobs_(jobs),
+        cluster_(cluster),
+        allocation_(allocation),
+        candidates_(candidates) {}
+
+  // What a job has received under another engine.
+  void TakeReceived(JobId id, const event::Received& received);
+  // The time that a worker without a lease took to start, up to now.
+  void BookStart(Time now, Job& job, Worker& worker);
+  // What was received and what was meant, up to now: before either changes.
+  // Under an assignment nobody compares what jobs have received, and each is
+  // booked by itself, when it changes.
+  void BookAll(Time now);
+  // All workers of the job.
+  void BookJob(Time now, Job& job);
+  // What the allocation meant the job to have, up to now.
+  void BookTarget(Time now, Job& job);
+  // In all, booked or not.
+  double SecondsReceived(const Job& job, Time now) const;
+  // Of a job that is there.
+  JobShares SharesOf(JobId job, Time now) const;
+
+  // Of one worker, up to now.
+  void BookWorker(Time now, Job& job, Worker& worker);
+  const TimeReceived& time_received() const { return time_received_; }
+  const FailureRate& failure_rate() const { return failure_rate_; }
+  // A worker was lost.
+  void AddLoss() { failure_rate_.AddLoss(); }
+  // It has ended.
+  void RemoveJob(JobId job);
+  // [J] What jobs of the entity that have ended had received beyond their
+  // shares, in accelerator-seconds; empty: nothing. The entity's other jobs are
+  // ahead by that.
+  std::span<const double> EndedAhead(const std::string& entity) const;
+  // All targets are booked up to now.
+  void SetBookedAt(Time now) { booked_at_ = now; }
+  // A new allocation: time received counts on, as far as Terms says.
+  void BeginAllocation();
+
+  static auto State(auto& part) {
+    return std::tie(part.time_received_, part.failure_rate_, part.booked_at_,
+                    part.ended_ahead_s_);
+  }
+
+ private:
+  void Book(Time now, Job& job, Worker& worker, TimeReceived::Booking& booking);
+  double TargetSince(const Job& job, Time now) const;
+
+  const Terms& terms_;
+  const JobTable& jobs_;
+  const Cluster& cluster_;
+  const AllocationTable& allocation_;
+  const Candidates& candidates_;
+  TimeReceived time_received_;
+  FailureRate failure_rate_;
+  // By entity, and type. Entities are those of the cluster file.
+  std::map<std::string, std::vector<double>> ended_ahead_s_;
+  Time booked_at_ = 0;  // Job::target_s counts up to here at least
+};
+
+// The time that jobs would have taken alone on an equal part of the cluster,
+// for finish-time fairness (Gavel's cumulative isolated time).
+//
+// Not thread-safe. Snapshot fields: the clocks, up to when they count, and the
+// throughputs that they count by.
+
+class IsolatedTime {
+ public:
+  // Borrowed, and outlive this.
+  IsolatedTime(const JobTable& jobs, Changes& changes, const Cluster& cluster,
+               const ThroughputMatrix& throughputs,
+               const EngineOptions& options, const Figures& figures)
+      : jobs_(jobs),
+        changes_(changes),
+        cluster_(cluster),
+        throughputs_(throughputs),
+        options_(options),
+        figures_(figures) {}
+
+  // Counts Gavel's cumulative isolated time: the time in which an equal part of
+  // the cluster would have done the steps of each job. The size of an equal
+  // part depends on the number of jobs, so the engine calls this before each
+  // change of that number, and for each new allocation.
+  //
+  // An equal part of n jobs does W / max(n s, C) steps/s of a job of scale
+  // factor s, where C accelerators are there and W is the sum of the job's
+  // throughputs on all of them. So the isolated time of a job that runs evenly
+  // is its speed over W times a clock of its scale factor, which runs by max(n
+  // s, C): such jobs are only looked at when something changes.
+  void CountChanged(Time now);
+  // The same; looks at all jobs where throughputs or the cluster have changed.
+  void CountAll(Time now);
+  // An ended job: counted up to now, and not going on.
+  void End(Time now, Job& job);
+
+  // Job::isolated_s and isolated_steps as they would be counted now.
+  struct Sum {
+    double seconds = 0;
+    double steps = 0;
+  };
+  Sum SumOf(const Job& job, Time now) const;
+
+  static auto State(auto& part) {
+    return std::tie(part.isolated_clock_, part.counted_at_,
+                    part.isolated_version_);
+  }
+
+ private:
+  void Count(Time now, const std::vector<Job*>& jobs);
+  void SetPace(Time now, Job& job);
+  double Parts(int scale_factor) const;     // max(n s, C)
+  double WholeSpeed(const Job& job) const;  // W
+
+  const JobTable& jobs_;
+  Changes& changes_;
+  const Cluster& cluster_;
+  const ThroughputMatrix& throughputs_;
+  const EngineOptions& options_;
+  const Figures& figures_;
+  std::map<int, double> isolated_clock_;  // by scale factor: CountChanged
+  Time counted_at_ = 0;
+  uint64_t isolated_version_ = 0;  // of throughputs_
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_LEDGER_H_

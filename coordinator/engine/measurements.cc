@@ -1,0 +1,209 @@
+#include "coordinator/engine/measurements.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/operators.h"
+#include "coordinator/engine/type_names.h"
+#include "core/text.h"
+
+namespace gavel::engine {
+namespace {
+
+// When both ran together from, under their present leases.
+Time TogetherSince(const Job& job, const Job& other) {
+  Time since = 0;
+  for (const Job* one : {&job, &other}) {
+    for (const Worker& worker : one->workers) {
+      if (worker.held_epoch != one->epoch) return kNever;
+      since = std::max(since, worker.leased_at);
+    }
+  }
+  return since;
+}
+
+}  // namespace
+
+void Measurements::FillThroughputs(JobSpec& spec) const {
+  NameInFull(cluster_.types(), &spec.throughputs);
+  const ThroughputTable* table = options_.throughputs.get();
+  if (table == nullptr) return;
+  const std::optional<ThroughputTable::Row> row = table->FindRow(
+      spec.app.empty() ? spec.name : spec.app, spec.scale_factor);
+  if (!row.has_value()) return;
+  for (const std::string& type : cluster_.types()) {
+    const std::optional<size_t> known =
+        FindColumn(*table, type, cluster_.types());
+    if (!known.has_value()) continue;
+    if (const std::optional<double> alone = table->Alone(*row, *known)) {
+      spec.throughputs.try_emplace(type, *alone);
+    }
+    if (!options_.placement_sensitive) continue;
+    if (const std::optional<double> spread =
+            table->Alone(*row, *known, /*consolidated=*/false)) {
+      spec.throughputs.try_emplace(StrCat(type, Figures::kUnconsolidated),
+                                   *spread);
+    }
+  }
+}
+
+void Measurements::Measure(Time now, Job& job, const Progress& progress) {
+  // Beside another job it says nothing of how fast it is alone.
+  if (WasBeside(now, job, progress.window_s)) {
+    return MeasurePair(now, job, progress);
+  }
+  MeasureAlone(now, job, progress);
+}
+
+void Measurements::FindTableRows() {
+  references_.reset();
+  if (options_.reference_models > 0 && options_.throughputs != nullptr) {
+    references_.emplace(options_.throughputs, options_.reference_models);
+  }
+  for (auto& [id, job] : jobs_.all()) FindTableRow(job);
+}
+
+void Measurements::BarTypes(const Job& job) {
+  std::set<std::string, std::less<>> barred;
+  const std::vector<std::string>& wanted = job.spec.types;
+  for (const std::string& type : cluster_.types()) {
+    if (wanted.empty()) break;
+    const std::vector<std::string> names = NamesOfType(type, cluster_.types());
+    const bool is_wanted =
+        std::ranges::any_of(names, [&](const std::string& name) {
+          return std::ranges::find(wanted, name) != wanted.end();
+        });
+    if (!is_wanted) barred.insert(type);
+  }
+  throughputs_.SetBarred(job.id, std::move(barred));
+}
+
+// Another job was on its accelerators, too, at some time in the last window_s.
+bool Measurements::WasBeside(Time now, const Job& job, double window_s) const {
+  if (!job.partner.valid()) return false;
+  const Job* other = jobs_.Find(job.partner);
+  if (other == nullptr) return false;
+  return other->live || now - other->ended_at < window_s;
+}
+
+// What `job` reports while it runs beside its partner is the pair's figure,
+// provided that the partner was there all the while.
+void Measurements::MeasurePair(Time now, Job& job, const Progress& progress) {
+  if (!jobs_.Together(job, job.partner)) return;
+  const Time since = TogetherSince(job, jobs_.at(job.partner));
+  if (!(now - since >= progress.window_s)) return;
+  const Job& partner = jobs_.at(job.partner);
+  const AcceleratorId where = job.workers.front().held;
+  const std::string& type = cluster_.accelerator(where).info.type;
+  // Only the first time: then it is known, and blended with that.
+  std::optional<std::pair<double, double>> told;
+  if (options_.throughputs != nullptr &&
+      !throughputs_.Together(job.id, partner.id, type).has_value()) {
+    told = figures_.TablePair(
+        job, partner, static_cast<size_t>(cluster_.TypeIndex(type)),
+        FindColumn(*options_.throughputs, type, cluster_.types()),
+        /*consolidated=*/true);
+  }
+  const bool moved = throughputs_.MeasureTogether(
+      job.id, job.partner, type, progress.throughput_steps_per_s,
+      progress.window_s, told.has_value() ? told->first : 0, now);
+  const bool kept = KeepPairCell(job, partner, type);
+  if (!moved) return;
+  agenda_.SolveNextRound();
+  if (kept) FindTableRow(job);
+}
+
+bool Measurements::KeepPairCell(Job& job, const Job& other,
+                                const std::string& type) {
+  const auto of_table = [](const Job& one) {
+    return one.table_row.has_value() && !(one.row_speed > 0);
+  };
+  if (of_table(job) || !of_table(other)) return false;
+  const auto& row = options_.throughputs->NameOf(*other.table_row);
+  const std::string& name = row.first;
+  if (row.second != job.spec.scale_factor) return false;
+  const Throughput alone = throughputs_.Get(job.id, type);
+  const auto together = throughputs_.Together(job.id, other.id, type);
+  if (alone.source == ThroughputSource::kGuessed || !(alone.steps_per_s > 0) ||
+      !together.has_value()) {
+    return false;
+  }
+  const double kept = *together / alone.steps_per_s;
+  const auto cell =
+      std::ranges::find_if(job.profile, [&](const ProfiledCell& known) {
+        return known.type == type && known.beside == name;
+      });
+  if (cell == job.profile.end()) {
+    job.profile.push_back({type, name, kept});
+  } else {
+    cell->value = kept;
+  }
+  return true;
+}
+
+void Measurements::FindTableRow(Job& job) {
+  const ThroughputTable* table = options_.throughputs.get();
+  job.table_row.reset();
+  job.row_speed = 0;
+  if (table == nullptr) return;
+  job.table_row =
+      table->FindRow(job.spec.app.empty() ? job.spec.name : job.spec.app,
+                     job.spec.scale_factor);
+  if (job.table_row.has_value()) return;
+  if (!references_.has_value()) return;
+  const std::vector<ProfiledCell> cells = CellsOf(job);
+  const auto match = references_->Find(job.spec.scale_factor, cells);
+  if (!match.has_value() || !(match->speed > 0)) return;
+  // How fast it is alone says too little of what it does beside others.
+  if (std::any_of(cells.begin(), cells.end(),
+                  [](const auto& cell) { return !cell.beside.empty(); })) {
+    job.table_row = match->row;
+    job.row_speed = match->speed;
+  }
+  std::map<std::string, double> estimates;
+  for (size_t type = 0; type < table->types().size(); ++type) {
+    const double alone = table->Alone(match->row, type).value_or(0);
+    if (alone > 0) estimates[table->types()[type]] = match->speed * alone;
+  }
+  throughputs_.Estimate(job.id, std::move(estimates));
+}
+
+// All that was measured of it, or given.
+std::vector<ProfiledCell> Measurements::CellsOf(const Job& job) const {
+  std::vector<ProfiledCell> cells = job.profile;
+  for (const std::string& type : cluster_.types()) {
+    const Throughput alone = throughputs_.Get(job.id, type);
+    if (alone.source == ThroughputSource::kGuessed) continue;
+    cells.push_back({type, "", alone.steps_per_s});
+  }
+  return cells;
+}
+
+// What a job that runs alone tells, as it would be on accelerators that are as
+// fast as their type.
+void Measurements::MeasureAlone(Time now, Job& job, const Progress& progress) {
+  const Worker& first = job.workers.front();
+  const Accelerator& held = cluster_.accelerator(first.held);
+  const double steps_per_s = progress.throughput_steps_per_s;
+  const std::string& type = held.info.type;
+  if (first.world_size == 1) {
+    speeds_.Measure(job.id, type, held.id, steps_per_s, progress.window_s);
+  }
+  const std::string name =
+      figures_.FigureName(job.id, type, figures_.IsSpread(job));
+  if (!throughputs_.MeasureSize(job.id, name, first.world_size,
+                                steps_per_s / figures_.SpeedOf(job),
+                                progress.window_s, now)) {
+    return;
+  }
+  agenda_.SolveNextRound();
+  if (references_.has_value()) FindTableRow(job);
+}
+
+}  // namespace gavel::engine

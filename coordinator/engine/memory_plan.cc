@@ -1,0 +1,259 @@
+#include "coordinator/engine/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/job.h"
+#include "core/size_text.h"
+#include "core/text.h"
+
+namespace gavel::engine {
+
+// In seconds.
+double MemoryPlan::ExpectedAbsence(const Job& job,
+                                   const WaitingUnits& line) const {
+  const RoundTable& units = line.units;
+  const double share = job.target_share;
+  if (!(share > 0)) return kNever;
+  double rounds = std::max(1.0, (1 - share) / share);
+  const size_t self = units.Find({job.id, JobId()});
+  if (self == units.size()) return rounds * terms_.round_duration_s();
+  const auto& own = line.priorities[self];
+  const auto type = static_cast<size_t>(
+      std::max_element(own.begin(), own.end()) - own.begin());
+  double place = 1;
+  for (size_t row = 0; row < units.size(); ++row) {
+    const Job& other = jobs_.at(units.unit(row).job);
+    if (other.id == job.id || !round_.PlannedFor(other).empty()) continue;
+    if (line.priorities[row][type] > own[type]) ++place;
+  }
+  const int capacity = cluster_.Capacity()[type];
+  if (capacity > 0) {
+    rounds = std::max(rounds, std::ceil(place * job.scale_factor / capacity));
+  }
+  return rounds * terms_.round_duration_s();
+}
+
+MemoryPlan::Tiers MemoryPlan::ChooseTiers(Time now) const {
+  Tiers tiers;
+  const bool keeps = agents_.has_budgets() && options_.keep_absence_s_max > 0;
+  if (!keeps && options_.park_absence_s_max == kNever) return tiers;
+  WaitingUnits line{rows_.RoundUnits(now, /*with_trials=*/false), {}};
+  line.priorities =
+      Priorities(line.units, HeadStartSeconds(terms_.round_duration_s()));
+  std::map<AcceleratorId, double> kept;
+  for (const auto& [id, job] : jobs_.live()) {
+    if (!job->active() || !job->HoldsAny() || round_.GoesOn(*job)) {
+      continue;
+    }
+    double absence_s = 0;
+    if (job->planned.empty()) {
+      absence_s = ExpectedAbsence(*job, line);
+    } else if (job->planned != job->assigned) {
+      continue;  // it moves
+    }
+    if (absence_s > options_.park_absence_s_max) {
+      tiers.emplace_back(id, PauseTier::kEvict);
+    } else if (keeps && absence_s <= options_.keep_absence_s_max &&
+               MayKeep(*job, kept)) {
+      tiers.emplace_back(id, PauseTier::kKeep);
+    }
+  }
+  return tiers;
+}
+
+// Whether all of its accelerators have room for it beside whoever comes next.
+// `kept`: by those that were chosen before it; it is added.
+bool MemoryPlan::MayKeep(const Job& job,
+                         std::map<AcceleratorId, double>& kept) const {
+  for (const Worker& worker : job.gang()) {
+    if (worker.held_epoch == 0 || worker.need_bytes == 0) return false;
+    const Accelerator& where = cluster_.accelerator(worker.held);
+    if (where.info.memory_bytes == 0 || where.info.exclusive) return false;
+    std::set<WorkerKey> processes;
+    for (const auto& [id, key] : leases_.Contexts(where.id)) {
+      processes.insert(key);
+    }
+    double bytes = kept[where.id] + static_cast<double>(worker.need_bytes);
+    for (const WorkerKey& key : leases_.ParkedOn(where.id)) {
+      const Worker& parked = jobs_.WorkerOf(key);
+      const std::vector<AcceleratorId>& next =
+          round_.PlannedFor(jobs_.at(key.job));
+      if (parked.left_on != where.id ||
+          std::find(next.begin(), next.end(), where.id) != next.end()) {
+        continue;
+      }
+      bytes += static_cast<double>(parked.progress.device_bytes);
+    }
+    for (const auto& [id, other] : jobs_.live()) {
+      const std::vector<AcceleratorId>& planned = round_.PlannedFor(*other);
+      for (size_t rank = 0; rank < planned.size(); ++rank) {
+        if (id == job.id || planned[rank] != where.id) continue;
+        const Worker& next = other->workers[rank];
+        if (next.need_bytes == 0) return false;  // nobody knows
+        bytes += static_cast<double>(next.need_bytes);
+        processes.insert({id, static_cast<int>(rank), next.incarnation});
+      }
+    }
+    bytes += static_cast<double>(processes.size()) *
+             static_cast<double>(where.info.context_bytes);
+    if (bytes > static_cast<double>(where.info.memory_bytes)) return false;
+  }
+  for (const Worker& worker : job.gang()) {
+    kept[worker.held] += static_cast<double>(worker.need_bytes);
+  }
+  return true;
+}
+
+void MemoryPlan::MakeRoom(Time now) {
+  agenda_.EndMakeRoom();
+  if (!agents_.has_budgets()) return;
+  std::set<WorkerKey> evicted;
+  for (const Accelerator& accelerator : cluster_.accelerators()) {
+    if (CountsContexts(accelerator.info)) MakeRoomOn(accelerator.id, evicted);
+  }
+  MakeRoomOnHosts(evicted);
+  if (evicted.empty()) return;
+  recorder_.Record(now,
+                   event::WorkersEvicted{{evicted.begin(), evicted.end()}});
+  agenda_.EndMakeRoom();
+}
+
+void MemoryPlan::MakeRoomOn(AcceleratorId id,
+                            std::set<WorkerKey>& evicted) const {
+  const AcceleratorInfo& info = cluster_.accelerator(id).info;
+  std::map<WorkerKey, uint64_t> processes;  // with what each takes
+  std::vector<std::pair<Time, WorkerKey>> away;
+  for (const auto& [there, key] : leases_.Contexts(id)) {
+    const Worker& worker = jobs_.WorkerOf(key);
+    if (worker.leaving || evicted.contains(key)) continue;
+    // Who comes next starts only when it has left.
+    const bool stays =
+        worker.pause_sent_at == kNever || worker.pause_tier == PauseTier::kKeep;
+    uint64_t& bytes = processes[key] = info.context_bytes;
+    if (worker.held_epoch != 0 && worker.held == id && stays) {
+      bytes += worker.need_bytes;
+    }
+    if (worker.left_on == id) bytes += worker.progress.device_bytes;
+  }
+  // Nobody knows what such a one will take: it gets what the kept ones have.
+  bool unknown = false;
+  for (const JobId next : assigned_.JobsOn(id)) {
+    const Job& job = jobs_.at(next);
+    for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
+      if (job.assigned[rank] != id) continue;
+      const Worker& worker = job.workers[rank];
+      processes[{job.id, static_cast<int>(rank), worker.incarnation}] =
+          info.context_bytes + worker.need_bytes;
+      unknown |= worker.need_bytes == 0;
+    }
+  }
+  uint64_t used = 0;
+  for (const auto& [key, bytes] : processes) used += bytes;
+  for (const WorkerKey& key : leases_.ParkedOn(id)) {
+    const Job& job = jobs_.at(key.job);
+    const bool comes_back = std::find(job.assigned.begin(), job.assigned.end(),
+                                      id) != job.assigned.end();
+    if (!comes_back && !evicted.contains(key)) {
+      away.emplace_back(jobs_.WorkerOf(key).parked_at, key);
+    }
+  }
+  std::sort(away.begin(), away.end());
+  for (const auto& [since, key] : away) {
+    const bool gives_way =
+        info.exclusive || (unknown && jobs_.WorkerOf(key).kept_on == id);
+    if (used <= info.memory_bytes && !gives_way) continue;
+    used -= processes[key];
+    evicted.insert(key);
+  }
+}
+
+// One pass over the jobs, however many servers have a budget.
+void MemoryPlan::MakeRoomOnHosts(std::set<WorkerKey>& evicted) const {
+  struct Host {
+    uint64_t budget = 0;
+    uint64_t used = 0;
+    std::vector<std::pair<Time, WorkerKey>> away;
+  };
+  std::map<std::string, Host> hosts;
+  for (const auto& [server, agent] : agents_.all()) {
+    if (agent.host_memory_bytes > 0) {
+      hosts[server].budget = agent.host_memory_bytes;
+    }
+  }
+  if (hosts.empty()) return;
+  for (const auto& [id, job] : jobs_.live()) {
+    for (size_t rank = 0; rank < job->workers.size(); ++rank) {
+      const Worker& worker = job->workers[rank];
+      const WorkerKey key{id, static_cast<int>(rank), worker.incarnation};
+      if (!worker.is_parked() || worker.leaving || evicted.contains(key)) {
+        continue;
+      }
+      const auto host = hosts.find(worker.server);
+      if (host == hosts.end()) continue;
+      host->second.used += worker.progress.host_bytes;
+      if (job->assigned.empty()) {
+        host->second.away.emplace_back(worker.parked_at, key);
+      }
+    }
+  }
+  for (auto& [server, host] : hosts) {
+    std::sort(host.away.begin(), host.away.end());
+    for (const auto& [since, key] : host.away) {
+      if (host.used <= host.budget) break;
+      host.used -= jobs_.WorkerOf(key).progress.host_bytes;
+      evicted.insert(key);
+    }
+  }
+}
+
+void MemoryPlan::On(Time now, const event::WorkersEvicted& e) {
+  for (const WorkerKey& key : e.workers) {
+    const Worker* worker = jobs_.Find(key);
+    if (worker == nullptr || !worker->is_parked()) continue;
+    processes_.Pause(now, *jobs_.Find(key.job), key.rank, PauseTier::kEvict);
+  }
+}
+
+// What is special about the accelerator that it left.
+std::string MemoryPlan::WhyEvicted(AcceleratorId from) const {
+  if (!from.valid() || !cluster_.accelerator(from).info.exclusive) return "";
+  return StrCat(", since one process at a time may use ",
+                cluster_.accelerator(from).info.uuid,
+                " (exclusive-process mode)");
+}
+
+std::string MemoryPlan::MemoryText(const Job& job) const {
+  if (!job.active() || job.workers.empty()) return "";
+  const Worker& first = job.workers.front();
+  if (first.process == ProcessState::kNone) {
+    return first.progress.last_generation == Generation{}
+               ? ""
+               : StrCat("evicted to disk", WhyEvicted(job.stays.last()));
+  }
+  if (first.held_epoch != 0 && first.leaving) {
+    return StrCat("its process ends", WhyEvicted(first.held));
+  }
+  if (!first.is_parked()) return "";
+  uint64_t bytes = 0;
+  for (const Worker& worker : job.workers) {
+    if (!worker.is_parked()) continue;
+    bytes += worker.kept_on.valid() ? worker.progress.device_bytes
+                                    : worker.progress.host_bytes;
+  }
+  const std::string where =
+      first.kept_on.valid()
+          ? StrCat("kept on ", cluster_.accelerator(first.kept_on).info.uuid,
+                   " of ", first.server)
+          : StrCat("parked in host memory on ", first.server);
+  return bytes == 0 ? where : StrCat(where, ", ", SizeText(bytes));
+}
+
+}  // namespace gavel::engine

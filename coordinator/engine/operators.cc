@@ -1,0 +1,507 @@
+#include "coordinator/engine/operators.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "coordinator/engine/agents.h"
+#include "coordinator/engine/job_table.h"
+#include "coordinator/engine/lease_book.h"
+#include "coordinator/engine/type_names.h"
+#include "coordinator/workload/job_update.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+std::string Unknown(JobId job) {
+  return StrCat("there is no job ", job.value(), "; `gavel queue` lists them");
+}
+
+std::string Ended(const Job& job) {
+  return StrCat("job ", job.id.value(),
+                " has already ended: ", JobStateName(job.state));
+}
+
+std::string Held(const Job& job) {
+  return StrCat("job ", job.id.value(), " is held; `gavel release ",
+                job.id.value(), "` lets it go on");
+}
+
+bool MayRelease(const Job& job, bool kept_out) {
+  return job.state == JobState::kHeld || (job.active() && kept_out);
+}
+
+std::string WhyNotRequeued(const Job& job) {
+  if (job.state == JobState::kHeld) return Held(job);
+  if (!job.active()) return StrCat(Ended(job), "; submit it again");
+  if (job.AnyLive()) return "";
+  return StrCat("job ", job.id.value(),
+                " has no process that could end: it waits in the queue");
+}
+
+std::string WhyNoCheckpoint(const Job& job) {
+  if (job.state == JobState::kHeld) return Held(job);
+  if (!job.active()) return Ended(job);
+  if (job.HoldsAny()) return "";
+  Generation last = job.restored;
+  uint64_t steps = 0;
+  for (const Worker& worker : job.workers) {
+    last = std::max(last, worker.progress.last_generation);
+    steps = std::max(steps, worker.progress.steps_done);
+  }
+  // A process writes its checkpoint after it has released, or ends with it: the
+  // last one that was reported may be older.
+  return StrCat(
+      "job ", job.id.value(), " does not run now",
+      steps > last.step
+          ? StrCat(", it stopped at step ", steps,
+                   "; the last checkpoint that it told of is of step ",
+                   last.step)
+          : StrCat(", and its checkpoint is of step ", last.step));
+}
+
+// By any of its names here.
+bool IsNamed(std::string_view type, const std::vector<std::string>& names,
+             const Cluster& cluster) {
+  return std::ranges::any_of(
+      NamesOfType(type, cluster.types()), [&](const std::string& name) {
+        return std::ranges::find(names, name) != names.end();
+      });
+}
+
+std::string Types(const Cluster& cluster) {
+  std::vector<std::string> types;
+  for (size_t type = 0; type < cluster.types().size(); ++type) {
+    if (cluster.HasType(type)) types.push_back(cluster.types()[type]);
+  }
+  return absl::StrJoin(types, ", ");
+}
+
+// Which of its processes may still be on that server; invalid: none.
+JobId JobOn(const std::string& server, const engine::LeaseBook& leases,
+            const engine::JobTable& jobs, const Cluster& cluster) {
+  for (const auto& [accelerator, worker] : leases.quarantined()) {
+    if (cluster.accelerator(accelerator).server == server) {
+      return worker.job;
+    }
+  }
+  for (const auto& [id, job] : jobs.all()) {
+    for (const AcceleratorId place : job.assigned) {
+      if (cluster.accelerator(place).server == server) return id;
+    }
+    for (const Worker& worker : job.workers) {
+      if (worker.is_live() && worker.server == server) return id;
+    }
+  }
+  return {};
+}
+
+// One sentence tells of so many, each with its reason.
+constexpr size_t kDrainedMax = 3;
+
+// Why nobody is to start on one that is drained, or whose agent ends.
+std::string WhyOff(const Accelerator& accelerator) {
+  if (!accelerator.drained) return "its agent ends";
+  if (accelerator.drained_for.empty()) return "by `gavel drain`";
+  return accelerator.drained_for;
+}
+
+std::string WhyNotResumed(const std::string& target,
+                          const event::AcceleratorsDrained& e,
+                          const Cluster& cluster) {
+  std::vector<std::string> alone;
+  for (const AcceleratorId id : AcceleratorsOf({e.server}, cluster)) {
+    const Accelerator& accelerator = cluster.accelerator(id);
+    if (!accelerator.drained_alone) continue;
+    alone.push_back(StrCat("`gavel resume ", e.server, "/",
+                           accelerator.info.uuid,
+                           "` (drained: ", WhyOff(accelerator), ")"));
+  }
+  if (e.uuid.empty() && !alone.empty()) {
+    const size_t more = alone.size() - std::min(alone.size(), kDrainedMax);
+    alone.resize(alone.size() - more);
+    return StrCat(
+        "server ", target,
+        " is not drained as a whole, but accelerators of it by "
+        "themselves: ",
+        absl::StrJoin(alone, ", "),
+        more > 0 ? StrCat(" and ", more, " more, see `gavel nodes`") : "");
+  }
+  for (const AcceleratorId id : AcceleratorsOf(e, cluster)) {
+    const Accelerator& accelerator = cluster.accelerator(id);
+    if (accelerator.state != AcceleratorState::kLost) continue;
+    return StrCat(target, " is not drained: ", accelerator.info.uuid,
+                  " is lost, as `gavel nodes` tells; once it works, restart "
+                  "the agent of ",
+                  accelerator.server);
+  }
+  return StrCat(target, " is not drained");
+}
+
+}  // namespace
+
+std::string NameOf(const JobSpec& spec) {
+  return spec.owner.empty() ? spec.name : StrCat(spec.owner, "/", spec.name);
+}
+
+bool HasName(const Job& job) {
+  return job.active() || job.state == JobState::kHeld;
+}
+
+std::string WhyNot(const event::JobCommanded& e, const Job* job,
+                   bool kept_out) {
+  if (job == nullptr) return Unknown(e.job);
+  const bool over = !HasName(*job);
+  switch (e.kind) {
+    case CommandKind::kCancel:
+      return over ? Ended(*job) : "";
+    case CommandKind::kRelease:
+      if (MayRelease(*job, kept_out)) return "";
+      return StrCat("job ", e.job.value(), " is not held, it is ",
+                    JobStateName(job->state));
+    case CommandKind::kHold:
+      if (job->state == JobState::kHeld) return Held(*job);
+      return over ? Ended(*job) : "";
+    case CommandKind::kRequeue:
+      return WhyNotRequeued(*job);
+    case CommandKind::kCheckpoint:
+      return WhyNoCheckpoint(*job);
+    default:
+      return "this is nothing to be done to a job; is the client newer?";
+  }
+}
+
+std::string WhyNot(const event::JobUpdated& e, const Job* job,
+                   const Cluster& cluster) {
+  if (job == nullptr) return Unknown(e.job);
+  if (!HasName(*job)) return Ended(*job);
+  if (!e.update.types || cluster.types().empty()) return "";
+  for (const std::string& name : *e.update.types) {
+    const bool known =
+        std::ranges::any_of(cluster.types(), [&](const std::string& type) {
+          return IsNamed(type, {name}, cluster);
+        });
+    if (known) continue;
+    return StrCat("job ", e.job.value(), ": the cluster has no type \"", name,
+                  "\"; it has ", Types(cluster));
+  }
+  return "";
+}
+
+std::string WhyNot(const event::ServerForgotten& e,
+                   const engine::Agents& agents,
+                   const engine::LeaseBook& leases,
+                   const engine::JobTable& jobs, const Cluster& cluster,
+                   double agent_timeout_s) {
+  const Agent* agent = agents.Find(e.server);
+  if (agent == nullptr) {
+    return StrCat("there is no server \"", e.server,
+                  "\"; `gavel nodes` lists them");
+  }
+  if (agent->reachable) {
+    return StrCat("server ", e.server,
+                  " is there; end its agent first, or `gavel drain ", e.server,
+                  "`; an agent that was killed, or ended while the coordinator "
+                  "was down, is given up after ",
+                  agent_timeout_s, " s of silence");
+  }
+  if (const JobId job = JobOn(e.server, leases, jobs, cluster); job.valid()) {
+    return StrCat("a process of job ", job.value(), " may still run on server ",
+                  e.server,
+                  "; start its agent once more, so that it ends the process");
+  }
+  return "";
+}
+
+std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster) {
+  const std::string target = e.server;
+  std::vector<std::string> found;
+  if (!cluster.servers().contains(target)) {
+    for (const auto& [server, accelerators] : cluster.servers()) {
+      for (const AcceleratorId id : accelerators) {
+        const std::string& uuid = cluster.accelerator(id).info.uuid;
+        const std::string whole = StrCat(server, "/", uuid);
+        if (target != uuid && target != whole) continue;
+        found.push_back(whole);
+        e.server = server;
+        e.uuid = uuid;
+      }
+    }
+    if (found.empty()) {
+      return StrCat("there is no server or accelerator \"", target,
+                    "\"; `gavel nodes --json` lists them");
+    }
+    if (found.size() > 1) {
+      return StrCat("\"", target, "\" is on several servers; name one of ",
+                    absl::StrJoin(found, ", "));
+    }
+  }
+  const std::vector<AcceleratorId> which = AcceleratorsOf(e, cluster);
+  const bool any = std::ranges::any_of(
+      which, [&](AcceleratorId id) { return cluster.accelerator(id).drained; });
+  if (!e.drained && !any) return WhyNotResumed(target, e, cluster);
+  if (which.empty()) return StrCat("server ", target, " has no accelerators");
+  return "";
+}
+
+std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
+                                          const Cluster& cluster) {
+  const auto server = cluster.servers().find(e.server);
+  if (server == cluster.servers().end()) return {};
+  if (e.uuid.empty()) {
+    std::vector<AcceleratorId> all = server->second;
+    if (!e.drained && e.scoped) {
+      std::erase_if(all, [&](AcceleratorId id) {
+        return cluster.accelerator(id).drained_alone;
+      });
+    }
+    return all;
+  }
+  const AcceleratorId id = cluster.Find(e.server, e.uuid);
+  return id.valid() ? std::vector{id} : std::vector<AcceleratorId>();
+}
+
+std::optional<reason::Drained> WhyDrained(const Job& job,
+                                          const Cluster& cluster,
+                                          const ThroughputMatrix& throughputs) {
+  std::map<std::string, int> count;  // by type, if none were drained
+  // By type and why: servers.
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> drained;
+  for (const Accelerator& accelerator : cluster.accelerators()) {
+    if (accelerator.forgotten) continue;
+    const std::string& type = accelerator.info.type;
+    const bool off = accelerator.drained || accelerator.leaving;
+    if (accelerator.usable() || off) ++count[type];
+    if (off) drained[{type, WhyOff(accelerator)}].insert(accelerator.server);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [type_and_why, servers] : drained) {
+    const auto& [type, why] = type_and_why;
+    const bool usable = throughputs.Get(job.id, type).steps_per_s > 0;
+    if (!usable || count[type] < job.spec.LeastWorkers()) continue;
+    texts.push_back(
+        StrCat(type, " of ", absl::StrJoin(servers, " and "), ": ", why));
+  }
+  if (texts.empty()) return std::nullopt;
+  if (texts.size() > kDrainedMax) {
+    const size_t more = texts.size() - kDrainedMax;
+    texts.resize(kDrainedMax);
+    texts.push_back(StrCat(more, " more, see `gavel nodes`"));
+  }
+  return reason::Drained{absl::StrJoin(texts, "; ")};
+}
+
+}  // namespace gavel
+
+namespace gavel::engine {
+
+void Operators::On(Time, const event::PricesChanged& e) {
+  for (const auto& [type, price] : e.prices) allocation_.SetPrice(type, price);
+  changes_.TouchAll();
+  agenda_.SolveSoon();
+}
+
+void Operators::Admit(Time now, const event::JobCommanded& e) {
+  const Job* job = jobs_.Find(e.job);
+  const bool kept_out = job != nullptr && (throughputs_.HasExclusions(e.job) ||
+                                           accusations_.IsKeptOut(e.job) ||
+                                           checkpoints_.IsStranded(*job));
+  std::string error = WhyNot(e, job, kept_out);
+  if (error.empty()) return recorder_.Record(now, e);
+  outbox_.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
+}
+
+void Operators::Admit(Time now, const event::JobUpdated& e) {
+  std::string error = WhyNot(e, jobs_.Find(e.job), cluster_);
+  if (error.empty()) return recorder_.Record(now, e);
+  outbox_.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
+}
+
+void Operators::Admit(Time now, const event::ServerForgotten& e) {
+  std::string error =
+      WhyNot(e, agents_, leases_, jobs_, cluster_, options_.agent_timeout_s);
+  if (error.empty()) return recorder_.Record(now, e);
+  outbox_.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
+}
+
+void Operators::Admit(Time now, event::AcceleratorsDrained e) {
+  e.scoped = true;
+  std::string error = WhyNot(e, cluster_);
+  if (error.empty()) return recorder_.Record(now, std::move(e));
+  outbox_.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
+}
+
+void Operators::On(Time now, const event::JobCommanded& e) {
+  Job* job = jobs_.Find(e.job);
+  outbox_.Emit(action::Reply{e.reply_to, e.job, ""});
+  switch (e.kind) {
+    case CommandKind::kRelease:
+      return Release(now, *job);
+    case CommandKind::kHold:
+      return endings_.EndJob(now, *job, JobState::kHeld,
+                             reason::HeldByUser{e.by, e.job},
+                             PauseTier::kEvict);
+    case CommandKind::kRequeue:
+      assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
+      // Those that have no lease; one that is starting does so anew already.
+      for (int rank = 0; rank < job->world_size; ++rank) {
+        const Worker& worker = job->workers[static_cast<size_t>(rank)];
+        if (worker.process != ProcessState::kJoined || worker.leaving) continue;
+        processes_.Pause(now, *job, rank, PauseTier::kEvict);
+      }
+      agenda_.FillSoon();
+      return;
+    case CommandKind::kCheckpoint:
+      for (int rank = 0; rank < job->world_size; ++rank) {
+        const Worker& worker = job->workers[static_cast<size_t>(rank)];
+        if (worker.held_epoch == 0) continue;
+        const WorkerKey key{job->id, rank, worker.incarnation};
+        outbox_.Emit(action::SendToWorker{
+            key, CheckpointRequest{key, outbox_.position()}});
+      }
+      return;
+    default:
+      endings_.EndJob(now, *job, JobState::kCancelled, reason::Cancelled{e.by});
+  }
+}
+
+void Operators::Release(Time now, Job& job) {
+  if (checkpoints_.IsStranded(job)) checkpoints_.ForgoCheckpoints(job);
+  throughputs_.Readmit(job.id);
+  accusations_.Forgive(job.id);
+  std::erase_if(job.profile, [](const ProfiledCell& cell) {
+    return !cell.beside.empty() && cell.value == 0;
+  });
+  isolated_.CountChanged(now);
+  jobs_.Release(job);
+  changes_.Touch(job);
+  job.failures_in_a_row = 0;
+  job.failed_starts = 0;
+  job.hung_launches = 0;
+  agenda_.SolveSoon();
+}
+
+void Operators::On(Time now, const event::JobUpdated& e) {
+  Job& job = *jobs_.Find(e.job);
+  outbox_.Emit(action::Reply{e.reply_to, e.job, ""});
+  ApplyUpdate(e.update, &job.spec);
+  measurements_.BarTypes(job);
+  const int least = job.spec.LeastWorkers();
+  const int most = job.spec.MostWorkers();
+  job.scale_factor = std::clamp(job.scale_factor, least, most);
+  jobs_.NoteElastic(job);
+  const int has = static_cast<int>(job.assigned.size());
+  if (has > 0 && (has < least || has > most))
+    assignments_.Assign(now, job, {}, JobId());
+  // In the problem its row may be another one now.
+  changes_.TouchAll();
+  agenda_.SolveSoon();
+  agenda_.FillSoon();
+}
+
+void Operators::On(Time now, const event::AcceleratorsDrained& e) {
+  outbox_.Emit(action::Reply{e.reply_to, JobId(), ""});
+  const std::vector<AcceleratorId> which = AcceleratorsOf(e, cluster_);
+  if (e.by_agent) {
+    cluster_.SetLeaving(e.server);
+  } else {
+    for (const AcceleratorId id : which) {
+      cluster_.SetDrained(id, e.drained, e.why, e.scoped && !e.uuid.empty());
+      if (!e.why.empty()) cluster_.NoteErrors(id, e.errors);
+    }
+  }
+  assigned_.Recount();
+  agenda_.SolveSoon();
+  agenda_.FillSoon();
+  for (const AcceleratorId id : which) operated_.drains.erase(id);
+  if (!e.drained) return;
+  if (now >= e.until) return Leave(now, e);
+  for (const AcceleratorId id : which) operated_.drains[id] = e.until;
+  agenda_.Due(e.until);
+}
+
+// Whoever is there ends with a checkpoint; where the job goes on is decided as
+// ever.
+void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
+  const std::vector<AcceleratorId> ids = AcceleratorsOf(e, cluster_);
+  const auto is_drained = [&](AcceleratorId id) {
+    return std::ranges::find(ids, id) != ids.end();
+  };
+  const auto must_go = [&](const Worker& worker) {
+    if (e.uuid.empty()) return worker.server == e.server;
+    return is_drained(worker.held) || is_drained(worker.kept_on) ||
+           std::ranges::any_of(worker.contexts, is_drained);
+  };
+  for (auto& [id, job] : jobs_.live()) {
+    const std::vector<AcceleratorId> places = job->assigned;
+    if (std::ranges::any_of(places, is_drained)) {
+      assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
+    }
+    for (size_t rank = 0; rank < job->workers.size(); ++rank) {
+      const Worker& worker = job->workers[rank];
+      // It was to have its first lease there.
+      const bool starts = worker.held_epoch == 0 && rank < places.size() &&
+                          is_drained(places[rank]);
+      if (!worker.is_live() || worker.leaving) continue;
+      if (!starts && !must_go(worker)) continue;
+      processes_.Pause(now, *job, static_cast<int>(rank), PauseTier::kEvict);
+    }
+  }
+}
+
+void Operators::SweepDrains(Time now) {
+  std::vector<event::AcceleratorsDrained> due;
+  for (const auto& [id, until] : operated_.drains) {
+    if (now < until) {
+      agenda_.Due(until);
+      continue;
+    }
+    const Accelerator& accelerator = cluster_.accelerator(id);
+    due.push_back({accelerator.server, accelerator.info.uuid});
+    due.back().until = until;
+  }
+  for (event::AcceleratorsDrained& drained : due) {
+    recorder_.Record(now, std::move(drained));
+  }
+}
+
+void Operators::On(Time, const event::ServerForgotten& e) {
+  outbox_.Emit(action::Reply{e.reply_to, JobId(), ""});
+  for (const AcceleratorId id : AcceleratorsOf({e.server}, cluster_)) {
+    operated_.drains.erase(id);
+    accusations_.Forget(id);
+  }
+  agents_.Forget(e.server);
+  cluster_.Forget(e.server);
+  assigned_.Recount();
+  agenda_.SolveSoon();
+}
+
+void Operators::On(Time, const event::PolicyChanged& e) {
+  outbox_.Emit(action::Reply{e.reply_to, JobId(), ""});
+  operated_.policy = {e.policy, e.instead_of, e.packing, e.progress};
+  terms_.SetPolicy(e.packing, e.progress);
+  // What is being solved is of the policy before. Whoever runs goes on until
+  // the new one says otherwise.
+  solver_.Abandon(/*answer=*/true);
+  problems_.Drop();
+  changes_.TouchAll();
+  agenda_.SolveSoon();
+}
+
+void Operators::TakePolicyOf(const event::CoordinatorStarted& e) {
+  DecidingPolicy& policy = operated_.policy;
+  if (policy.instead_of.empty() || policy.name != e.policy) {
+    policy = {e.policy, ""};
+    return;
+  }
+  terms_.SetPolicy(policy.packing, policy.progress);
+}
+
+}  // namespace gavel::engine

@@ -1,0 +1,151 @@
+// The rows of a round for the mechanism: the units that may run, what each
+// holds, its share, what it has received and what it costs to move (Gavel
+// section 5). Stateless; not thread-safe.
+#ifndef GAVEL_COORDINATOR_ENGINE_PLANNER_H_
+#define GAVEL_COORDINATOR_ENGINE_PLANNER_H_
+
+#include <optional>
+#include <vector>
+
+#include "coordinator/engine/agents.h"
+#include "coordinator/engine/allocation.h"
+#include "coordinator/engine/checkpoints.h"
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/failures.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/job_table.h"
+#include "coordinator/engine/ledger.h"
+#include "coordinator/engine/terms.h"
+#include "coordinator/engine/trial_book.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/mechanism.h"
+#include "coordinator/mechanism/round_table.h"
+#include "coordinator/throughput/accelerator_speeds.h"
+#include "coordinator/throughput/throughput_matrix.h"
+#include "core/ids.h"
+#include "core/share_unit.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class RoundRows {
+ public:
+  // Borrowed, and outlive this.
+  RoundRows(const Terms& terms, const JobTable& jobs, const Cluster& cluster,
+            const ThroughputMatrix& throughputs, const EngineOptions& options,
+            const AllocationTable& allocation, const Candidates& candidates,
+            const Figures& figures, const Ledger& ledger,
+            const TrialBook& trials)
+      : terms_(terms),
+        jobs_(jobs),
+        cluster_(cluster),
+        throughputs_(throughputs),
+        options_(options),
+        allocation_(allocation),
+        candidates_(candidates),
+        figures_(figures),
+        ledger_(ledger),
+        trials_(trials) {}
+
+  // The units that may run, as of `at`.
+  RoundTable RoundUnits(Time at, bool with_trials) const;
+  // The job alone, and the pair that it runs in where that has no share. No
+  // `at`: only what tells where they go.
+  void AddUnits(const Job& job, std::optional<Time> at, bool with_trials,
+                RoundUnit& row, RoundTable& units) const;
+  // And what tells whose turn it is.
+  void MakeUnit(const ShareUnit& unit, const Job& job, Time at,
+                RoundUnit& row) const;
+
+ private:
+  void WeighEntities(RoundTable& units) const;
+  void AddPairTrials(RoundTable& units, Time at,
+                     const std::vector<int>& left) const;
+  void MakePlace(const ShareUnit& unit, const Job& job, RoundUnit& row) const;
+
+  const Terms& terms_;
+  const JobTable& jobs_;
+  const Cluster& cluster_;
+  const ThroughputMatrix& throughputs_;
+  const EngineOptions& options_;
+  const AllocationTable& allocation_;
+  const Candidates& candidates_;
+  const Figures& figures_;
+  const Ledger& ledger_;
+  const TrialBook& trials_;
+};
+
+// Plans a round: who would run where.
+//
+// A policy that says who runs (an assignment) leaves most jobs where they are:
+// only those are planned anew whose place may be another one. Of shares every
+// job's place is open in every round. Decides nothing; rounds.h does.
+//
+// Not thread-safe. No snapshot fields: after a restart all are planned.
+
+class Planner {
+ public:
+  // Borrowed, and outlive this.
+  Planner(const Terms& terms, const JobTable& jobs, Changes& changes,
+          const Cluster& cluster, AssignedAccelerators& assigned,
+          const Agents& agents, const EngineOptions& options,
+          const AllocationTable& allocation, const Checkpoints& checkpoints,
+          const Candidates& candidates, const TrialBook& trials,
+          const RoundRows& rows, const Figures& figures,
+          const AcceleratorSpeeds& speeds, const Avoidance& avoidance)
+      : terms_(terms),
+        jobs_(jobs),
+        changes_(changes),
+        cluster_(cluster),
+        assigned_(assigned),
+        agents_(agents),
+        options_(options),
+        allocation_(allocation),
+        checkpoints_(checkpoints),
+        candidates_(candidates),
+        trials_(trials),
+        rows_(rows),
+        figures_(figures),
+        speeds_(speeds),
+        avoidance_(avoidance) {}
+
+  // What a job gets depends on the others, or on more than what touches it.
+  bool PlansWhole() const;
+  // `types`, where there are any: those on which somebody is to be placed. Of
+  // an assignment, where each type is placed by itself, the others may be left
+  // out.
+  RoundPlan PlanAll(Time at, bool keep_running,
+                    const std::vector<bool>& types = {});
+  // An assignment may give a job a type that other jobs still hold in this
+  // round. Such jobs of `jobs` (nullopt: of all) run on idle accelerators until
+  // then, on the type where they are fastest. Adds them to `places`.
+  void PlaceElsewhere(Time at, const std::optional<std::vector<JobId>>& jobs,
+                      std::vector<RoundAssignment::Entry>& places);
+
+ private:
+  bool IsSettled(const Job& job) const;
+  std::optional<std::vector<JobId>> Unsettled();
+  RoundAssignment PlaceJobs(Time at, const std::vector<JobId>& jobs,
+                            bool keep_running, const std::vector<bool>& types);
+
+  const Terms& terms_;
+  const JobTable& jobs_;
+  Changes& changes_;
+  const Cluster& cluster_;
+  AssignedAccelerators& assigned_;
+  const Agents& agents_;
+  const EngineOptions& options_;
+  const AllocationTable& allocation_;
+  const Checkpoints& checkpoints_;
+  const Candidates& candidates_;
+  const TrialBook& trials_;
+  const RoundRows& rows_;
+  const Figures& figures_;
+  const AcceleratorSpeeds& speeds_;
+  const Avoidance& avoidance_;
+  std::vector<JobId> unsettled_;  // by the last plan, unless all are
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_PLANNER_H_

@@ -1,0 +1,345 @@
+#include "coordinator/engine/processes.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/job.h"
+
+namespace gavel::engine {
+
+void Processes::NoteGang(Job& job, const Worker& worker,
+                         const LeaseRequest& request) {
+  if (!job.is_gang() || !request.holding || request.gang_address.empty() ||
+      request.epoch != worker.held_epoch || worker.held_epoch != job.epoch) {
+    return;
+  }
+  if (job.gang_epoch == job.epoch && job.gang_address == request.gang_address) {
+    return;
+  }
+  job.gang_epoch = job.epoch;
+  job.gang_address = request.gang_address;
+  for (int rank = 1; rank < job.world_size; ++rank) {
+    Notify(job, rank);
+  }
+  outbox_.Flush();
+}
+
+bool Processes::WaitsForGang(const Job& job, int rank, uint64_t epoch) {
+  return rank > 0 && job.gang_epoch != epoch;
+}
+
+void Processes::RestartGang(Time now, Job& job) {
+  for (Worker& worker : job.workers) {
+    if (!worker.is_live()) continue;
+    worker.restarting = true;
+    TellToStop(now, job, worker, options_.stop_grace_s);
+  }
+}
+
+// As torchrun says it: which of the ranks on its server, how many there are,
+// and which of the servers, in the order of their first ranks. True of the
+// launch; a process that stays while others move keeps what it was told.
+void Processes::AddPlaceInGang(const Job& job, int rank,
+                               LaunchWorker& launch) const {
+  auto& environment = launch.environment;
+  const std::vector<AcceleratorId>& where =
+      job.assigned.empty() ? round_.PlannedFor(job) : job.assigned;
+  // Its server may be another one by now: then it is alone there.
+  const std::string& own = job.workers[static_cast<size_t>(rank)].server;
+  int local_rank = 0;
+  int local_world_size = 0;
+  size_t group = 0;
+  std::vector<std::string_view> servers;  // before its own
+  for (size_t other = 0; other < where.size(); ++other) {
+    const std::string& server = cluster_.accelerator(where[other]).server;
+    if (server == own) {
+      if (static_cast<int>(other) < rank) ++local_rank;
+      ++local_world_size;
+    } else if (local_world_size == 0 &&
+               std::ranges::find(servers, server) == servers.end()) {
+      servers.push_back(server);
+    }
+  }
+  if (local_world_size > 0) group = servers.size();
+  environment.emplace_back("LOCAL_RANK", std::to_string(local_rank));
+  environment.emplace_back("LOCAL_WORLD_SIZE",
+                           std::to_string(std::max(1, local_world_size)));
+  environment.emplace_back("GROUP_RANK", std::to_string(group));
+  if (!job.spec.elastic()) return;
+  environment.emplace_back("GAVEL_WORLD_SIZE_MIN",
+                           std::to_string(job.spec.LeastWorkers()));
+  environment.emplace_back("GAVEL_WORLD_SIZE_MAX",
+                           std::to_string(job.spec.MostWorkers()));
+}
+
+void Processes::EnsureProcesses(Time now, Job& job,
+                                const std::vector<AcceleratorId>& where) {
+  // All ranks start from the same generation: the last of the old processes
+  // may still be writing one.
+  if (IsRestarting(job)) return;
+  for (int rank = 0; rank < static_cast<int>(where.size()); ++rank) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    const AcceleratorId accelerator = where[static_cast<size_t>(rank)];
+    if (worker.process == ProcessState::kNone ||
+        worker.process == ProcessState::kDone) {
+      // One that is done starts again with the rest of its gang, and ends at
+      // once: its last generation has all its steps.
+      Launch(now, job, rank, accelerator);
+    } else if (worker.is_live() && !worker.leaving &&
+               (worker.server != cluster_.accelerator(accelerator).server ||
+                !worker.Sees(accelerator))) {
+      Pause(now, job, rank, PauseTier::kEvict);
+    }
+  }
+}
+
+void Processes::ReviveDone(Time now, Job& job) {
+  if (!job.active() || job.assigned.empty()) return;
+  bool done = false;
+  bool stopped = false;
+  for (const Worker& worker : job.gang()) {
+    done |= worker.process == ProcessState::kDone;
+    stopped |= worker.process == ProcessState::kJoined &&
+               worker.held_epoch == 0 && !worker.finished;
+  }
+  if (done && (stopped || !job.AnyLive())) {
+    EnsureProcesses(now, job, job.assigned);
+  }
+}
+
+// A new incarnation gets a new epoch before any grant.
+void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
+  changes_.Touch(job);
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  assert(!worker.is_live());  // one process a rank
+  worker.incarnation = std::max(worker.incarnation + 1, jobs_.numbers_from());
+  worker.process = ProcessState::kLaunching;
+  worker.server = cluster_.accelerator(where).server;
+  worker.sees_only = SeesOneOnly(job.spec, cluster_.accelerator(where).info)
+                         ? where
+                         : AcceleratorId();
+  worker.leaving = false;
+  worker.restarting = false;
+  worker.finished = false;
+  worker.out_of_memory = false;
+  worker.unswept = false;
+  worker.spoke = false;
+  worker.finished_code.reset();
+  worker.bytes_moved = 0;
+  worker.bytes_at = -kNever;
+  worker.parked_at = kNever;
+  worker.kept_on = AcceleratorId();
+  worker.left_on = AcceleratorId();
+  worker.launch_sent_at = kNever;
+  worker.launch_repeated_at = kNever;
+  worker.launched_on = where;
+  leases_.AddSilent(where, {job.id, rank, worker.incarnation});
+  ++job.epoch;
+  if (job.spec.opaque()) {
+    // It begins with its lease (Sweeper::SweepOpaque), and may use all of the
+    // memory.
+    for (const WorkerKey& parked : leases_.ParkedOn(where)) {
+      Pause(now, jobs_.at(parked.job), parked.rank, PauseTier::kEvict);
+    }
+    return agenda_.Due(now);
+  }
+  if (!leases_.InTheWay(job, worker)) BeginLaunch(now, job, rank);
+}
+
+void Processes::BeginLaunch(Time now, Job& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  worker.launch_sent_at = std::max(launches_.Next(now, options_.launches_per_s),
+                                   now + RetryDelay(job));
+  worker.accrued_at = worker.launch_sent_at;
+  if (worker.launch_sent_at > now) return agenda_.Due(worker.launch_sent_at);
+  agenda_.Due(now + StartTimeout(job, options_));
+  SendLaunch(now, job, rank);
+}
+
+void Processes::EndSilence(Time now, const WorkerKey& key, Worker& worker) {
+  if (!worker.launched_on.valid()) return;
+  const AcceleratorId where =
+      std::exchange(worker.launched_on, AcceleratorId());
+  leases_.EndSilent(where, key);
+  const auto [begin, end] = leases_.silent().equal_range(where);
+  for (auto it = begin; it != end; ++it) {
+    const WorkerKey& next = it->second;
+    Job& job = jobs_.at(next.job);
+    Worker& waiting = job.workers[static_cast<size_t>(next.rank)];
+    if (waiting.launch_sent_at != kNever || waiting.leaving ||
+        job.spec.opaque()) {
+      continue;
+    }
+    if (!leases_.InTheWay(job, waiting)) BeginLaunch(now, job, next.rank);
+  }
+  AcceleratorFreed(where);
+}
+
+void Processes::EndMisplaced(Time now, Job& job) {
+  const std::vector<AcceleratorId>& places =
+      job.assigned.empty() ? round_.PlannedFor(job) : job.assigned;
+  for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+    const Worker& worker = job.workers[rank];
+    const bool in_place =
+        rank < places.size() && places[rank] == worker.launched_on;
+    if (!worker.launched_on.valid() || worker.leaving || in_place) continue;
+    Pause(now, job, static_cast<int>(rank), PauseTier::kEvict);
+  }
+}
+
+void Processes::EndMisplaced(Time now) {
+  for (const auto& [where, key] : leases_.silent()) {
+    EndMisplaced(now, jobs_.at(key.job));
+  }
+}
+
+void Processes::HoldLaunches(Time now, Job& job) {
+  for (Worker& worker : job.workers) {
+    const bool is_later =
+        worker.launch_sent_at != kNever && worker.launch_sent_at > now;
+    if (!is_later || !worker.launched_on.valid() || job.spec.opaque()) continue;
+    const auto [begin, end] = leases_.silent().equal_range(worker.launched_on);
+    const bool beside = std::any_of(begin, end, [&](const auto& entry) {
+      const JobId other = entry.second.job;
+      return other != job.id && !jobs_.Together(job, other);
+    });
+    if (beside) worker.launch_sent_at = kNever;  // EndSilence begins it
+  }
+}
+
+void Processes::SendLaunch(Time now, Job& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  worker.launch_repeated_at = now;
+  checkpoints_.OfferCheckpoint(job, checkpoints_.SourceFor(job, worker.server),
+                               worker.server);
+  outbox_.Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank)});
+}
+
+Message Processes::LaunchMessage(const Job& job, int rank) const {
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  Message message = LaunchWorker{};
+  LaunchWorker& launch = std::get<LaunchWorker>(message);
+  launch.server = worker.server;
+  launch.worker = {job.id, rank, worker.incarnation};
+  launch.position = outbox_.position();
+  launch.job_name = job.spec.name;
+  launch.argv = job.spec.argv;
+  launch.working_directory = job.spec.working_directory;
+  launch.checkpoint_directory = job.spec.checkpoint_directory;
+  constexpr size_t kOwnVariables = 8;  // about: room, not a limit
+  launch.environment.reserve(job.spec.environment.size() + kOwnVariables);
+  launch.environment.emplace_back(
+      "GAVEL_PAUSE_GRACE_S",
+      std::to_string(std::llround(PauseGrace(job, options_))));
+  // The job's own value wins.
+  launch.environment.emplace_back(
+      "GAVEL_FAILURE_INTERVAL_S",
+      std::to_string(std::llround(ledger_.failure_rate().Interval_s())));
+  launch.environment.insert(launch.environment.end(),
+                            job.spec.environment.begin(),
+                            job.spec.environment.end());
+  launch.unix_user = job.spec.unix_user;
+  if (job.spec.steps_total > 0) {
+    launch.environment.emplace_back("GAVEL_STEPS",
+                                    std::to_string(job.spec.steps_total));
+  }
+  launch.world_size = job.assigned.empty() ? job.scale_factor : job.world_size;
+  AddPlaceInGang(job, rank, launch);
+  // None where it has lost its place since, or is to have one elsewhere.
+  const auto at = static_cast<size_t>(rank);
+  for (const auto* places : {&job.assigned, &round_.PlannedFor(job)}) {
+    if (at >= places->size()) continue;
+    const Accelerator& place = cluster_.accelerator((*places)[at]);
+    if (place.server != worker.server) continue;
+    launch.accelerator = place.info;
+    break;
+  }
+  if (worker.sees_only.valid()) {
+    launch.accelerator = cluster_.accelerator(worker.sees_only).info;
+    launch.accelerator.alone_visible = true;
+  }
+  launch.source = checkpoints_.SourceFor(job, worker.server);
+  return message;
+}
+
+void Processes::Pause(Time now, Job& job, int rank, PauseTier tier) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.launched_on.valid()) {
+    return TellToStop(
+        now, job, worker,
+        job.spec.opaque() ? PauseGrace(job, options_) : options_.stop_grace_s);
+  }
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  if (StrongerThan(tier, PauseTier::kPark)) worker.leaving = true;
+  if (worker.pause_sent_at == kNever || StrongerThan(tier, worker.pause_tier)) {
+    worker.pause_tier = tier;
+  }
+  if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
+  agenda_.Due(now + PauseGrace(job, options_));
+  const uint64_t epoch = worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
+  outbox_.Emit(action::SendToWorker{
+      key, PauseRequest{key, outbox_.position(), epoch, tier}});
+}
+
+void Processes::EndWorkers(Time now, Job& job, PauseTier tier) {
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    const Worker& worker = job.workers[static_cast<size_t>(rank)];
+    const bool told = worker.launched_on.valid() && worker.leaving;
+    if (worker.is_live() && !told) Pause(now, job, rank, tier);
+  }
+}
+
+void Processes::TellToStop(Time now, const Job& job, Worker& worker,
+                           double grace_s) {
+  worker.leaving = true;
+  worker.stop_sent_at = now;
+  if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
+  agenda_.Due(now + PauseGrace(job, options_));
+  const auto rank = static_cast<int>(&worker - job.workers.data());
+  outbox_.Emit(action::SendToAgent{
+      worker.server,
+      StopWorker{worker.server, WorkerKey{job.id, rank, worker.incarnation},
+                 outbox_.position(), grace_s}});
+}
+
+void Processes::NotifyReady(Job& job) {
+  if (!leases_.CanStart(job)) return;
+  for (int rank = 0; rank < job.world_size; ++rank) {
+    const Worker& worker = job.workers[static_cast<size_t>(rank)];
+    if (worker.held_epoch != 0 || WaitsForGang(job, rank, job.epoch)) continue;
+    Notify(job, rank);
+  }
+}
+
+void Processes::Notify(const Job& job, int rank) {
+  const Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const WorkerKey key{job.id, rank, worker.incarnation};
+  outbox_.Emit(action::SendToWorker{
+      key, LeaseNotice{key, outbox_.position(), job.epoch}});
+}
+
+void Processes::AcceleratorFreed(AcceleratorId accelerator) {
+  for (const JobId id : assigned_.JobsOn(accelerator)) {
+    Job& job = *jobs_.Find(id);
+    if (job.spec.opaque()) agenda_.Due(0);  // the next sweep may start it
+    NotifyReady(job);
+  }
+}
+
+void Processes::NoticeHolders(Job& job) {
+  if (!options_.renewals) return;
+  for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
+    if (job.workers[static_cast<size_t>(rank)].held_epoch != 0) {
+      Notify(job, rank);
+    }
+  }
+}
+
+}  // namespace gavel::engine

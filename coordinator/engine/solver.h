@@ -1,0 +1,213 @@
+// What accelerators of each type are worth to a policy, for rounds to give out
+// what its shares leave over. Called by the engine for each row of a round.
+// Pure.
+#ifndef GAVEL_COORDINATOR_ENGINE_SOLVER_H_
+#define GAVEL_COORDINATOR_ENGINE_SOLVER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "coordinator/engine/allocation.h"
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/job_table.h"
+#include "coordinator/engine/ledger.h"
+#include "coordinator/engine/outbox.h"
+#include "coordinator/engine/round_clock.h"
+#include "coordinator/engine/terms.h"
+#include "coordinator/engine/trial_book.h"
+#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/round_table.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/throughput/throughput_matrix.h"
+#include "core/ids.h"
+#include "core/share_unit.h"
+#include "core/units.h"
+
+namespace gavel {
+
+// All borrowed.
+struct WorthTerms {
+  const ThroughputMatrix& throughputs;
+  const std::vector<std::string>& types;                     // of the cluster
+  const std::map<std::string, double, std::less<>>& prices;  // missing: 1
+};
+
+// Appends to row.worth, by type; nothing where all types are alike. Of a job
+// alone `job.steps_per_s` is up to date; of a pair it is both jobs' together.
+void AddWorth(TypeWorth worth, const WorthTerms& terms, const ShareUnit& unit,
+              const Job& job, RoundUnit& row);
+
+// Fairness between users first and jobs second: the weight of a user is divided
+// over its active jobs by their own weights, so that many jobs of one user
+// weigh no more than one. Within an entity each user has its weight anew. The
+// engine owns one. Not thread-safe; deterministic.
+
+class UserShares {
+ public:
+  // Looks at all live jobs. Returns the active ones whose weight has changed by
+  // those that came, went or changed since the last look.
+  std::vector<Job*> Update(const absl::btree_map<JobId, Job*>& live);
+
+  // As of the last Update; a job of nobody, and one that was not among them,
+  // keeps its own.
+  double WeightOf(const Job& job) const;
+
+ private:
+  struct Share {
+    double weight = 1;  // of the user, as its latest job has it
+    double sum = 0;     // of the weights of its active jobs
+    friend bool operator==(const Share&, const Share&) = default;
+  };
+  using Key = std::pair<std::string, std::string>;  // owner and entity
+  absl::btree_map<Key, Share> shares_;
+};
+
+}  // namespace gavel
+
+namespace gavel::engine {
+
+// Problems for the policy. The last one is kept from one solve to the next:
+// only the rows of jobs that have changed are made anew, and checked, where the
+// others can't have become different.
+//
+// Not thread-safe. No snapshot fields: it is made anew after a restart.
+
+class Problems {
+ public:
+  // Borrowed, and outlive this.
+  Problems(const Terms& terms, const JobTable& jobs, Changes& changes,
+           const Cluster& cluster, const ThroughputMatrix& throughputs,
+           const EngineOptions& options, const AllocationTable& allocation,
+           const Figures& figures, const Ledger& ledger,
+           const IsolatedTime& isolated, const TrialBook& trials)
+      : terms_(terms),
+        jobs_(jobs),
+        changes_(changes),
+        cluster_(cluster),
+        throughputs_(throughputs),
+        options_(options),
+        allocation_(allocation),
+        figures_(figures),
+        ledger_(ledger),
+        isolated_(isolated),
+        trials_(trials) {}
+
+  // Makes problem() that of now.
+  void BuildProblem(Time now);
+
+  // The last one; null: none was made, or it was dropped.
+  const std::shared_ptr<PolicyProblem>& problem() const { return problem_; }
+  void Drop() { problem_ = nullptr; }
+
+ private:
+  bool KeepsProblem() const;
+  void UpdateProblem(Time now);
+  PolicyJob ProblemJob(const Job& job, Time now) const;
+  void AddPlacement(PolicyProblem& problem) const;
+  void AddThroughputs(PolicyProblem& problem);
+  void AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
+                      std::vector<double>& out);
+  void AddPairs(PolicyProblem& problem) const;
+
+  const Terms& terms_;
+  const JobTable& jobs_;
+  Changes& changes_;
+  const Cluster& cluster_;
+  const ThroughputMatrix& throughputs_;
+  const EngineOptions& options_;
+  const AllocationTable& allocation_;
+  const Figures& figures_;
+  const Ledger& ledger_;
+  const IsolatedTime& isolated_;
+  const TrialBook& trials_;
+  std::shared_ptr<PolicyProblem> problem_;  // the last one, kept by change
+  uint64_t problem_version_ = 0;            // of throughputs_
+  bool problem_guesses_ = false;  // it has throughputs that nobody knows
+  UserShares users_;
+};
+
+// When the policy is asked, and what comes back. Solving is asynchronous, and
+// an answer to an older question is dropped.
+//
+// Not thread-safe. Snapshot fields: all but the row that the problem was made
+// behind.
+
+class Solver {
+ public:
+  // Borrowed, and outlive this.
+  Solver(Outbox& outbox, Agenda& agenda, JobTable& jobs, Changes& changes,
+         const EngineOptions& options, Recorder& recorder,
+         AllocationTable& allocation, Ledger& ledger, IsolatedTime& isolated,
+         RoundClock& round, Problems& problems)
+      : outbox_(outbox),
+        agenda_(agenda),
+        jobs_(jobs),
+        changes_(changes),
+        options_(options),
+        recorder_(recorder),
+        allocation_(allocation),
+        ledger_(ledger),
+        isolated_(isolated),
+        round_(round),
+        problems_(problems) {}
+
+  // Asks for a new allocation when jobs or the cluster changed and that is on
+  // disk: jobs that come together are solved for together. One problem is out
+  // at a time; what changes meanwhile makes the next one.
+  void MaybeSolve(Time now, const std::string& policy);
+  void Admit(Time now, event::AllocationReady e);
+  void On(Time now, const event::AllocationReady& e);
+
+  bool solving() const { return solving_; }
+  // A new allocation is being made, or is as soon as what changed is on disk.
+  bool IsAnswerNear(Time now) const {
+    return solving_ || (agenda_.unsolved() && SolveDue() <= now);
+  }
+  // The next call of MaybeSolve that may find something to do; kNever: none.
+  Time NextDeadline() const;
+  // A solve that failed is due again.
+  void Retry(Time now);
+  // What is being solved is of no use any more. `answer`: it may still come.
+  void Abandon(bool answer);
+
+  static auto State(auto& part) {
+    return std::tie(part.solve_epoch_, part.solving_, part.solved_placement_,
+                    part.solved_at_, part.solve_retry_at_);
+  }
+
+ private:
+  Time SolveDue() const;
+  void TakeAllocation(Time now, const PolicyResult& result);
+  void AddTarget(const ShareUnit& unit, double share);
+  void TakeAssignment(Time now, const PolicyResult& result);
+
+  Outbox& outbox_;
+  Agenda& agenda_;
+  JobTable& jobs_;
+  Changes& changes_;
+  const EngineOptions& options_;
+  Recorder& recorder_;
+  AllocationTable& allocation_;
+  Ledger& ledger_;
+  IsolatedTime& isolated_;
+  RoundClock& round_;
+  Problems& problems_;
+  uint64_t solve_epoch_ = 0;
+  uint64_t problem_seq_ = 0;  // the row that its problem was made behind
+  bool solving_ = false;
+  bool solved_placement_ = false;  // it had consolidated columns
+  Time solved_at_ = -kNever;       // when the last problem went out
+  Time solve_retry_at_ = kNever;   // after a solve that failed
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_SOLVER_H_

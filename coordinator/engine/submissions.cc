@@ -1,0 +1,83 @@
+#include "coordinator/engine/submissions.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "core/text.h"
+
+namespace gavel::engine {
+namespace {
+
+std::string Capacities(const Cluster& cluster) {
+  std::vector<std::string> parts;
+  const std::vector<int>& capacity = cluster.Capacity();
+  for (size_t type = 0; type < capacity.size(); ++type) {
+    if (!cluster.HasType(type)) continue;
+    parts.push_back(StrCat(capacity[type], " ", cluster.types()[type]));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+}  // namespace
+
+void Submissions::Admit(Time now, event::JobSubmitted e) {
+  const auto refuse = [&](std::string why) {
+    // It may tell of a job whose row is not yet on disk.
+    outbox_.Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
+    outbox_.Flush();
+  };
+  if (const JobId taken = jobs_.Named(e.spec); taken.valid()) {
+    return refuse(StrCat(
+        "job \"", e.spec.name, "\": the name is taken by job ", taken.value(),
+        ", which has not ended; choose another name or cancel that one"));
+  }
+  // Each would resume from what the other saved.
+  if (const JobId other = jobs_.SavingIn(e.spec); other.valid()) {
+    return refuse(StrCat(
+        "job \"", e.spec.name, "\": its checkpoint_directory ",
+        e.spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
+        jobs_.at(other).spec.name,
+        "\"), which has not ended; give it one of its own or cancel that one"));
+  }
+  const std::vector<int>& capacity = cluster_.Capacity();
+  const int largest = capacity.empty()
+                          ? 0
+                          : *std::max_element(capacity.begin(), capacity.end());
+  // Before any server has joined nothing is known, so the job may wait.
+  const int needed = e.spec.LeastWorkers();
+  // Accelerators that opaque jobs hold become free again.
+  const auto reserved = [&] {
+    return static_cast<int>(
+        std::ranges::count_if(cluster_.accelerators(), &Accelerator::reserved));
+  };
+  if (largest > 0 && needed > largest && needed > largest + reserved()) {
+    return refuse(StrCat("job \"", e.spec.name, "\": scale factor ", needed,
+                         " fits on no accelerator type of the cluster (",
+                         Capacities(cluster_),
+                         "); lower it or add accelerators"));
+  }
+  measurements_.FillThroughputs(e.spec);
+  recorder_.Record(now, std::move(e));
+}
+
+void Submissions::On(Time now, const event::JobSubmitted& e) {
+  isolated_.CountChanged(now);
+  Job& job = jobs_.Add(now, e.spec);
+  const JobId id = job.id;
+  job.submitted_wall_s = now + options_.wall_offset_s;
+  throughputs_.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
+  measurements_.BarTypes(job);
+  job.profile = e.profile;
+  measurements_.FindTableRow(job);
+  outbox_.Emit(action::Reply{e.reply_to, id, ""});
+  if (options_.reset_interval_s > 0) agenda_.FillSoon();
+  changes_.Touch(job);
+  agenda_.SolveSoon();
+  ledger_.TakeReceived(id, e.received);
+}
+
+}  // namespace gavel::engine

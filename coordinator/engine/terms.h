@@ -1,0 +1,156 @@
+// The settings in force: of the term that the present row of the journal
+// belongs to, whatever this engine was made with.
+//
+// Not thread-safe. Snapshot fields: the six that are journaled beside
+// event::Settings; the settings themselves end a snapshot.
+#ifndef GAVEL_COORDINATOR_ENGINE_TERMS_H_
+#define GAVEL_COORDINATOR_ENGINE_TERMS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/mechanism/mechanism.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+class Terms {
+ public:
+  explicit Terms(EngineOptions options)
+      : options_(std::move(options)),
+        given_(options_),
+        round_duration_s_(options_.round_duration_s),
+        lease_duration_s_(options_.lease_duration_s),
+        mechanism_(options_.mechanism),
+        queue_(options_.queue),
+        memory_rounds_(options_.memory_rounds) {}
+
+  // Valid as long as this object; the settings in it change with the term.
+  const EngineOptions& options() const { return options_; }
+  double round_duration_s() const { return round_duration_s_; }
+  double lease_duration_s() const { return lease_duration_s_; }
+  MechanismKind mechanism() const { return mechanism_; }
+  QueueKind queue() const { return queue_; }
+  double memory_rounds() const { return memory_rounds_; }
+  // When whatever is granted until `now` is over by every clock.
+  Time LeasesOver(Time now) const {
+    return now + lease_duration_s_ * (1 + options_.drift);
+  }
+
+  // The settings for a row that begins a term: this engine's own.
+  void Tell(event::CoordinatorStarted& start) const {
+    start.round_duration_s = options_.round_duration_s;
+    start.lease_duration_s = options_.lease_duration_s;
+    start.mechanism = options_.mechanism;
+    start.queue = options_.queue;
+    start.memory_rounds = options_.memory_rounds;
+    start.settings = {given_, true};
+  }
+  // 0: an older row that does not tell.
+  void TakeDurations(Time now, const event::CoordinatorStarted& start) {
+    if (start.wall_s > 0) options_.wall_offset_s = start.wall_s - now;
+    if (start.round_duration_s > 0) round_duration_s_ = start.round_duration_s;
+    if (start.lease_duration_s > 0) lease_duration_s_ = start.lease_duration_s;
+    mechanism_ = start.mechanism;
+    queue_ = start.queue;
+    memory_rounds_ = start.memory_rounds;
+  }
+
+  event::Settings settings() const { return {options_, true}; }
+  void TakeSettings(const event::Settings& settings) {
+    if (settings.told) static_cast<DecisionSettings&>(options_) = settings;
+  }
+  // Of the policy that decides now.
+  void SetPolicy(bool packing, bool progress) {
+    options_.packing = options_.pair_trials = packing;
+    options_.progress = progress;
+  }
+
+  static auto State(auto& t) {
+    return std::tie(t.round_duration_s_, t.lease_duration_s_, t.mechanism_,
+                    t.queue_, t.memory_rounds_, t.options_.wall_offset_s);
+  }
+
+ private:
+  EngineOptions options_;
+  const DecisionSettings given_;  // as the engine was made
+  double round_duration_s_, lease_duration_s_;
+  MechanismKind mechanism_;
+  QueueKind queue_;
+  double memory_rounds_;
+};
+
+// What the engine has still to do, and when: set by any part, looked at by the
+// engine's door after each event and by NextDeadline. It decides nothing.
+//
+// Not thread-safe. Snapshot fields: all but how long a fill may wait.
+
+class Agenda {
+ public:
+  // Deadlines are looked at again at that time, or earlier.
+  void Due(Time at) { next_sweep_ = std::min(next_sweep_, at); }
+  Time next_sweep() const { return next_sweep_; }
+  void BeginSweep() { next_sweep_ = kNever; }
+
+  // Accelerators or jobs came free: waiting jobs may start in this round.
+  void FillSoon() { fill_due_ = true; }
+  bool fill_due() const { return fill_due_; }
+  void BeginFill() {
+    fill_due_ = false;
+    fill_by_ = kNever;
+  }
+  // A new allocation is on its way and decides which job is next. Accelerators
+  // that came free wait for it until fill_by(); then the old one decides.
+  bool FillMayWait(Time now) {
+    fill_by_ = std::min(fill_by_, now + kFillWaitMax_s);
+    return now < fill_by_;
+  }
+  Time fill_by() const { return fill_by_; }  // kNever: nothing waits
+
+  // Somebody parked, or is to start: memory budgets are looked at.
+  void MakeRoomSoon() { memory_due_ = true; }
+  bool memory_due() const { return memory_due_; }
+  void EndMakeRoom() { memory_due_ = false; }
+
+  // Jobs or cluster changed since the last problem for the policy.
+  void SolveSoon() { unsolved_ = true; }
+  bool unsolved() const { return unsolved_; }
+  void BeginSolve() { unsolved_ = false; }
+  // The row of the journal that made it so.
+  void NoteUnsolved(uint64_t seq) { unsolved_seq_ = seq; }
+  uint64_t unsolved_seq() const { return unsolved_seq_; }
+
+  // Throughputs moved: solved again when the next round begins.
+  void SolveNextRound() { throughputs_moved_ = true; }
+  void BeginRound() {
+    if (std::exchange(throughputs_moved_, false)) SolveSoon();
+  }
+
+  // After a row that was replayed: a fill or an eviction that followed has a
+  // row of its own.
+  void EndReplay() { fill_due_ = memory_due_ = false; }
+
+  static auto State(auto& a) {
+    return std::tie(a.fill_due_, a.unsolved_, a.unsolved_seq_,
+                    a.throughputs_moved_, a.next_sweep_, a.memory_due_);
+  }
+
+ private:
+  static constexpr double kFillWaitMax_s = 0.5;
+
+  Time next_sweep_ = kNever;
+  bool fill_due_ = false;
+  Time fill_by_ = kNever;
+  bool memory_due_ = false;
+  bool unsolved_ = false;
+  uint64_t unsolved_seq_ = 0;
+  bool throughputs_moved_ = false;
+};
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_TERMS_H_
