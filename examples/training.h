@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "gavel/data_loader.h"
 #include "gavel/session.h"
-#include "models/first_batch.h"
+#include "models/dataset.h"
 
 namespace gavel::examples {
 

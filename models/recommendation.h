@@ -1,13 +1,14 @@
-// Who liked what, from a table of ratings in MovieLens' form, for
-// recommendations. Examples and tests call it. The same table always gives the
-// same numbers.
-//
-// A value; copies share the users, which nobody writes after construction, so
-// that several threads may read.
-#ifndef GAVEL_MODELS_RATINGS_H_
-#define GAVEL_MODELS_RATINGS_H_
+// Recommendations: ratings in MovieLens' form, the score of a ranking, and an
+// autoencoder that predicts what else a user may like. The "Recommendation"
+// workload of Gavel (OSDI 2020). The same table always gives the same numbers.
+#ifndef GAVEL_MODELS_RECOMMENDATION_H_
+#define GAVEL_MODELS_RECOMMENDATION_H_
 
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -94,6 +95,34 @@ double NormalizedGain(const at::Tensor& scores, const at::Tensor& hidden,
 // rank), and few items that nearly everybody rates (a power law).
 std::string LowRankRatings(int64_t users, int64_t items, uint64_t seed);
 
+// The denoising autoencoder of D. Liang et al., Variational Autoencoders for
+// Collaborative Filtering, WWW 2018 (Mult-DAE): from the items that a user
+// liked it predicts others. As thread-safe as any LibTorch module.
+struct RecommendationAutoencoderOptions {
+  int64_t items = 0;     // > 0
+  int64_t hidden = 200;  // the paper's
+  double dropout = 0.5;  // of the input: the noise
+};
+
+class RecommendationAutoencoderImpl : public torch::nn::Module {
+ public:
+  explicit RecommendationAutoencoderImpl(
+      const RecommendationAutoencoderOptions& options);
+  // likes: [users, items], 1 where liked. The logits of all items, as many.
+  torch::Tensor forward(const torch::Tensor& likes);
+
+ private:
+  torch::nn::Dropout dropout_;
+  torch::nn::Linear encoder_;
+  torch::nn::Linear decoder_;
+};
+TORCH_MODULE(RecommendationAutoencoder);
+
+// The multinomial log likelihood of what is liked, negated, averaged over the
+// users; equation 2. Both [users, items].
+torch::Tensor MultinomialLoss(const torch::Tensor& logits,
+                              const torch::Tensor& likes);
+
 }  // namespace gavel::models
 
-#endif  // GAVEL_MODELS_RATINGS_H_
+#endif  // GAVEL_MODELS_RECOMMENDATION_H_
