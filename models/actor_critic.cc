@@ -76,7 +76,7 @@ torch::Tensor ActorCriticLoss(const ActorCriticImpl::Output& output,
 
 namespace {
 
-// Lengths are parts of the court, speeds those of a frame.
+// Lengths are fractions of the court, speeds fractions per frame.
 constexpr double kPaddleHalf = 0.1;  // of its height
 constexpr double kOpponentX = 0.05;
 constexpr double kOwnX = 0.95;
@@ -116,7 +116,7 @@ Pong::Outcome Pong::Step(int64_t action) {
   return outcome;
 }
 
-// The points of one frame: 1, -1, and mostly 0.
+// Returns the points of one frame: 1, -1, or mostly 0.
 double Pong::Frame(int64_t action) {
   Positions& now = state_.pictures.back();
   const double own = action == 0 ? 0 : action == 1 ? -kOwnSpeed : kOwnSpeed;
@@ -138,11 +138,11 @@ double Pong::Frame(int64_t action) {
   }
   if (now.ball_x > 0 && now.ball_x < 1) return 0;
   ++(to_own ? state_.opponent_points : state_.own_points);
-  Serve(to_own ? 1 : -1);  // to who has lost the point
+  Serve(to_own ? 1 : -1);  // to the player who lost the point
   return to_own ? -1 : 1;
 }
 
-// Whether the ball has met the paddle in this frame.
+// Returns whether the ball has met the paddle in this frame.
 bool Pong::Bounce(double old_x, double paddle_x, double paddle_y) {
   Positions& now = state_.pictures.back();
   const bool crossed = (old_x < paddle_x) != (now.ball_x < paddle_x);

@@ -19,21 +19,21 @@
 
 namespace gavel::models {
 
-// As thread-safe as any LibTorch module.
 struct ActorCriticOptions {
   int64_t actions = 3;
-  // 0: from pictures [4, 84, 84] with the convolutions of Mnih et al., section
-  // 8, and a hidden layer of 256. Else from so many features, with two hidden
-  // layers of `hidden`.
+  // The number of input features, which go through two hidden layers of
+  // `hidden`. 0: the input is pictures [4, 84, 84], which go through the
+  // convolutions of Mnih et al., section 8, and a hidden layer of 256.
   int64_t features = 0;
   int64_t hidden = 64;
 };
 
+// As thread-safe as any LibTorch module.
 class ActorCriticImpl : public torch::nn::Module {
  public:
   struct Output {
     torch::Tensor logits;  // of the actions, [batch, actions]
-    torch::Tensor value;   // of what will be won, [batch]
+    torch::Tensor value;   // the expected return, [batch]
   };
 
   explicit ActorCriticImpl(const ActorCriticOptions& options);
@@ -47,21 +47,21 @@ class ActorCriticImpl : public torch::nn::Module {
 };
 TORCH_MODULE(ActorCritic);
 
-// What followed on each of n actions.
+// The results of n actions in sequence.
 struct Rewards {
   std::vector<float> rewards;  // n
   std::vector<bool> ended;     // n: whether the game ended with it
-  std::vector<float> values;   // n + 1: the critic's, before each and at last
+  std::vector<float> values;   // n + 1: the critic's, before each and after all
 };
 
 struct AdvantageOptions {
   double discount = 0.99;
-  // Of generalized advantage estimation, J. Schulman et al., ICLR 2016,
-  // equation 16. 1: returns of up to n steps, as A3C has them.
+  // Lambda of generalized advantage estimation, J. Schulman et al., ICLR 2016,
+  // equation 16. With 1, returns are of up to n steps, as in A3C.
   double lambda = 1;
 };
 
-// How much better each action was than the critic thought, n.
+// Returns how much better each of the n actions was than the critic expected.
 std::vector<float> Advantages(const Rewards& rewards,
                               const AdvantageOptions& options);
 
@@ -70,8 +70,8 @@ struct ActorCriticLossOptions {
   double entropy_weight = 0.01;  // against settling too early
 };
 
-// Section 4, averaged over the n actions, a scalar. actions: [n] int64;
-// advantages and returns: [n].
+// The loss of section 4, averaged over the n actions, a scalar. actions: [n]
+// int64; advantages and returns: [n].
 torch::Tensor ActorCriticLoss(const ActorCriticImpl::Output& output,
                               const torch::Tensor& actions,
                               const torch::Tensor& advantages,
@@ -86,6 +86,7 @@ torch::Tensor ActorCriticLoss(const ActorCriticImpl::Output& output,
 //
 // The game is a function of the seed and the actions. A value; thread-safe as
 // one.
+
 struct PongOptions {
   int64_t points = 21;            // that end a game, > 0
   int64_t frames_per_step = 4;    // that an action lasts, > 0
@@ -111,15 +112,15 @@ class Pong {
 
   // Ball (place, then speed), own paddle and opponent's, each about -1 to 1.
   std::array<float, kFeatures> Features() const;
-  // The last kPictures steps, the newest last: kPixels rows of kPixels each,
-  // 0 and 1. picture: kPictures x kPixels x kPixels.
+  // Draws the last kPictures steps, the newest last, in pixels of 0 and 1.
+  // picture: kPictures x kPixels x kPixels.
   void Draw(std::span<float> picture) const;
 
   int64_t own_points() const { return state_.own_points; }
   int64_t opponent_points() const { return state_.opponent_points; }
 
-  // The game as bytes, for another with the same options. False, and nothing
-  // changes: not such bytes.
+  // Saves the game as bytes, which a game with the same options can load.
+  // Load() returns false, and changes nothing, if the size is wrong.
   std::string Save() const;
   bool Load(const std::string& bytes);
 
@@ -130,7 +131,7 @@ class Pong {
     double own_y = 0.5;  // middle of the paddle
     double opponent_y = 0.5;
   };
-  // Without padding, since it is saved as it lies in memory.
+  // Has no padding, since it is saved as it lies in memory.
   struct State {
     std::array<Positions, kPictures> pictures{};  // the newest last
     double speed_x = 0;                           // per frame

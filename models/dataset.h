@@ -1,7 +1,7 @@
-// What the datasets of this folder share: one sample, the dataset that
-// repeats its first batch, and how a data file is read. A dataset is any class
-// with `size()` and `get(index)` or `get(index, epoch)`, as gavel::DataLoader
-// takes.
+// The datasets of this folder share the type of a sample, FirstBatch, which
+// repeats the first batch of a dataset, and the reading of a data file. A
+// dataset is any class with `size()` and `get(index)` or `get(index, epoch)`,
+// as gavel::DataLoader takes.
 #ifndef GAVEL_MODELS_DATASET_H_
 #define GAVEL_MODELS_DATASET_H_
 
@@ -38,7 +38,7 @@ struct Example {
 // Thread-safe when the dataset's copy is.
 template <class Dataset>
 class FirstBatch {
-  // A dataset may want the epoch, too (gavel/data_loader.h).
+  // A dataset may take the epoch, too (gavel/data_loader.h).
   static auto Read(const Dataset& dataset, size_t index,
                    [[maybe_unused]] int64_t epoch) {
     if constexpr (requires { dataset.get(index, epoch); }) {
@@ -73,12 +73,12 @@ class FirstBatch {
 
 inline constexpr size_t kFileBytesMax = size_t{4} << 30;
 
-// The bytes of a regular file of at most kFileBytesMax. NOT_FOUND as "PATH: no
-// such file; REMEDY", FAILED_PRECONDITION when it cannot be read.
+// Reads a regular file of at most kFileBytesMax. NOT_FOUND as "PATH: no such
+// file; REMEDY", FAILED_PRECONDITION when it cannot be read.
 absl::StatusOr<std::string> ReadDataFile(const std::string& path,
                                          std::string_view remedy);
 
-// The bytes, copied into a one-dimensional uint8 tensor.
+// Copies the bytes into a one-dimensional uint8 tensor.
 at::Tensor BytesTensor(std::string_view bytes);
 
 }  // namespace gavel::models

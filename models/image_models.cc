@@ -52,7 +52,7 @@ std::vector<ResidualBlockImpl::Convolution> ConvolutionsOf(ResNetDepth depth,
   return {{width, 1}, {width, 3, stride}, {width * kExpansion, 1}};
 }
 
-// What the last stage hands to the classifier.
+// The number of feature maps that the classifier gets.
 int64_t FeaturesOf(const ResNetOptions& options) {
   const int64_t width = options.width << (kStages - 1);
   return options.depth == ResNetDepth::k18 ? width : width * kExpansion;

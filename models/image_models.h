@@ -24,6 +24,7 @@ namespace gavel::models {
 //
 // Images are [batch, channels, height, width] floats; the result is [batch,
 // classes] logits.
+
 enum class ResNetDepth : uint8_t { k18, k50 };
 
 // kSmallImages: 3x3, so that 32 x 32 (CIFAR-10) and 8 x 8 (digits) images keep
@@ -41,7 +42,7 @@ struct ResNetOptions {
   int64_t width = 64;
 };
 
-// Convolutions one after the other, normalized each, beside a shortcut.
+// Convolutions in sequence, each normalized, in parallel with a shortcut.
 class ResidualBlockImpl : public torch::nn::Module {
  public:
   struct Convolution {
@@ -80,6 +81,7 @@ TORCH_MODULE(ResNet);
 // J.-Y. Zhu et al., Unpaired Image-to-Image Translation using Cycle-Consistent
 // Adversarial Networks, ICCV 2017, appendix 7.2. Images are [batch, 3, side,
 // side] floats in [-1, 1].
+
 struct CycleGanOptions {
   // Residual blocks of the generator: 9 for images of 256 pixels, 6 for 128.
   int64_t blocks = 9;
@@ -110,8 +112,8 @@ class CycleGanDiscriminatorImpl : public torch::nn::Module {
 };
 TORCH_MODULE(CycleGanDiscriminator);
 
-// Both generators and both discriminators, of images of the kinds A and B, and
-// what they are trained to.
+// Both generators and both discriminators, for images of the kinds A and B, and
+// their losses.
 class CycleGanImpl : public torch::nn::Module {
  public:
   struct Generated {
@@ -121,11 +123,10 @@ class CycleGanImpl : public torch::nn::Module {
 
   explicit CycleGanImpl(const CycleGanOptions& options);
 
-  // The discriminators' verdict on generated images (least squares), 10 times
-  // the way of an image to the other kind and back, and 5 times that of an
-  // image that is already of the wanted kind.
+  // The generators' loss is the adversarial loss (least squares), plus 10 times
+  // the cycle consistency loss, plus 5 times the identity loss.
   Generated Generate(const at::Tensor& real_a, const at::Tensor& real_b);
-  // The loss of the discriminators; least squares, halved.
+  // Returns the loss of the discriminators: least squares, halved.
   at::Tensor Judge(const at::Tensor& real_a, const at::Tensor& real_b,
                    const at::Tensor& fake_a, const at::Tensor& fake_b);
 
@@ -137,10 +138,11 @@ class CycleGanImpl : public torch::nn::Module {
 };
 TORCH_MODULE(CycleGan);
 
-// The last 50 generated images: the discriminators see each image either at
-// once or, half of the time, when it takes the place of one that is seen
-// instead. A. Shrivastava et al., CVPR 2017, section 2.3. Its state is `images`
-// and the random engine that is passed in; both belong to a job's state.
+// Keeps the last 50 generated images. Half of the time the discriminators see a
+// new image at once. Otherwise the new image replaces a kept one, which they
+// see instead. A. Shrivastava et al., CVPR 2017, section 2.3. Its state is
+// `images` and the random engine that is passed in; both belong to a job's
+// state.
 class ImageBuffer {
  public:
   // [batch, 3, side, side], without a graph; the same shape each time.

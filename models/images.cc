@@ -229,7 +229,7 @@ bool IsJpegName(const fs::path& path) {
   return extension == ".jpg" || extension == ".jpeg";
 }
 
-// What is directly in the folder, by name.
+// Lists the entries of the folder, sorted by name.
 absl::StatusOr<std::vector<fs::path>> EntriesOf(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {

@@ -22,6 +22,7 @@ namespace gavel::models {
 
 enum class Split { kTrain, kTest };
 
+// Labelled images in memory.
 class ImageDataset {
  public:
   // `images`: [size, channels, height, width] bytes. `labels`: [size] int64,
@@ -66,6 +67,7 @@ absl::StatusOr<ImageDataset> ReadIdxDataset(const std::string& folder,
 // training and test_batch.bin. Each is a sequence of 3,073-byte records: a
 // label, then the red, green and blue planes of a 32 x 32 image.
 // Format and data: https://www.cs.toronto.edu/~kriz/cifar.html
+
 // True when the folder holds any file of CIFAR-10.
 bool IsCifar10Folder(const std::string& folder);
 
@@ -79,13 +81,14 @@ struct LabelledImage {
   int64_t label = 0;  // index of its class
 };
 
-// A value; copies share what they read from. `read` may be called by several
-// threads at once, with an index below `size`, and depends on that only.
+// Images that are read one by one. Several threads may call `read` at once,
+// with an index below `size`. Its result depends on the index only.
 struct ImageSource {
   size_t size = 0;
   std::vector<std::string> classes;  // their names
   std::function<LabelledImage(size_t)> read;
-  // Files so far that can't be read, each of which was said once.
+  // The number of files so far that can't be read. `warn` was called once for
+  // each.
   std::function<int64_t()> broken_count;
 };
 
@@ -106,9 +109,10 @@ absl::StatusOr<ImageSource> OpenImageFolders(const std::string& folder,
 absl::StatusOr<ImageSource> OpenImageFolder(const std::string& folder,
                                             WarnFunction warn);
 
-// How CroppedImages and UnpairedImages cut an image. Both are datasets for
-// gavel::DataLoader. The crop of an image depends on (seed, epoch, index)
-// alone, so that a restarted job sees the same crops.
+// CroppedImages and UnpairedImages are datasets for gavel::DataLoader. The crop
+// of an image depends on (seed, epoch, index) alone, so that a restarted job
+// sees the same crops.
+
 enum class Crop : uint8_t {
   kRandom,  // RandomCrop() from `area_min` of the area on, and RandomFlip()
   kCenter,  // a square of 7/8 of the shorter side, to test what kRandom trained
@@ -140,9 +144,9 @@ class CroppedImages {
   CropOptions options_;
 };
 
-// Two kinds of pictures that do not belong together: each image of `first`
-// beside one of `second`, another one in each epoch. As many as the larger
-// source has.
+// Unpaired images of two kinds: each image of `first` comes with a random one
+// of `second`, another one in each epoch. The size is that of the larger
+// source.
 class UnpairedImages {
  public:
   UnpairedImages(ImageSource first, ImageSource second, CropOptions options);
@@ -161,6 +165,7 @@ class UnpairedImages {
 // Generated images let a trainer run without any download. They are a function
 // of (seed, index) alone. A program that prints a result on them says that it
 // is synthetic.
+
 struct SyntheticImagesOptions {
   size_t size = 0;    // images, > 0
   int64_t side = 48;  // pixels, >= 8
@@ -168,16 +173,16 @@ struct SyntheticImagesOptions {
 };
 
 // Ten classes: stripes of five hues, upright or lying, of any width and
-// brightness, in noise. Neither the hue nor the direction alone tells the
-// class, and both stay what they are in a mirrored part of the image.
+// brightness, in noise. Neither the hue nor the direction alone determines the
+// class, and a mirrored crop changes neither.
 ImageSource StripeImages(const SyntheticImagesOptions& options);
 
 // The same, all in memory.
 ImageDataset StripeDataset(const SyntheticImagesOptions& options);
 
-// Scenes of a few dark discs on a light ground, in blue or in orange. What
-// there is to see (how many, where, how large) is the same at the same index
-// and seed in both styles: that tells how good a translation is.
+// Scenes of a few dark discs on a light ground, in blue or in orange. With the
+// same index and seed, both styles have the same discs, so that the quality of
+// a translation can be measured.
 enum class Style : uint8_t { kBlue, kOrange };
 ImageSource DiscImages(Style style, const SyntheticImagesOptions& options);
 

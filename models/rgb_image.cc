@@ -63,7 +63,8 @@ absl::StatusOr<RgbImage> DecodeJpeg(std::string_view bytes) {
   image.pixels.resize(pixels * 3);
   const bool has_inks = colours == TJCS_CMYK || colours == TJCS_YCCK;
   std::vector<uint8_t> inks(has_inks ? pixels * 4 : 0);
-  // A file that ends too early is a warning only, and grey from there on.
+  // By default TurboJPEG only warns about a file that ends too early, and fills
+  // the rest with grey, hence TJFLAG_STOPONWARNING.
   if (tjDecompress2(handle.get(), JpegData(bytes), bytes.size(),
                     has_inks ? inks.data() : image.pixels.data(), width, 0,
                     height, has_inks ? TJPF_CMYK : TJPF_RGB,
@@ -104,13 +105,13 @@ double DrawBetween(double low, double high, std::mt19937_64& random) {
   return low + (high - low) * DrawUnit(random);
 }
 
-// Of 0 to `last`.
+// Draws an integer from 0 to `last`.
 int64_t DrawUpTo(int64_t last, std::mt19937_64& random) {
   return std::min(last, static_cast<int64_t>(DrawUnit(random) *
                                              static_cast<double>(last + 1)));
 }
 
-// Which inputs make an output, and their shares, which add up to 1.
+// The inputs of one output, and their weights, which add up to 1.
 struct Weights {
   int64_t first = 0;
   std::vector<float> shares;

@@ -205,7 +205,7 @@ void BytePairEncoding::EncodePiece(std::string_view piece,
     part.push_back(static_cast<unsigned char>(byte));
   }
   while (true) {
-    // What was learnt first is merged first.
+    // The merge that was learnt first is applied first.
     auto first = merged_.end();
     for (size_t at = 0; at + 1 < part.size(); ++at) {
       const auto found = merged_.find({part[at], part[at + 1]});
@@ -243,12 +243,12 @@ std::string BytePairEncoding::Decode(std::span<const int64_t> ids) const {
 
 namespace {
 
-// Fewer than this, and neither part is worth a window.
+// A text of fewer tokens is too short for windows in both parts.
 constexpr int64_t kTokensMin = 100;
 constexpr std::string_view kUnknown = "<unk>";
 constexpr std::string_view kTextRemedy = "give a text file or a folder of them";
 
-// The C locale's, whatever the host's.
+// White space in the C locale, whatever the host's locale is.
 bool IsSpace(char byte) {
   return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
@@ -413,7 +413,7 @@ std::string MadeUpText(int64_t sentences, uint64_t seed) {
   constexpr std::array<std::string_view, 10> kSyllables = {
       "ba", "do", "fe", "gi", "ku", "la", "mo", "ne", "ri", "tu"};
   std::mt19937_64 engine(seed);
-  // Of one kind all end alike.
+  // All words of one kind have the same ending.
   const auto word = [&](uint64_t number, std::string_view ending) {
     return StrCat(kSyllables[number / 100 % 10], kSyllables[number / 10 % 10],
                   kSyllables[number % 10], ending);

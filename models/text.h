@@ -46,7 +46,7 @@ class BytePairEncoding {
   std::string Decode(std::span<const int64_t> ids) const;
 
   int64_t size() const { return static_cast<int64_t>(tokens_.size()); }
-  // By id: 256 bytes, then what was merged, in the order of learning.
+  // Tokens by id: 256 bytes, then the merged ones in the order of learning.
   const std::vector<std::string>& tokens() const { return tokens_; }
 
  private:
@@ -76,6 +76,8 @@ struct TextCorpusOptions {
   int64_t window = 1;  // tokens that TextWindows will be made with
 };
 
+// A text as token ids with a vocabulary, split into a training and a validation
+// part.
 class TextCorpus {
  public:
   // INVALID_ARGUMENT: too little text for a window in both parts.
@@ -123,10 +125,10 @@ class TextWindows {
   at::Tensor targets_;
 };
 
-// A made-up language, for trainers without any text: sentences of seven words
-// and a full stop, whose adjectives tell which noun follows, and whose nouns
-// which verb. A function of its arguments; whoever prints a result on it says
-// that it is synthetic.
+// Generates text for trainers without any: sentences of seven words and a full
+// stop. An adjective determines the noun that follows, a noun restricts the
+// verb to three. The text is a function of the arguments. A program that prints
+// a result on it says that it is synthetic.
 std::string MadeUpText(int64_t sentences, uint64_t seed);
 
 // The perplexity of `validation` for a model that knows only how frequent each
@@ -135,7 +137,8 @@ double UnigramPerplexity(const TextCorpus& corpus);
 
 // Sentence pairs in two languages come from two text files that correspond line
 // by line. Both languages share one vocabulary.
-// Token ids of every vocabulary here; what the text itself has comes after.
+
+// The special tokens of every vocabulary; those of the text come after them.
 inline constexpr int64_t kPad = 0;
 inline constexpr int64_t kBegin = 1;
 inline constexpr int64_t kEnd = 2;
@@ -214,17 +217,16 @@ struct SentenceBatch {
 };
 SentenceBatch PadBatch(std::span<const SentencePair> pairs, at::Device device);
 
-// A language to learn without any data: each source line is 3 to `words_max`
-// words of 20, the target line the same words from back to front.
+// Generates sentence pairs for trainers without any data. Each source line has
+// 3 to `words_max` words out of 20; the target line is the same words reversed.
 ParallelLines ReverseLanguage(int64_t lines, int64_t words_max, uint64_t seed);
 
-// How close translations come to their references. K. Papineni et al., BLEU: a
-// Method for Automatic Evaluation of Machine Translation, ACL 2002.
-//
-// BLEU-4 of a whole corpus, one reference each, in [0, 1]: the geometric mean
-// of the clipped precisions of 1 to 4 words, times the brevity penalty. Words
-// are what white space separates, so give tokenized text. Not smoothed: 0 when
-// no 4 words in a row are right. Both spans are of one size.
+// BLEU-4 of a whole corpus, with one reference for each candidate, in [0, 1].
+// K. Papineni et al., BLEU: a Method for Automatic Evaluation of Machine
+// Translation, ACL 2002. It is the geometric mean of the clipped precisions of
+// 1 to 4 words, times the brevity penalty. White space separates words, so pass
+// tokenized text. There is no smoothing: the result is 0 when no 4 words in a
+// row are right. Both spans have the same size.
 double CorpusBleu(std::span<const std::string> candidates,
                   std::span<const std::string> references);
 

@@ -88,7 +88,7 @@ torch::Tensor SinusoidalPositions(int64_t length, int64_t width) {
   return at::stack({at::sin(angle), at::cos(angle)}, 2).flatten(1);
 }
 
-// What may be seen of a source: all but what fills it up, [batch, 1, 1, length]
+// The mask of a source, which hides its padding, [batch, 1, 1, length].
 torch::Tensor Visible(const torch::Tensor& source) {
   return source.ne(kPad).unsqueeze(1).unsqueeze(1);
 }
@@ -127,7 +127,7 @@ torch::Tensor TransformerLayerImpl::Encode(torch::Tensor tokens,
 torch::Tensor TransformerLayerImpl::Decode(torch::Tensor tokens,
                                            const torch::Tensor& memory,
                                            const torch::Tensor& mask) {
-  // What fills up a target comes last, so that nothing but itself sees it.
+  // The padding of a target comes last, so that only padding attends to it.
   tokens =
       self_norm_(tokens + dropout_(self_->Self(tokens, {}, /*causal=*/true)));
   tokens = cross_norm_(tokens + dropout_(cross_->Cross(tokens, memory, mask)));
@@ -232,7 +232,7 @@ torch::Tensor Translate(Transformer& model, const torch::Tensor& source,
     torch::Tensor next = at::log_softmax(
         model->Decode(ids, sources, memory).select(1, -1), -1, at::kFloat);
     const int64_t vocabulary = next.size(1);
-    // A sentence that has ended is filled up at no cost, and no other is.
+    // Only a sentence that has ended is padded, at no cost.
     next.select(1, kPad).fill_(-std::numeric_limits<float>::infinity());
     next.masked_fill_(ended.unsqueeze(1),
                       -std::numeric_limits<float>::infinity());
@@ -278,7 +278,8 @@ GptLayerImpl::GptLayerImpl(const GptOptions& options)
       torch::nn::init::zeros_(parameter.value());
     }
   }
-  // Section 2.3: what is added to the residual stream, by the number of layers.
+  // Section 2.3: weights whose products are added to the residual stream start
+  // smaller, by the square root of the number of such sums.
   const double of_residuals =
       kDeviation / std::sqrt(2 * static_cast<double>(options.layers));
   torch::nn::init::normal_(attention_->output()->weight, 0, of_residuals);

@@ -23,19 +23,22 @@ struct AttentionOptions {
   double dropout = 0;  // of the weights, in training
 };
 
+// Multi-head attention. A. Vaswani et al., Attention Is All You Need, NeurIPS
+// 2017, section 3.2.
 class AttentionImpl : public torch::nn::Module {
  public:
   explicit AttentionImpl(const AttentionOptions& options);
 
-  // Of tokens to themselves. tokens: [batch, length, width]; mask: undefined,
-  // or what may be seen as booleans that broadcast to [batch, heads, length,
-  // length]. causal: only what is not later; without a mask.
+  // Self-attention. tokens: [batch, length, width]; mask: undefined, or
+  // booleans that broadcast to [batch, heads, length, length], true where a
+  // token may be seen. causal: a token sees no later one; mask must then be
+  // undefined.
   torch::Tensor Self(const torch::Tensor& tokens, const torch::Tensor& mask,
                      bool causal);
-  // Of tokens to a memory [batch, memory length, width].
+  // Attention of tokens to a memory [batch, memory length, width].
   torch::Tensor Cross(const torch::Tensor& tokens, const torch::Tensor& memory,
                       const torch::Tensor& mask);
-  // Back from the heads; its scale at the start is the model's choice.
+  // The projection of the heads' result. The model may initialize its weights.
   torch::nn::Linear& output() { return output_; }
 
  private:
@@ -54,7 +57,7 @@ TORCH_MODULE(Attention);
 // residual sum, sinusoidal positions, one matrix for both embeddings and the
 // output. The "Transformer" workload of Gavel (OSDI 2020). Token ids are those
 // of text.h.
-//
+
 // The defaults are the paper's base model.
 struct TransformerOptions {
   int64_t vocabulary = 0;  // tokens that exist, marks included; > 0
@@ -123,8 +126,8 @@ torch::Tensor TranslationLoss(const torch::Tensor& logits,
                               const torch::Tensor& target_out,
                               double smoothing);
 
-// What perplexity is made of: cross entropy in nats, summed over all tokens but
-// padding, and how many these are. Shapes as above.
+// The cross entropy in nats, summed over all tokens but padding, and the number
+// of these tokens: perplexity is exp(sum / tokens). Shapes as above.
 struct TokenLoss {
   double sum = 0;
   int64_t tokens = 0;
@@ -134,8 +137,8 @@ TokenLoss SumTokenLoss(const torch::Tensor& logits,
 
 struct BeamOptions {
   int64_t beam = 1;  // 1: greedy
-  // Of a translation, which is also at most twice as long as the longest source
-  // of its batch and five more. Not more than the model's.
+  // The limit of a translation's length, at most the model's. A translation is
+  // also at most twice as long as the longest source of its batch, plus five.
   int64_t length_max = 64;
   double length_penalty = 0.6;  // section 6.1; of the exponent
 };
@@ -149,7 +152,7 @@ torch::Tensor Translate(Transformer& model, const torch::Tensor& source,
 // A decoder-only language model, normalized before each part of a layer, with
 // one matrix for the embedding and the output. A. Radford et al., Language
 // Models are Unsupervised Multitask Learners, 2019 (GPT-2), and its sizes.
-//
+
 // The defaults are GPT-2 small.
 struct GptOptions {
   int64_t vocabulary = 50257;
@@ -199,6 +202,7 @@ TORCH_MODULE(Gpt);
 // Tokens are [batch, length] integers in [0, vocabulary); the result is
 // [batch, length, vocabulary] logits of each next token. Every sequence starts
 // from an empty state.
+
 struct LstmLanguageModelOptions {
   int64_t vocabulary = 0;  // tokens that exist, > 0
   int64_t embedding = 128;

@@ -1,6 +1,6 @@
-// What the training loops of several workloads need: learning rates, the
-// parameter groups of AdamW, and mixed precision. A learning rate is a function
-// of the step alone, so that a checkpoint need not hold it.
+// Tools for training loops: learning rates, the parameter groups of AdamW, and
+// mixed precision. A learning rate is a function of the step alone, so that a
+// checkpoint need not hold it.
 #ifndef GAVEL_MODELS_TRAINING_H_
 #define GAVEL_MODELS_TRAINING_H_
 
@@ -20,11 +20,11 @@ struct WarmUp {
 
 // Linear warm-up, then with the inverse square root of the step. A. Vaswani et
 // al., Attention Is All You Need, NeurIPS 2017, section 5.3, whose peak is
-// (width x steps)^-0.5. step: those done before, >= 0.
+// (width x steps)^-0.5. step: the number of steps done before, >= 0.
 double InverseSquareRootRate(int64_t step, const WarmUp& warm_up);
 
 // Linear warm-up, then half a cosine down to a tenth of the peak at
-// `steps_total`, and that from there on. T. Brown et al., Language Models are
+// `steps_total`, constant after that. T. Brown et al., Language Models are
 // Few-Shot Learners, NeurIPS 2020, appendix B.
 double CosineRate(int64_t step, const WarmUp& warm_up, int64_t steps_total);
 
@@ -53,7 +53,7 @@ class MixedPrecision {
     at::autocast::set_autocast_dtype(device, at::kBFloat16);
   }
   ~MixedPrecision() {
-    // The weights' copies in bfloat16 are those of one step.
+    // The cached bfloat16 copies of the weights are valid for one step only.
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(device_, enabled_before_);
     at::autocast::set_autocast_dtype(device_, type_before_);
