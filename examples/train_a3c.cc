@@ -31,8 +31,7 @@
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "models/actor_critic.h"
-#include "models/pong.h"
-#include "models/schedule.h"
+#include "models/training.h"
 
 namespace {
 

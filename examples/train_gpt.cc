@@ -20,10 +20,9 @@
 #include "gavel/data_parallel.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
-#include "models/gpt.h"
-#include "models/mixed_precision.h"
-#include "models/schedule.h"
-#include "models/text_corpus.h"
+#include "models/text.h"
+#include "models/text_models.h"
+#include "models/training.h"
 
 namespace {
 

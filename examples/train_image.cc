@@ -16,9 +16,8 @@
 #include "gavel/iterator.h"
 #include "gavel/profile.h"
 #include "gavel/session.h"
-#include "models/image_dataset.h"
-#include "models/resnet.h"
-#include "models/synthetic_images.h"
+#include "models/image_models.h"
+#include "models/images.h"
 
 namespace {
 

@@ -14,10 +14,8 @@
 #include "examples/training.h"
 #include "gavel/data_parallel.h"
 #include "gavel/iterator.h"
-#include "models/cropped_images.h"
-#include "models/image_source.h"
-#include "models/resnet.h"
-#include "models/synthetic_images.h"
+#include "models/image_models.h"
+#include "models/images.h"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include "gavel/data_parallel.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
-#include "models/lstm_language_model.h"
-#include "models/text_corpus.h"
+#include "models/text.h"
+#include "models/text_models.h"
 
 namespace {
 

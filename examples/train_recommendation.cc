@@ -16,8 +16,7 @@
 #include "examples/training.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
-#include "models/ratings.h"
-#include "models/recommendation_autoencoder.h"
+#include "models/recommendation.h"
 
 namespace {
 

@@ -18,10 +18,9 @@
 #include "gavel/data_parallel.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
-#include "models/bleu.h"
-#include "models/parallel_text.h"
-#include "models/schedule.h"
-#include "models/transformer.h"
+#include "models/text.h"
+#include "models/text_models.h"
+#include "models/training.h"
 
 namespace {
 

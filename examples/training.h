@@ -1,5 +1,5 @@
-// What the trainers of this folder have in common, so that each is about its
-// model: the flags, the session's start, the loss of a step.
+// The trainers of this folder share the flags, the session's start and the loss
+// of a step, so that each program is about its model.
 #ifndef GAVEL_EXAMPLES_TRAINING_H_
 #define GAVEL_EXAMPLES_TRAINING_H_
 
@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "gavel/data_loader.h"
 #include "gavel/session.h"
-#include "models/first_batch.h"
+#include "models/dataset.h"
 
 namespace gavel::examples {
 
@@ -38,7 +38,7 @@ struct TrainingFlags {
   uint64_t seed = 1;
 };
 
-// What every trainer has.
+// Adds the flags that every trainer has.
 inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags) {
   app.option_defaults()->always_capture_default();
   app.add_option("--steps", flags.steps, "end after so many; 0: no limit")
@@ -48,8 +48,8 @@ inline void AddTrainingFlags(CLI::App& app, TrainingFlags& flags) {
   app.add_option("--seed", flags.seed, "of weights, order and all else random");
 }
 
-// For one that goes through a dataset: `data` says of what form, `samples` what
-// it consists of.
+// Adds the flags of a trainer that reads a dataset. `data` describes the form
+// of the data, `samples` names its items; both are for the help text.
 inline void AddDataFlags(CLI::App& app, TrainingFlags& flags,
                          const std::string& data, const std::string& samples) {
   app.add_option("--data", flags.data, data);
@@ -62,7 +62,7 @@ inline void AddDataFlags(CLI::App& app, TrainingFlags& flags,
       ->check(CLI::PositiveNumber);
 }
 
-// For one that trains on any number of workers.
+// Adds the flags of a trainer that runs on any number of workers.
 inline void AddGangFlags(CLI::App& app, TrainingFlags& flags) {
   app.add_option("--global-batch-size", flags.global_batch_size,
                  "samples per step of all workers, at most --batch-size at"
@@ -70,26 +70,27 @@ inline void AddGangFlags(CLI::App& app, TrainingFlags& flags) {
       ->check(CLI::NonNegativeNumber);
 }
 
-// Data that a trainer takes unless told otherwise may not be there: then it
-// makes up its own, as with --data "".
+// The default data of a trainer may not exist. The trainer then generates data,
+// as with --data "".
 inline void UseDefaultData(CLI::App& app, TrainingFlags& flags) {
   const bool told = app.get_option("--data")->count() > 0;
   std::error_code error;
   if (!told && !std::filesystem::exists(flags.data, error)) flags.data.clear();
 }
 
-// For the last line: nobody takes a number on made-up data for a real one.
+// The label in the last line, so that nobody takes a result on generated data
+// for a real one.
 inline const char* DataLabel(const TrainingFlags& flags) {
   if (flags.data.empty()) return "synthetic";
   return flags.synthetic ? "synthetic (first batch)" : "real";
 }
 
-// One write, as several threads may call it.
+// Prints with one write, since several threads may call it.
 inline void PrintWarning(const std::string& message) {
   std::cerr << program_invocation_short_name + (": " + message + "\n");
 }
 
-// Ends the program, which has not begun to train.
+// Ends the program before it has begun to train.
 [[noreturn]] inline void Fail(const std::string& message) {
   PrintWarning(message);
   std::exit(1);
@@ -101,7 +102,7 @@ Value OrFail(absl::StatusOr<Value> value) {
   return *std::move(value);
 }
 
-// Before the model is made.
+// Seeds LibTorch; call it before the model is made.
 inline void Seed(const TrainingFlags& flags) {
   torch::manual_seed(flags.seed);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
@@ -120,7 +121,7 @@ auto LoaderOf(Dataset dataset, const TrainingFlags& flags,
   return DataLoader(models::FirstBatch(std::move(dataset), first), options);
 }
 
-// Those of the environment, with a step budget that GAVEL_STEPS overrides.
+// Session options from the environment. GAVEL_STEPS overrides --steps.
 inline SessionOptions SessionOptionsOf(const TrainingFlags& flags) {
   SessionOptions options;
   options.steps_total = flags.steps;
@@ -133,8 +134,8 @@ inline std::unique_ptr<Session> OpenSession(const TrainingFlags& flags) {
   return Session::Create(SessionOptionsOf(flags));
 }
 
-// Makes the tokens part of the state: with another text by now the weights
-// would mean other words, and the program ends.
+// Makes the tokens part of the state. If the vocabulary differs from the
+// checkpoint's, the weights would mean other words, and the program ends.
 inline void TrackVocabulary(Session& session,
                             const std::vector<std::string>& tokens) {
   std::string all;
@@ -149,13 +150,13 @@ inline void TrackVocabulary(Session& session,
       });
 }
 
-// The mean loss of a step that is read in micro-batches, reported at its end.
-// Averaged over the ranks of a gang it is the same on any number of workers.
+// Reports the mean loss of a step at its end, summed over its micro-batches.
+// The average over the ranks of a gang is the same for any number of workers.
 class StepLoss {
  public:
   explicit StepLoss(Session& session) : session_(session) {}
 
-  // The mean over the present batch.
+  // `loss` is the mean over the current micro-batch.
   void Add(const at::Tensor& loss) {
     const at::Tensor share = loss.detach() * session_.loss_scale();
     sum_ = sum_.defined() ? sum_ + share : share;

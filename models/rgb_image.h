@@ -1,8 +1,8 @@
-// One picture as it is in a JPEG file: decoded, cut and scaled into a tensor.
-// By libjpeg-turbo, without any operator of LibTorch, so that loader threads do
-// not start further threads.
+// One picture of a JPEG file: decoding, cropping, and scaling into a tensor.
+// The code uses libjpeg-turbo and no operator of LibTorch, so that loader
+// threads do not start further threads.
 //
-// Pure but for the tensors that are made; thread-safe.
+// The functions keep no state and are thread-safe.
 #ifndef GAVEL_MODELS_RGB_IMAGE_H_
 #define GAVEL_MODELS_RGB_IMAGE_H_
 
@@ -28,8 +28,8 @@ struct RgbImage {
 
 inline constexpr int64_t kImageSideMax = 20'000;
 
-// Colour, grey and CMYK files. INVALID_ARGUMENT, without a file's name: no
-// JPEG, cut off, damaged, or wider or higher than kImageSideMax.
+// Decodes colour, grey and CMYK files. INVALID_ARGUMENT, without a file's name:
+// not a JPEG, truncated, damaged, or wider or higher than kImageSideMax.
 absl::StatusOr<RgbImage> DecodeJpeg(std::string_view bytes);
 
 // `quality`: 1 to 100. For tests and generated data.
@@ -57,7 +57,7 @@ CropBox CenterCrop(int64_t height, int64_t width, double fraction);
 CropBox PlacedCrop(int64_t height, int64_t width, double fraction,
                    std::mt19937_64& random);
 
-// Fair.
+// True in half of the cases.
 bool RandomFlip(std::mt19937_64& random);
 
 // By channel, of values in [0, 1].
@@ -66,7 +66,7 @@ struct Normalization {
   std::array<float, 3> deviation = {0.5F, 0.5F, 0.5F};
 };
 
-// Of ImageNet's training images, as all published networks use them.
+// The values of ImageNet's training images, which all published networks use.
 inline constexpr Normalization kImageNetNormalization = {
     {0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}};
 

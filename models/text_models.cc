@@ -1,4 +1,4 @@
-#include "models/transformer.h"
+#include "models/text_models.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -6,9 +6,11 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
@@ -18,11 +20,57 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <tuple>
 #include <utility>
 
-#include "models/parallel_text.h"
+#include "models/text.h"
 
 namespace gavel::models {
+
+AttentionImpl::AttentionImpl(const AttentionOptions& options)
+    : options_(options),
+      input_(options.width, 3 * options.width),
+      output_(options.width, options.width) {
+  register_module("input", input_);
+  register_module("output", output_);
+}
+
+torch::Tensor AttentionImpl::Self(const torch::Tensor& tokens,
+                                  const torch::Tensor& mask, bool causal) {
+  const auto parts = input_(tokens).chunk(3, -1);
+  return Attend(parts[0], parts[1], parts[2], mask, causal);
+}
+
+torch::Tensor AttentionImpl::Cross(const torch::Tensor& tokens,
+                                   const torch::Tensor& memory,
+                                   const torch::Tensor& mask) {
+  const int64_t width = options_.width;
+  const torch::Tensor& weight = input_->weight;
+  const torch::Tensor& bias = input_->bias;
+  const torch::Tensor query =
+      at::linear(tokens, weight.narrow(0, 0, width), bias.narrow(0, 0, width));
+  const auto parts = at::linear(memory, weight.narrow(0, width, 2 * width),
+                                bias.narrow(0, width, 2 * width))
+                         .chunk(2, -1);
+  return Attend(query, parts[0], parts[1], mask, /*causal=*/false);
+}
+
+torch::Tensor AttentionImpl::Attend(const torch::Tensor& query,
+                                    const torch::Tensor& key,
+                                    const torch::Tensor& value,
+                                    const torch::Tensor& mask, bool causal) {
+  const auto heads = [this](const torch::Tensor& tokens) {
+    return tokens.view({tokens.size(0), tokens.size(1), options_.heads, -1})
+        .transpose(1, 2);
+  };
+  const torch::Tensor seen = at::scaled_dot_product_attention(
+      heads(query), heads(key), heads(value),
+      mask.defined() ? std::optional(mask) : std::nullopt,
+      is_training() ? options_.dropout : 0, causal);
+  return output_(seen.transpose(1, 2).flatten(2));
+}
+
 namespace {
 
 torch::nn::LayerNorm Norm(int64_t width) {
@@ -40,7 +88,7 @@ torch::Tensor SinusoidalPositions(int64_t length, int64_t width) {
   return at::stack({at::sin(angle), at::cos(angle)}, 2).flatten(1);
 }
 
-// What may be seen of a source: all but what fills it up, [batch, 1, 1, length]
+// The mask of a source, which hides its padding, [batch, 1, 1, length].
 torch::Tensor Visible(const torch::Tensor& source) {
   return source.ne(kPad).unsqueeze(1).unsqueeze(1);
 }
@@ -79,7 +127,7 @@ torch::Tensor TransformerLayerImpl::Encode(torch::Tensor tokens,
 torch::Tensor TransformerLayerImpl::Decode(torch::Tensor tokens,
                                            const torch::Tensor& memory,
                                            const torch::Tensor& mask) {
-  // What fills up a target comes last, so that nothing but itself sees it.
+  // The padding of a target comes last, so that only padding attends to it.
   tokens =
       self_norm_(tokens + dropout_(self_->Self(tokens, {}, /*causal=*/true)));
   tokens = cross_norm_(tokens + dropout_(cross_->Cross(tokens, memory, mask)));
@@ -184,7 +232,7 @@ torch::Tensor Translate(Transformer& model, const torch::Tensor& source,
     torch::Tensor next = at::log_softmax(
         model->Decode(ids, sources, memory).select(1, -1), -1, at::kFloat);
     const int64_t vocabulary = next.size(1);
-    // A sentence that has ended is filled up at no cost, and no other is.
+    // Only a sentence that has ended is padded, at no cost.
     next.select(1, kPad).fill_(-std::numeric_limits<float>::infinity());
     next.masked_fill_(ended.unsqueeze(1),
                       -std::numeric_limits<float>::infinity());
@@ -206,6 +254,100 @@ torch::Tensor Translate(Transformer& model, const torch::Tensor& source,
   }
   // The hypotheses of each sentence are in the order of their rank.
   return ids.view({batch, beam, -1}).select(1, 0).narrow(1, 1, ids.size(1) - 1);
+}
+
+GptLayerImpl::GptLayerImpl(const GptOptions& options)
+    : attention_norm_(Norm(options.width)),
+      attention_(
+          AttentionOptions{options.width, options.heads, options.dropout}),
+      feed_forward_norm_(Norm(options.width)),
+      widen_(options.width, 4 * options.width),
+      narrow_(4 * options.width, options.width),
+      dropout_(options.dropout) {
+  register_module("attention_norm", attention_norm_);
+  register_module("attention", attention_);
+  register_module("feed_forward_norm", feed_forward_norm_);
+  register_module("widen", widen_);
+  register_module("narrow", narrow_);
+  register_module("dropout", dropout_);
+  constexpr double kDeviation = 0.02;
+  for (const auto& parameter : named_parameters()) {
+    if (parameter.value().dim() > 1) {
+      torch::nn::init::normal_(parameter.value(), 0, kDeviation);
+    } else if (parameter.key().ends_with("bias")) {
+      torch::nn::init::zeros_(parameter.value());
+    }
+  }
+  // Section 2.3: weights whose products are added to the residual stream start
+  // smaller, by the square root of the number of such sums.
+  const double of_residuals =
+      kDeviation / std::sqrt(2 * static_cast<double>(options.layers));
+  torch::nn::init::normal_(attention_->output()->weight, 0, of_residuals);
+  torch::nn::init::normal_(narrow_->weight, 0, of_residuals);
+}
+
+torch::Tensor GptLayerImpl::forward(torch::Tensor tokens) {
+  tokens = tokens + dropout_(attention_->Self(attention_norm_(tokens), {},
+                                              /*causal=*/true));
+  const torch::Tensor wide =
+      at::gelu(widen_(feed_forward_norm_(tokens)), "tanh");
+  return tokens + dropout_(narrow_(wide));
+}
+
+GptImpl::GptImpl(const GptOptions& options)
+    : embedding_(options.vocabulary, options.width),
+      positions_(options.length, options.width),
+      dropout_(options.dropout),
+      norm_(Norm(options.width)) {
+  register_module("embedding", embedding_);
+  register_module("positions", positions_);
+  register_module("dropout", dropout_);
+  for (int64_t layer = 0; layer < options.layers; ++layer) {
+    layers_->push_back(GptLayer(options));
+  }
+  register_module("layers", layers_);
+  register_module("norm", norm_);
+  torch::nn::init::normal_(embedding_->weight, 0, 0.02);
+  torch::nn::init::normal_(positions_->weight, 0, 0.01);
+}
+
+torch::Tensor GptImpl::forward(const torch::Tensor& tokens) {
+  torch::Tensor states = dropout_(
+      embedding_(tokens) + positions_->weight.narrow(0, 0, tokens.size(1)));
+  for (const auto& layer : *layers_) {
+    states = layer->as<GptLayer>()->forward(states);
+  }
+  return at::linear(norm_(states), embedding_->weight);
+}
+
+namespace {
+
+torch::nn::LSTMOptions LstmOptions(const LstmLanguageModelOptions& options) {
+  return torch::nn::LSTMOptions(options.embedding, options.hidden)
+      .num_layers(options.layers)
+      .dropout(options.layers > 1 ? options.dropout : 0)
+      .batch_first(true);
+}
+
+}  // namespace
+
+LstmLanguageModelImpl::LstmLanguageModelImpl(
+    const LstmLanguageModelOptions& options)
+    : embedding_(options.vocabulary, options.embedding),
+      lstm_(LstmOptions(options)),
+      dropout_(options.dropout),
+      decoder_(options.hidden, options.vocabulary) {
+  register_module("embedding", embedding_);
+  register_module("lstm", lstm_);
+  register_module("dropout", dropout_);
+  register_module("decoder", decoder_);
+  torch::nn::init::uniform_(embedding_->weight, -0.1, 0.1);
+}
+
+torch::Tensor LstmLanguageModelImpl::forward(const torch::Tensor& tokens) {
+  const torch::Tensor embedded = dropout_(embedding_(tokens));
+  const torch::Tensor states = std::get<0>(lstm_(embedded));
+  return decoder_(dropout_(states));
 }
 
 }  // namespace gavel::models

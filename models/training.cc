@@ -1,4 +1,4 @@
-#include "models/schedule.h"
+#include "models/training.h"
 
 #include <torch/optim/adamw.h>
 

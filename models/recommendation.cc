@@ -1,9 +1,13 @@
-#include "models/ratings.h"
+#include "models/recommendation.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
+#include <torch/nn/functional/normalization.h>
+#include <torch/nn/init.h>
 
 #include <algorithm>
 #include <array>
@@ -17,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "core/status.h"
-#include "models/data_file.h"
+#include "models/dataset.h"
 
 namespace gavel::models {
 namespace {
@@ -268,6 +272,32 @@ std::string LowRankRatings(int64_t users, int64_t items, uint64_t seed) {
     }
   }
   return text;
+}
+
+RecommendationAutoencoderImpl::RecommendationAutoencoderImpl(
+    const RecommendationAutoencoderOptions& options)
+    : dropout_(options.dropout),
+      encoder_(options.items, options.hidden),
+      decoder_(options.hidden, options.items) {
+  register_module("dropout", dropout_);
+  register_module("encoder", encoder_);
+  register_module("decoder", decoder_);
+  for (const torch::nn::Linear& linear : {encoder_, decoder_}) {
+    torch::nn::init::xavier_uniform_(linear->weight);
+    torch::nn::init::zeros_(linear->bias);
+  }
+}
+
+torch::Tensor RecommendationAutoencoderImpl::forward(
+    const torch::Tensor& likes) {
+  const torch::Tensor scaled = torch::nn::functional::normalize(
+      likes, torch::nn::functional::NormalizeFuncOptions().dim(1));
+  return decoder_(at::tanh(encoder_(dropout_(scaled))));
+}
+
+torch::Tensor MultinomialLoss(const torch::Tensor& logits,
+                              const torch::Tensor& likes) {
+  return -(at::log_softmax(logits, 1) * likes).sum(1).mean();
 }
 
 }  // namespace gavel::models

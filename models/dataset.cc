@@ -1,4 +1,4 @@
-#include "models/data_file.h"
+#include "models/dataset.h"
 
 #include <ATen/ops/empty.h>
 

@@ -1,13 +1,14 @@
-// Who liked what, from a table of ratings in MovieLens' form, for
-// recommendations. Examples and tests call it. The same table always gives the
-// same numbers.
-//
-// A value; copies share the users, which nobody writes after construction, so
-// that several threads may read.
-#ifndef GAVEL_MODELS_RATINGS_H_
-#define GAVEL_MODELS_RATINGS_H_
+// Recommendations: ratings in MovieLens' form, the score of a ranking, and an
+// autoencoder that predicts what else a user may like. The "Recommendation"
+// workload of Gavel (OSDI 2020). The same table always gives the same numbers.
+#ifndef GAVEL_MODELS_RECOMMENDATION_H_
+#define GAVEL_MODELS_RECOMMENDATION_H_
 
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/pimpl.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +22,10 @@
 
 namespace gavel::models {
 
-// A user, as the items that are liked: indices in [0, items), ascending, each
-// once.
+// The items that one user likes: indices in [0, items), ascending, each once.
 using LikedItems = std::vector<int64_t>;
 
-// One user that is held out: from `seen` a model has to guess `hidden`.
+// One held-out user: from `seen` a model has to predict `hidden`.
 struct HeldOutUser {
   LikedItems seen;
   LikedItems hidden;
@@ -38,15 +38,18 @@ struct RatingsOptions {
   int64_t likes_min = 5;           // users with fewer are left out. >= 2
   double held_out_fraction = 0.1;  // of the users. In (0, 1)
   double hidden_fraction = 0.2;    // of a held-out user's likes. In (0, 1)
-  uint64_t seed = 1;               // of who is held out, and what is hidden
+  uint64_t seed = 1;               // selects the users and the hidden likes
 };
 
+// A value; copies share the users, which nobody writes after construction, so
+// that several threads may read.
 class Ratings {
  public:
   // CSV: a header with the columns userId, movieId and rating among others, in
   // any order, then a line for each rating (MovieLens: ratings.csv).
   // INVALID_ARGUMENT, as "NAME:17: ...": a column that is missing, a line with
-  // fewer or more fields than the header, what is no number; or too few users.
+  // fewer or more fields than the header, a field that is not a number, or too
+  // few users.
   static absl::StatusOr<Ratings> FromText(std::string_view text,
                                           std::string_view name,
                                           const RatingsOptions& options);
@@ -94,6 +97,36 @@ double NormalizedGain(const at::Tensor& scores, const at::Tensor& hidden,
 // rank), and few items that nearly everybody rates (a power law).
 std::string LowRankRatings(int64_t users, int64_t items, uint64_t seed);
 
+// The denoising autoencoder of D. Liang et al., Variational Autoencoders for
+// Collaborative Filtering, WWW 2018 (Mult-DAE): from the items that a user
+// liked it predicts others. As thread-safe as any LibTorch module.
+
+struct RecommendationAutoencoderOptions {
+  int64_t items = 0;     // > 0
+  int64_t hidden = 200;  // the paper's
+  double dropout = 0.5;  // of the input: the noise
+};
+
+class RecommendationAutoencoderImpl : public torch::nn::Module {
+ public:
+  explicit RecommendationAutoencoderImpl(
+      const RecommendationAutoencoderOptions& options);
+  // likes: [users, items], 1 where liked. The result is the logits of all
+  // items, of the same shape.
+  torch::Tensor forward(const torch::Tensor& likes);
+
+ private:
+  torch::nn::Dropout dropout_;
+  torch::nn::Linear encoder_;
+  torch::nn::Linear decoder_;
+};
+TORCH_MODULE(RecommendationAutoencoder);
+
+// The negative multinomial log likelihood of the liked items, averaged over the
+// users; equation 2. Both [users, items].
+torch::Tensor MultinomialLoss(const torch::Tensor& logits,
+                              const torch::Tensor& likes);
+
 }  // namespace gavel::models
 
-#endif  // GAVEL_MODELS_RATINGS_H_
+#endif  // GAVEL_MODELS_RECOMMENDATION_H_
