@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/status.h"
-#include "iterator/step_profile_memory.h"
+#include "iterator/step_profile.h"
 #include "runtime/checkpoint/rng_state.h"
 #include "runtime/torch_errors.h"
 

@@ -21,7 +21,6 @@
 #include "iterator/accumulation_watch.h"
 #include "iterator/loop_position.h"
 #include "iterator/session/session_context.h"
-#include "iterator/step_mark.h"
 #include "iterator/tracked_state.h"
 
 namespace gavel::internal {

@@ -36,8 +36,6 @@
 #include <vector>
 
 #include "gavel/data_options.h"
-#include "gavel/internal/collate.h"
-#include "gavel/internal/loader_position.h"
 #include "gavel/internal/read_ahead.h"
 #include "gavel/internal/sharded_order.h"
 

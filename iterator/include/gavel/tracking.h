@@ -13,8 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "gavel/internal/mistakes.h"
-#include "gavel/internal/random_engine.h"
+#include "gavel/internal/argument_types.h"
 #include "gavel/status.h"
 
 namespace torch::nn {
