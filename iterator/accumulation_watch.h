@@ -133,9 +133,10 @@ class StepMark {
     return ReadVersions(tracked, &versions_);
   }
 
-  // The tensors are what they were, and no step was done since.
+  // Whether the tensors are unchanged and no step was done since.
   bool Holds(uint64_t steps_done, const TrackedState& tracked) const;
-  // Of a snapshot as of now makes the one of the boundary. Only while it holds.
+  // Turns a snapshot of the present state into that of the boundary. Call it
+  // only while the mark holds.
   void Restore(Snapshot* snapshot) const;
 
  private:

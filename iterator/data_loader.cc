@@ -1,5 +1,5 @@
-// What gavel/data_loader.h and gavel/iterator.h leave to the library: the order
-// of samples, the threads that read them, and where batches are.
+// The parts of gavel/data_loader.h and gavel/iterator.h that are no templates:
+// the order of samples, the threads that read them, and where batches are.
 #include "gavel/data_loader.h"
 
 #include <ATen/ops/empty.h>
@@ -62,8 +62,8 @@ bool ShardedOrder::SetShard(int rank, int world_size) {
         options_.drop_last ? global : std::min((global + 1) / 2, sample_count_);
     if (world_size > smallest_step) return false;
   }
-  // Of a step that has a sample for some workers only, the others would not
-  // know. Later ones have one for each, see StepSize().
+  // A worker without a sample would not know of a step that only some workers
+  // have one for. Later steps have one for each, see StepSize().
   const int64_t left = sample_count_ - next_index_;
   if (global == 0 && !options_.drop_last && left > 0 && left < world_size) {
     return false;
@@ -273,7 +273,8 @@ struct ReadingThreads::State {
     threads.clear();
   }
   void Run() {
-    // Who wakes these threads goes on: it trains.
+    // With this policy a thread that wakes up does not preempt the training
+    // thread, which wakes it.
     const sched_param none = {};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
     std::unique_lock lock(mutex);
@@ -428,7 +429,7 @@ void CopyStream::Use(const at::Tensor& copy) {
       c10::impl::VirtualGuardImpl(device().type()).getStream(device());
   state_->copied.record(state_->stream);
   state_->copied.block(current);
-  // Its memory is of the stream of the copies, which must not take it again
+  // The memory belongs to the stream of the copies, which must not reuse it
   // before the steps are done with it.
   copy.record_stream(current);
 }

@@ -36,7 +36,8 @@ std::unique_ptr<at::ObserverContext> OnOperator(
   return nullptr;
 }
 
-// Of a model's forward pass; neither optimizers nor backward passes call them.
+// The operators of a model's forward pass. Neither optimizers nor backward
+// passes call them.
 constexpr std::string_view kForward[] = {
     "aten::linear", "aten::matmul", "aten::embedding",  "aten::conv1d",
     "aten::conv2d", "aten::conv3d", "aten::lstm",       "aten::gru",
@@ -273,8 +274,8 @@ void Examination::WriteEvaluation(uint64_t step) {
   if (watch_ && watch_->TakeEvaluated()) Write("evaluation", step, "-");
 }
 
-// Found through the optimizers: an optimizer's own state is saved with it, and
-// not what it trains.
+// Modules are found through the optimizers: an optimizer's own state is saved
+// with it, but not the parameters that it trains.
 void Examination::WriteUntrackedModules() {
   const std::set<const void*> parameters = ParametersOf(*tracked_);
   for (const auto& item : tracked_->items()) {

@@ -29,11 +29,10 @@ struct UntrackedState {
   std::string text;
 };
 
-// Sees which operators a training program calls, while `gavel doctor` examines
+// Sees which operators a training program calls while `gavel doctor` examines
 // it: whether it evaluates, and which tensors and generators outlive steps that
-// nobody tracks. LibTorch tells of each operator by a callback
-// (RecordFunction); the callback is of the thread that made the watch. Training
-// thread only.
+// nobody tracks. LibTorch calls back for each operator (RecordFunction) in the
+// thread that made the watch. Training thread only.
 class OperatorWatch {
  public:
   // `tracked` is borrowed. One watch at a time.
@@ -44,7 +43,8 @@ class OperatorWatch {
 
   // The session itself calls operators, which tell nothing of the program.
   void SetQuiet(bool quiet) { quiet_ = quiet; }
-  // What was found in the step that is done, each once.
+  // Returns the state that was found in the step that has ended, each piece
+  // once.
   std::vector<UntrackedState> EndStep();
   // Since the last call: a forward pass without gradients, or of a tracked
   // module in evaluation mode.
@@ -81,8 +81,9 @@ class OperatorWatch {
 };
 
 // The account of a run that `gavel doctor` reads beside its reports
-// (GAVEL_EXAMINATION_FILE): what is tracked, where loops and evaluations were,
-// and which state the program uses that nobody tracks. Lines "WORD STEP TEXT":
+// (GAVEL_EXAMINATION_FILE): the things that are tracked, where loops and
+// evaluations were, and the state that the program uses and nobody tracks.
+// Lines "WORD STEP TEXT":
 //
 //   tracked      NAME, a blank and its kind
 //   loop-begin   a gavel::Iterator begins
@@ -105,7 +106,7 @@ class Examination {
   absl::Status Begin(const std::string& path, const TrackedState& tracked);
   bool on() const { return file_ != nullptr; }
 
-  // What the session does itself, until the next call, is not looked at.
+  // Operators that the session itself calls are ignored until the next call.
   void SetQuiet(bool quiet);
   void LoopBegan(uint64_t steps_done);
   // `used_up`: its range; else the loop was left by `break`.

@@ -77,7 +77,7 @@ std::string TextOf(const std::string& what, const at::Tensor& tensor) {
   return text.str();
 }
 
-// What a rank says of its state.
+// The state of a rank, as it publishes it.
 struct Here {
   std::string steps_done;
   std::string divided;  // fingerprint
@@ -186,9 +186,9 @@ absl::Status Gang::Join(const GangPlan& given) {
   return AnnotateRank(status, plan);
 }
 
-// A store is of one gang: a rank whose lease is of another epoch must neither
-// wait in it nor count there. Without a host among the ranks, whoever opened it
-// may keep it for several.
+// A store belongs to one gang: a rank with a lease of another epoch must
+// neither wait in it nor count there. Without a host among the ranks, the
+// process that opened the store may keep it for several gangs.
 absl::Status Gang::Refuse(GangStore& store, const GangPlan& plan) {
   if (plan.hosts) return store.Set(kGangKey, plan.prefix);
   GAVEL_ASSIGN_OR_RETURN(const bool is_named, store.Has({kGangKey}));
@@ -775,7 +775,7 @@ void GangThread::Shared::Run(std::shared_ptr<GangStore> host,
     {
       std::unique_lock<std::mutex> lock(mutex);
       changed.wait_for(lock, kTalkInterval);
-      // What is said from here on is the last word.
+      // A message after this is the last one.
       last = leaving != Leaving::kNo;
     }
     const absl::Status status = Talk(*store, leader ? &*leader : nullptr);
@@ -852,7 +852,7 @@ void GangThread::Shared::Break(const std::string& reason) {
   if (options.abort) options.abort();
 }
 
-// What waits for that which can't come, or must not any more.
+// Ends a wait for a collective that can't complete, or must not any more.
 void GangThread::Shared::EndStuckWait() {
   {
     std::lock_guard<std::mutex> lock(mutex);

@@ -33,9 +33,9 @@ namespace gavel::internal {
 // ---- The optimizer classes of LibTorch, described as a user describes one of
 // his own (gavel/optimizer_kind.h).
 
-// Of SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS, and of classes derived from
-// them. UNIMPLEMENTED: another class, which the message names; `name`: what it
-// is tracked as.
+// Describes SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS, and classes derived
+// from them. UNIMPLEMENTED: another class, which the message names. `name` is
+// the name under which the optimizer is tracked.
 absl::StatusOr<OptimizerKind> KindOf(const torch::optim::Optimizer& optimizer,
                                      std::string_view name);
 
@@ -54,7 +54,8 @@ std::string ToText(NumberRef value);
 // False, and nothing changes: not of this type.
 bool FromText(const std::string& text, NumberRef value);
 
-// What all but the names have in common: a list is its length and its tensors.
+// The common base of all visitors except for that of names: a list is its
+// length and its tensors.
 class EachField : public OptimizerFields {
  public:
   // The first error of a field.
@@ -137,8 +138,8 @@ class ListFieldTensors final : public EachField {
   std::vector<at::Tensor>* tensors_;
 };
 
-// A parameter of which this rank has a part. Its state is of its shape, or it
-// is a number, the same on all ranks.
+// A parameter of which this rank has a part. Its state has the shape of that
+// part, or is a number that is the same on all ranks.
 struct PartedParameter {
   OwnPart part;
   at::Tensor parameter;
@@ -225,8 +226,8 @@ absl::Status UnreadableEntry(std::string_view name);
 // earlier versions. Training thread only, no step may run meanwhile. What
 // functions of the user throw is INTERNAL.
 
-// Whether `kind` can be of `optimizer`. INVALID_ARGUMENT: its options are of
-// another class, or a name is not one or is there twice.
+// Whether `kind` describes `optimizer`. INVALID_ARGUMENT: its options have
+// another class, or a field's name is invalid or is there twice.
 absl::Status CheckOptimizerKind(torch::optim::Optimizer& optimizer,
                                 const OptimizerKind& kind,
                                 std::string_view prefix);
@@ -248,8 +249,8 @@ absl::Status CollectOptimizerState(torch::optim::Optimizer& optimizer,
 
 // Replaces options and state; all or nothing. State tensors are copies on the
 // device of their parameter. NOT_FOUND: the snapshot has no optimizer of this
-// name. FAILED_PRECONDITION: it is of another kind, or has other groups,
-// parameters, fields or shapes. DATA_LOSS: not readable.
+// name. FAILED_PRECONDITION: its kind, groups, parameters, fields or shapes
+// differ. DATA_LOSS: not readable.
 absl::Status RestoreOptimizerState(const Snapshot& snapshot,
                                    std::string_view prefix,
                                    const OptimizerKind& kind,

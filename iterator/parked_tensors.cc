@@ -66,7 +66,7 @@ bool CanLeave(const at::Tensor& tensor) {
          !tensor.is_conj();
 }
 
-// Of that shape.
+// Returns a tensor of the same shape that has no memory.
 at::Tensor WithoutMemory(const at::Tensor& tensor) {
   at::Tensor empty = at::empty({0}, tensor.options().device(at::kCPU));
   empty.unsafeGetTensorImpl()->set_sizes_contiguous(tensor.sizes());

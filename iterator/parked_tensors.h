@@ -17,6 +17,17 @@
 
 namespace gavel::internal {
 
+struct TensorWithCopy {
+  at::Tensor tensor;
+  HostCopy copy;
+};
+
+// Returns those of `tensors` that have a copy among `copies`, are dense and
+// contiguous, and share their memory with no other.
+absl::StatusOr<std::vector<TensorWithCopy>> MatchCopies(
+    const std::vector<at::Tensor>& tensors,
+    const std::vector<HostCopy>& copies);
+
 // Tensors of a job that has no accelerator, as far as their bytes are in the
 // copy that a checkpoint is written from: they look into that copy, so that a
 // pause copies them once. The memory of the copy is kept by who looks into it.
@@ -24,17 +35,6 @@ namespace gavel::internal {
 // On a GPU the memory that they leave goes back to LibTorch. On a CPU, whose
 // memory nobody waits for, they find it again: what else looks into it goes on
 // to see them. Training thread only.
-struct TensorWithCopy {
-  at::Tensor tensor;
-  HostCopy copy;
-};
-
-// Those of `tensors` that have one among `copies`, are dense, contiguous and
-// share their memory with no other.
-absl::StatusOr<std::vector<TensorWithCopy>> MatchCopies(
-    const std::vector<at::Tensor>& tensors,
-    const std::vector<HostCopy>& copies);
-
 class ParkedTensors {
  public:
   // Lets those that have a copy look into it.
@@ -57,6 +57,16 @@ class ParkedTensors {
   std::vector<Entry> entries_;
 };
 
+struct OwnedTensor {
+  at::Tensor tensor;
+  int owner = 0;  // rank
+};
+
+// Adds the gradients `tensors` to `owned`: each rank has about equally many
+// bytes of them. Gradients that share memory have one owner.
+void ShareOut(const std::vector<at::Tensor>& tensors, int world_size,
+              std::vector<OwnedTensor>* owned);
+
 // The state of a gang without an accelerator: what all ranks have alike is kept
 // by one of them, the owner, in host memory. On the others the tensors lose
 // their memory. When the gang has come together again, the owners send them
@@ -64,26 +74,16 @@ class ParkedTensors {
 //
 // So a pause copies each tensor once, whatever the size of the gang, and a
 // parked gang takes the memory of one process. Training thread only.
-struct OwnedTensor {
-  at::Tensor tensor;
-  int owner = 0;  // rank
-};
-
-// Adds the gradients `tensors` to `owned`: each rank has about equally many
-// bytes of them. Those that share memory have one owner.
-void ShareOut(const std::vector<at::Tensor>& tensors, int world_size,
-              std::vector<OwnedTensor>* owned);
-
 class DividedTensors {
  public:
-  // Who owns what, until Forget(); the same call on all ranks. Nothing moves.
-  // Keeps handles of those that are dense and contiguous.
+  // Sets the owner of each tensor until Forget(); all ranks make the same call.
+  // Nothing moves. Keeps handles of those that are dense and contiguous.
   void Divide(std::vector<OwnedTensor> owned, int rank);
   void Forget() { *this = {}; }
 
-  // Those of other ranks lose their memory, but for those that are in host
-  // memory already. A checkpoint refuses them then.
-  // Nobody may read them until Forget().
+  // Frees the memory of tensors that other ranks own, except for those that are
+  // in host memory already. A checkpoint refuses them then. Nobody may read
+  // them until Forget().
   absl::Status Leave();
   // Gives them memory on `device` with anything in it; all or nothing.
   // RESOURCE_EXHAUSTED: they do not fit.

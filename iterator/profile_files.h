@@ -112,9 +112,9 @@ uint32_t MaskedCrc32c(std::string_view bytes);
 // One thread. Written when 32 KiB came together, and by Flush.
 class EventFile {
  public:
-  // A new file in `directory`, which is made. What earlier files there say of
-  // `first_step` and later steps is void: a restart trains them again.
-  // UNAVAILABLE: it can't be written.
+  // Opens a new file in `directory`, which is made. Scalars of `first_step` and
+  // later steps in earlier files become void: a restart trains these steps
+  // again. UNAVAILABLE: it can't be written.
   static absl::StatusOr<std::unique_ptr<EventFile>> Open(
       const std::string& directory, uint64_t first_step);
   ~EventFile();

@@ -22,8 +22,8 @@
 namespace gavel::internal {
 namespace {
 
-// Calls, and pages that came from a disk. What is written through the page
-// cache is in the first already.
+// The bytes of calls, and of pages that came from a disk. Writes through the
+// page cache are among the calls' already.
 constexpr std::string_view kByteCounters[] = {
     "rchar: ", "wchar: ", "read_bytes: "};
 
@@ -244,8 +244,8 @@ void StepProfile::MeasureBoundary(int64_t now_ns) {
 }
 
 void StepProfile::MarkMemory(int64_t now_ns, c10::Device device) {
-  // What the process has without an accelerator is no part of what it needs
-  // there.
+  // The memory of the process while it has no accelerator is no part of its
+  // need there.
   if (device.is_cpu() && on_accelerator_) return;
   if (!device.is_cpu() && !std::exchange(on_accelerator_, true)) {
     memory_low_bytes_ = memory_high_bytes_ = 0;

@@ -1,6 +1,6 @@
-// What the process counts while it trains: steps and their times for the
-// coordinator, where the time of the steps goes (gavel/profile.h) with what is
-// written of it, memory, and the bytes that it has read and written.
+// The measurements of a process that trains: steps and their times for the
+// coordinator, where the time of the steps goes (gavel/profile.h), memory, and
+// the bytes that it has read and written.
 #ifndef GAVEL_ITERATOR_STEP_PROFILE_H_
 #define GAVEL_ITERATOR_STEP_PROFILE_H_
 
@@ -26,11 +26,10 @@
 
 namespace gavel::internal {
 
-// How many bytes this process has read and written, as the kernel counts them:
-// the sum of what calls moved and what was fetched from disks for memory that
-// is mapped, of all threads and of children that ended: it rises whenever the
-// process reads or writes. 0 where the kernel does not count.
-// Thread-safe.
+// The bytes that this process has read and written, as the kernel counts them:
+// the sum of the bytes that calls moved and that were fetched from disks for
+// mapped memory, of all threads and of children that ended. It rises whenever
+// the process reads or writes. 0 where the kernel does not count. Thread-safe.
 uint64_t ProcessBytes();
 
 // `text`: of /proc/PID/io.
@@ -41,8 +40,8 @@ uint64_t ParseProcessBytes(std::string_view text);
 struct MemoryUse {
   int64_t now_bytes = 0;
   int64_t high_bytes = 0;  // the most since the process began
-  // The same of what LibTorch's allocator has from the driver: no other process
-  // can use it. Of a GPU only.
+  // The same for the memory that LibTorch's allocator has from the driver,
+  // which no other process can use. GPUs only.
   int64_t reserved_bytes = 0;
   int64_t reserved_high_bytes = 0;
 };
@@ -150,10 +149,10 @@ class ThroughputWindow {
   bool begun_ = false;
 };
 
-// Where the time of the steps goes (gavel/profile.h), and what is written of
-// it: a trace, TensorBoard's scalars, a table at the end.
+// Where the time of the steps goes (gavel/profile.h), and its outputs: a trace,
+// TensorBoard's scalars, a table at the end.
 //
-// Training thread only, but for RuntimeSpan.
+// Training thread only, except RuntimeSpan.
 class StepProfile {
  public:
   StepProfile() {
@@ -190,7 +189,8 @@ class StepProfile {
   }
   void EndSpan(const char* name, int64_t begin_ns, int64_t end_ns);
 
-  // Of a boundary, but not the wrapper's own: a pause, a checkpoint.
+  // Subtracts time of a boundary that is not the wrapper's own: a pause, a
+  // checkpoint.
   void Exclude(int64_t time_ns) { excluded_ns_ += time_ns; }
   void CountCheckpoint() { ++checkpoints_; }
 

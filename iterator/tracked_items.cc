@@ -235,7 +235,7 @@ absl::Status CheckNoCsr(const std::string& name,
 
 namespace {
 
-// `load` may throw, or return what is wrong.
+// `load` may throw, or return an error.
 class BytesItem final : public TrackedItem {
  public:
   using Save = std::function<absl::StatusOr<std::string>()>;

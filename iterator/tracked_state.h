@@ -63,7 +63,7 @@ class Partitions {
                     const Sharded& sharded);
   // nullopt: it is the same on all ranks.
   std::optional<OwnPart> Find(const at::Tensor& tensor) const;
-  // What Mark() says of it.
+  // The part that Mark() would note for it.
   std::optional<OwnPart> Of(const at::Tensor& tensor,
                             const Sharded& sharded) const;
 
@@ -81,8 +81,8 @@ class Partitions {
 //   NAME/indices, NAME/values                               of a COO tensor
 //   NAME/crow_indices, NAME/col_indices, NAME/values        of a CSR tensor
 
-// Nothing for an undefined tensor. `part`: which the tensor is of a larger one.
-// UNIMPLEMENTED: another layout.
+// Adds nothing for an undefined tensor. `part` says which part of a larger one
+// the tensor is. UNIMPLEMENTED: another layout.
 absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
                            const std::optional<OwnPart>& part,
                            Snapshot* snapshot);
@@ -114,9 +114,9 @@ struct RestoreRules {
 };
 
 // One thing that the user tracks: how it gets into a Snapshot, out of it, and
-// which tensors of it live on the accelerator. Made by session.cc, kept by
-// TrackedState, used by the training thread only. What is tracked is borrowed,
-// but for modules and generators, of which the handle is shared.
+// which tensors of it live on the accelerator. Tracking makes it, TrackedState
+// keeps it, and only the training thread uses it. The thing is borrowed, except
+// for modules and generators, whose handle is shared.
 class TrackedItem {
  public:
   explicit TrackedItem(std::string name) : name_(std::move(name)) {}
@@ -134,10 +134,10 @@ class TrackedItem {
   void SetRules(const RestoreRules& rules) { rules_ = rules; }
   // Warnings of Restore(), a line each.
   std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
-  // What this rank has of one of its tensors; nullopt: all of it.
+  // The part of a tensor that this rank has; nullopt: all of it.
   std::optional<OwnPart> PartOf(const at::Tensor& tensor) const;
-  // Written next to the state, so that another kind under the same name is
-  // told from damage.
+  // Written next to the state, so that another kind under the same name is not
+  // taken for damage.
   virtual std::string kind() const = 0;
   // Where the object is that it tracks: the same one can't be tracked under two
   // names. Null: it is not known.
@@ -146,7 +146,7 @@ class TrackedItem {
   virtual absl::Status Collect(Snapshot* snapshot) = 0;
   // FAILED_PRECONDITION: of another shape or type; the message names it.
   virtual absl::Status Restore(const Snapshot& snapshot) = 0;
-  // Of a module: whether it is in training mode.
+  // Whether a module is in training mode; nullopt for other kinds.
   virtual std::optional<bool> training() const { return std::nullopt; }
   // Whether Collect() may add tensors.
   virtual bool has_tensors() const { return false; }
@@ -155,9 +155,10 @@ class TrackedItem {
   virtual absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places();
   // After the first step: notes what looks as if it would be lost.
   virtual void LookForLosses() {}
-  // What moves with the lease; none for most kinds.
+  // The tensors that move with the lease; none for most kinds.
   virtual absl::StatusOr<std::vector<at::Tensor>> Tensors();
-  // Those that an optimizer may train, each under its name in the snapshot.
+  // The tensors that an optimizer may train, each under its name in the
+  // snapshot.
   virtual std::vector<NamedTensor> Parameters() { return {}; }
   // After all tensors moved.
   virtual absl::Status Moved(at::Device device);
@@ -207,7 +208,7 @@ std::unique_ptr<TrackedItem> TrackEngine(
     std::string name, std::function<std::string()> save,
     std::function<bool(const std::string&)> load);
 
-// Null when `item` is of another kind.
+// Returns null when `item` has another kind.
 torch::optim::Optimizer* OptimizerOf(TrackedItem& item);
 // Whether `item` is a scheduler; then, whether it is one of `optimizer`.
 bool IsScheduler(const TrackedItem& item);
@@ -261,15 +262,15 @@ class TrackedState {
   // All tensors together, so that those which share memory go on to do so. All
   // or nothing for the tensors.
   absl::Status MoveTo(at::Device device, MoveCopy copy = MoveCopy::kIfNeeded);
-  // What has a copy in host memory looks into that, see ParkedTensors, until
-  // MoveTo().
+  // Tensors that have a copy in host memory look into that, see ParkedTensors,
+  // until MoveTo().
   absl::Status Park(const std::vector<HostCopy>& copies);
-  // What all ranks of the gang have, `gradients` too, is kept by one of them
-  // from the next MoveToHost() on, see DividedTensors, until FillDivided().
-  // `copies`: all ranks'.
+  // One rank of the gang keeps the tensors that all ranks have, `gradients`
+  // too, from the next MoveToHost() on until FillDivided(), see DividedTensors.
+  // `copies` are those of all ranks.
   absl::Status Divide(const std::vector<HostCopy>& copies,
                       const std::vector<at::Tensor>& gradients);
-  // The gang has sent what was missing.
+  // Call it when the gang has sent the missing values.
   void FillDivided() { divided_.Forget(); }
   const DividedTensors& divided() const { return divided_; }
   // The rest goes to host memory.
@@ -278,7 +279,7 @@ class TrackedState {
   uint64_t SizeBytes() const { return Bytes(/*with_gradients=*/false); }
   // The arena's memory that MoveToHost() takes for the state and its gradients.
   uint64_t MoveBytes() const { return Bytes(/*with_gradients=*/true); }
-  // What is in `restored` and not tracked: state that the program forgot.
+  // Names of state in `restored` that is not tracked: the program forgot it.
   std::vector<std::string> Untracked(const Snapshot& restored) const;
 
   const std::vector<std::unique_ptr<TrackedItem>>& items() const {

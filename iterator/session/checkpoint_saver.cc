@@ -19,7 +19,8 @@
 namespace gavel::internal {
 namespace {
 
-// What differs between the ranks of a gang (loop_position.cc has the names).
+// The entries that differ between the ranks of a gang (loop_position.cc has the
+// names).
 constexpr std::string_view kOwnEntries[] = {
     "gavel/random/", "gavel/loop/random", "gavel/loop/first"};
 

@@ -27,15 +27,15 @@
 
 namespace gavel::internal {
 
-// The job's generations as the session needs them: the one to go on from, and
+// The job's generations as the session needs them: the one to resume from, and
 // saves in the background. Without a directory there are none, and nothing
-// fails. Training thread only, but for latest() and IsSuperseded().
+// fails. Training thread only, except latest() and IsSuperseded().
 class Checkpoints {
  public:
   // Reads the latest generation that verifies. Errors as of GenerationStore,
-  // but that there is none yet is no error. `done` is told what came of each
-  // save, by the writer's thread. Of `options`: what is kept, and
-  // whether what is restored is shared.
+  // except that a job without a generation is no error. The writer's thread
+  // calls `done` with the outcome of each save. `options` says which
+  // generations are kept, and whether restored memory is shared.
   absl::Status Open(const std::string& directory,
                     GenerationStoreOptions options, int rank,
                     CheckpointWriter::Done done);
@@ -48,18 +48,18 @@ class Checkpoints {
   }
   // Later generations that were rejected, one line each.
   const std::vector<std::string>& notes() const { return notes_; }
-  // Of the last commit or restore; (0, 0): none.
+  // The generation of the last commit or restore; (0, 0): none.
   Generation latest() const;
-  // Lets saves use the memory of what was restored.
+  // Lets saves use the memory of the restored state.
   void Forget() { restored_.reset(); }
 
   // As GenerationStore's; does nothing when not enabled.
   absl::Status RemoveLeftovers(uint64_t epoch);
 
   // Copies `snapshot` and begins to make it durable; waits for the save under
-  // way before. Does nothing when not enabled. Of a gang each rank calls, with
-  // the same generation; options.rank is filled in. `copies`, if not null: of
-  // the tensors, as GenerationStore::StagedCopies.
+  // way before. Does nothing when not enabled. Each rank of a gang calls it
+  // with the same generation; options.rank is filled in. `copies`, if not null,
+  // are those of the tensors, as GenerationStore::StagedCopies.
   absl::Status Begin(Generation generation, Snapshot snapshot,
                      CommitOptions options,
                      std::vector<HostCopy>* copies = nullptr);
@@ -181,7 +181,7 @@ class CheckpointSaver {
   bool IsBusy() const { return checkpoints_.IsBusy(); }
   // Until no save is under way; what came of the last one.
   absl::Status Wait() { return checkpoints_.Wait(); }
-  // The same while training waits; the coordinator is told of the progress.
+  // The same while training waits; reports the progress to the coordinator.
   absl::Status WaitAndTell();
   // Unless the save of the gang's stop is still under way, which does so later.
   void SettleGang();
@@ -189,7 +189,7 @@ class CheckpointSaver {
   // ---- Memory and files.
   // Gets the memory for copies in the background, once.
   void PrepareOnce();
-  // Generations are of this epoch from now on, if it is higher.
+  // Later generations get this epoch, if it is higher.
   void RaiseEpoch(uint64_t epoch);
   // Without a lease the epoch is that of before a restart, so steps come again
   // under the same names: removes what an interrupted save has left.

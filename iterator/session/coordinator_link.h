@@ -67,8 +67,8 @@ class LeaseThread {
   ~LeaseThread();
 
   void Post(LeaseEvent event);
-  // Sends what is posted and `finished`, then ends the thread. Takes about
-  // 0.1 s for the message to leave; a second more without a connection.
+  // Sends all posted events and `finished`, then ends the thread. Takes about
+  // 0.1 s for the message to leave, and a second more without a connection.
   void Finish(const lease_event::Finished& finished);
   // The training thread waits for a checkpoint to be written.
   void SetSaving(bool saving) {

@@ -35,7 +35,7 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // A signal tells `gate` what is wanted, and one that asks for a stop wakes
+  // A signal makes its request at `gate`, and one that asks for a stop wakes
   // `waker`, which may be null. Both must live until Restore.
   void Install(BoundaryGate* gate, Waker* waker, double pause_grace_s);
   void Restore();

@@ -1,5 +1,5 @@
-// What all parts of a session share: its options, and the objects through which
-// they report to the program, to the coordinator and to each other.
+// The objects that all parts of a session share: its options, and those through
+// which they report to the program, to the coordinator and to each other.
 #ifndef GAVEL_ITERATOR_SESSION_SESSION_CONTEXT_H_
 #define GAVEL_ITERATOR_SESSION_SESSION_CONTEXT_H_
 
@@ -78,7 +78,7 @@ struct SessionContext {
   bool managed() const { return !options.coordinator.empty(); }
   // Ends the loop with this error, unless an earlier one has.
   void Fail(absl::Status status);
-  // Logs what is wrong. Nothing when `status` is OK.
+  // Logs the error. Does nothing when `status` is OK.
   void Warn(const absl::Status& status);
   // Brings the profile's files up to date; `device`: of the session.
   void WriteProfile(at::Device device);

@@ -547,7 +547,7 @@ bool LoopControl::AttendGang(bool between_steps) {
   }
 }
 
-// Passes on to the other ranks what this one is told.
+// Passes the calls to this rank on to the other ranks.
 void LoopControl::TakeGangCalls() {
   const int64_t now_ns = Now_ns();
   if (context_.gate.has_calls()) {

@@ -81,7 +81,8 @@ absl::Status TrainingState::Release(bool keep) {
   return status;
 }
 
-// What is not tracked leaves the device before its memory is given back.
+// Objects that are not tracked leave the device before its memory is given
+// back.
 absl::Status TrainingState::LeaveDevice(bool keep) {
   if (std::exchange(told_acquired_, false)) {
     GAVEL_RETURN_IF_ERROR(

@@ -1,7 +1,7 @@
-// What the compiler decides by the types of arguments: common mistakes are told
-// in one sentence (a type that can't be tracked, a pointer in the place of a
-// session or a loader), and random engines are known by their functions. Part
-// of gavel/session.h and gavel/iterator.h.
+// Checks of argument types at compile time. Common mistakes give an error of
+// one sentence (a type that can't be tracked, a pointer in the place of a
+// session or a loader), and random engines are recognized by their functions.
+// Part of gavel/session.h and gavel/iterator.h.
 #ifndef GAVEL_INTERNAL_ARGUMENT_TYPES_H_
 #define GAVEL_INTERNAL_ARGUMENT_TYPES_H_
 
@@ -81,7 +81,7 @@ auto EndOf([[maybe_unused]] R& range) {
 }
 
 // Anything with seed() and discard() that can be written and read: the engines
-// and engine adaptors of <random>, and what is made like them.
+// and engine adaptors of <random>, and classes made like them.
 template <class T, class = void>
 struct IsRandomEngine : std::false_type {};
 template <class T>

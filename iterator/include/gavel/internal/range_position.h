@@ -1,6 +1,6 @@
-// What a range of batches can do, by the functions that it has, and what the
-// session needs to know of it. Part of gavel/iterator.h, whose comment says how
-// ranges are treated.
+// The traits of a range of batches, by the functions that it has, and its
+// position as the session sees it. Part of gavel/iterator.h, whose comment says
+// how ranges are treated.
 #ifndef GAVEL_INTERNAL_RANGE_POSITION_H_
 #define GAVEL_INTERNAL_RANGE_POSITION_H_
 
@@ -126,7 +126,7 @@ namespace gavel {
 
 namespace internal {
 
-// What the session needs to know of a range.
+// A range of batches as the session sees it.
 class GAVEL_EXPORT RangePosition {
  public:
   enum class Kind { kPositioned, kForwarded, kRestarted };
@@ -149,7 +149,8 @@ class GAVEL_EXPORT RangePosition {
   virtual bool SetShard(int rank, int world_size) = 0;
   // Its steps are the same however many workers read them.
   virtual bool FitsAnyWorldSize() const = 0;
-  // Of the present batch; see Session::last_micro_batch() and loss_scale().
+  // These two describe the present batch; see Session::last_micro_batch() and
+  // loss_scale().
   virtual bool EndsStep() const = 0;
   virtual double LossScale() const = 0;
 };
@@ -171,7 +172,7 @@ uint64_t SkipTo(int64_t count, Inner& inner, const Sentinel& end) {
   return fingerprint;
 }
 
-// Who holds the batch that was handed out, which moves with a pause inside a
+// The owner of the batch that was handed out, which moves with a pause inside a
 // step. May throw what LibTorch throws.
 class GAVEL_EXPORT BatchOwner {
  public:
@@ -265,7 +266,7 @@ class PositionOf final : public RangePosition {
     if constexpr (HasMicroBatches<R>::value) return range_.loss_scale();
     return 1;
   }
-  // What the range has on another device for the next steps leaves it.
+  // Batches that the range has on another device for the next steps leave it.
   void SetDevice([[maybe_unused]] at::Device device) {
     if constexpr (IsPlaced<R>::value) range_.SetDevice(device);
   }

@@ -25,7 +25,7 @@
 
 namespace gavel::internal {
 
-// Threads that call what they are given, in the order given.
+// Threads that make the calls that they are given, in the order given.
 class GAVEL_EXPORT ReadingThreads {
  public:
   explicit ReadingThreads(int count);
@@ -206,8 +206,8 @@ class ReadAhead {
 
   int64_t sample_count() const { return SampleCountOf(dataset_->size()); }
 
-  // With threads: batches are collated in pinned memory, and copied to `device`
-  // one ahead. What is on another device leaves it.
+  // With threads, batches are collated in pinned memory, and copied to `device`
+  // one ahead. Batches on another device leave it.
   void SetDevice(at::Device device) {
     if (device == copier_.device()) return;
     copier_.SetDevice(device);
@@ -234,7 +234,7 @@ class ReadAhead {
     for (size_t i = 0; i < asked_.size(); ++i) {
       if (!(asked_[i].indices == indices)) continue;
       Asked asked = std::move(asked_[i]);
-      // Those before it are of a step that was left by `break`.
+      // The ones before it belong to a step that was left by `break`.
       asked_.erase(asked_.begin(),
                    asked_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       Place(asked);

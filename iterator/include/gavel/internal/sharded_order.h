@@ -70,16 +70,16 @@ class GAVEL_EXPORT ShardedOrder {
   bool SetShard(int rank, int world_size);
   // How many of the samples from `from` on are the next micro-batch.
   size_t MicroBatch(size_t from, size_t sample_count) const;
-  // What a mean over so many samples counts in the mean over the last step,
-  // times the number of workers (whose gradients are averaged). 1 when all
-  // workers read as many, and in one piece.
+  // The weight of a mean over so many samples in the mean over the last step,
+  // times the number of workers (whose gradients are averaged). It is 1 when
+  // all workers read as many, and in one piece.
   double LossScale(size_t sample_count) const;
   int64_t epoch() const { return epoch_; }
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   int64_t global_batch_size() const { return options_.global_batch_size; }
   int64_t next_index() const { return next_index_; }
-  // Of one epoch, with the present number of workers.
+  // The steps of one epoch with the present number of workers.
   int64_t StepsPerEpoch() const;
   bool HasStep() const { return StepSize(0) > 0; }
   std::string SavePosition() const;
