@@ -367,14 +367,15 @@ std::unique_ptr<TrackedItem> TrackGenerator(std::string name,
       });
 }
 
-// Modules, optimizers and tensors as tracked items.
+// ---- Modules, optimizers and tensors as tracked items.
 
 namespace {
 
 // LibTorch gives copies of the handles, and none of undefined tensors; a module
 // that defines a tensor later has it in these members. An explicit
 // instantiation may name them ([temp.spec.general]); another LibTorch, which
-// has no such members, does not compile.
+// has no such members, does not compile. Each instantiation of Reach defines
+// the function that its Tag declares.
 template <class Tag, auto member>
 struct Reach {
   friend auto MemberOf(Tag) { return member; }
@@ -700,11 +701,7 @@ struct StepCount : torch::optim::LRScheduler {
   static unsigned LRScheduler::*Member() { return &StepCount::step_count_; }
 };
 
-// Each instantiation below defines the function that its Tag declares.
-template <class Tag, auto member>
-struct Reach {
-  friend auto MemberOf(Tag) { return member; }
-};
+// See Reach.
 struct Best {
   friend auto MemberOf(Best);
 };
