@@ -16,7 +16,8 @@
 namespace gavel::internal {
 namespace {
 
-// Who had it before may still be letting it go; more than this is a fault.
+// The job that held the accelerator before may still be releasing it. A longer
+// wait than this is a fault.
 constexpr double kLockWaitMax_s = 2;
 constexpr double kRoomWaitMax_s = 2;
 constexpr std::chrono::milliseconds kRoomInterval(50);
@@ -155,7 +156,8 @@ absl::Status Accelerator::Release(TrackedState* tracked,
   if (tracked != nullptr) {
     GAVEL_RETURN_IF_ERROR(tracked->MoveToHost());
   }
-  // Of a kept state, too, the next job gets what only the allocator holds.
+  // The next job gets the memory that only the allocator holds, also where the
+  // state stays on the accelerator.
   GAVEL_RETURN_IF_ERROR(ReleaseMemory(device_));
   lock_.reset();
   held_ = false;

@@ -63,7 +63,8 @@ class Accelerator {
   bool kept() const { return kept_; }
   // The one held, or held last: its random generator is the job's.
   at::Device last_device() const { return device_; }
-  // Of the present lease, or the last one; of its kind: >= 1.
+  // The accelerator of the present lease, or of the last one: the factor by
+  // which steps are slowed down for a demonstration (at least 1), and its UUID.
   double slow_down_factor() const { return slow_down_factor_; }
   const std::string& uuid() const { return uuid_; }
 

@@ -1,3 +1,28 @@
+// Watches over the places where a checkpoint can be taken: whether gradients
+// are summed up over several steps, and whether the state of the last boundary
+// still holds outside of a step. Training thread only.
+#ifndef GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
+#define GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gavel/session_options.h"
+#include "iterator/optimizers.h"
+#include "iterator/tracked_state.h"
+#include "runtime/checkpoint/snapshot.h"
+
+namespace gavel::internal {
+
 // Which gradients belong to the state of a step's end. They do unless the
 // program resets them before it adds to them again; a restart without them
 // would train another model. LibTorch tells nobody, so it is seen per optimizer
@@ -16,25 +41,6 @@
 // step after a checkpoint without them; from then on all have them.
 //
 // Training thread only; the hooks run where LibTorch runs them.
-#ifndef GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
-#define GAVEL_ITERATOR_ACCUMULATION_WATCH_H_
-
-#include <ATen/core/Tensor.h>
-
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <unordered_map>
-#include <vector>
-
-#include "gavel/session_options.h"
-#include "iterator/optimizer_kinds.h"
-#include "iterator/tracked_state.h"
-
-namespace gavel::internal {
-
 class AccumulationWatch {
  public:
   AccumulationWatch() = default;
@@ -108,6 +114,45 @@ class AccumulationWatch {
   std::vector<News> news_;
   int looks_ = 0;
   bool decided_ = true;
+};
+
+// The state at the last step boundary, kept while code outside of a step runs
+// (an evaluation at the end of an epoch), so that it can be checkpointed from
+// there: numbers and bytes as copies, tensors as they are, for as long as
+// nobody has written to them. That is known from where they are and LibTorch's
+// version counters: writes through Tensor::data() or a raw pointer are not
+// seen.
+// Training thread only.
+class StepMark {
+ public:
+  // `snapshot`: of `tracked`, at this boundary.
+  absl::Status Set(uint64_t steps_done, const Snapshot& snapshot,
+                   const TrackedState& tracked);
+  // The runtime itself moved the tensors of a mark that held.
+  absl::Status Rebase(const TrackedState& tracked) {
+    return ReadVersions(tracked, &versions_);
+  }
+
+  // Whether the tensors are unchanged and no step was done since.
+  bool Holds(uint64_t steps_done, const TrackedState& tracked) const;
+  // Turns a snapshot of the present state into that of the boundary. Call it
+  // only while the mark holds.
+  void Restore(Snapshot* snapshot) const;
+
+ private:
+  struct Version {
+    const void* tensor = nullptr;  // c10::TensorImpl, for comparison
+    const void* memory = nullptr;
+    int64_t version = 0;
+    bool operator==(const Version&) const = default;
+  };
+  static absl::Status ReadVersions(const TrackedState& tracked,
+                                   std::vector<Version>* versions);
+
+  bool is_set_ = false;
+  uint64_t steps_done_ = 0;
+  std::map<std::string, std::string> bytes_;
+  std::vector<Version> versions_;
 };
 
 }  // namespace gavel::internal

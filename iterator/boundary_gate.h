@@ -1,6 +1,6 @@
-// What the lease thread and the signal handler have to say to the training
-// thread. At a boundary the latter looks at two atomics; only when one of them
-// calls does it take the lock to see why.
+// The calls of the lease thread and the signal handlers to the training thread.
+// At a boundary the training thread reads two atomics, and takes the lock only
+// when one of them says that there is a call.
 //
 // The lease thread calls Grant, Extend, Pause, WantCheckpoint; signal handlers
 // RequestStop and RequestCheckpoint; the training thread the rest.
@@ -30,7 +30,8 @@ class BoundaryGate {
   // A pause, a grant or a signal is there.
   bool has_calls() const { return called_.load(std::memory_order_acquire); }
 
-  // What there is to do. A pause comes before a grant that is older than it.
+  // The calls that are to be answered. A pause comes before a grant that is
+  // older than it.
   struct Calls {
     bool stop = false;  // a signal came
     std::optional<lease_action::Pause> pause;
@@ -90,7 +91,8 @@ class BoundaryGate {
   std::optional<lease_action::Resume> resume_;
   std::optional<int> threads_;
   bool checkpoint_ = false;
-  // Of the latest lease, so that an Extend before HoldLease is not lost.
+  // The epoch and the end of the latest lease are kept here, so that an Extend
+  // before HoldLease is not lost.
   uint64_t epoch_ = 0;
   Time deadline_ = 0;
   int lease_threads_ = 1;

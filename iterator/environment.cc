@@ -137,7 +137,7 @@ absl::Status ReadAll(SessionOptions* options) {
   return Read("GAVEL_REPORT_FILE", &options->report_file);
 }
 
-// What the agent tells a worker comes together or not at all.
+// The agent gives a worker all of these variables or none.
 absl::Status CheckIdentity(const SessionOptions& options) {
   if (options.coordinator.empty() && options.incarnation != 0) {
     return absl::InvalidArgumentError(

@@ -1,6 +1,89 @@
+// The account of a run that `gavel doctor` reads, and the watch over LibTorch's
+// operators that it is made with.
+#ifndef GAVEL_ITERATOR_EXAMINATION_H_
+#define GAVEL_ITERATOR_EXAMINATION_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "iterator/tracked_state.h"
+
+namespace gavel::internal {
+
+// State that the program uses and that no generation has.
+struct UntrackedState {
+  // "average": follows tracked tensors; "tensor": written in several steps;
+  // "generator".
+  std::string kind;
+  std::string text;
+};
+
+// Sees which operators a training program calls while `gavel doctor` examines
+// it: whether it evaluates, and which tensors and generators outlive steps that
+// nobody tracks. LibTorch calls back for each operator (RecordFunction) in the
+// thread that made the watch. Training thread only.
+class OperatorWatch {
+ public:
+  // `tracked` is borrowed. One watch at a time.
+  explicit OperatorWatch(const TrackedState& tracked);
+  ~OperatorWatch();
+  OperatorWatch(const OperatorWatch&) = delete;
+  OperatorWatch& operator=(const OperatorWatch&) = delete;
+
+  // The session itself calls operators, which tell nothing of the program.
+  void SetQuiet(bool quiet) { quiet_ = quiet; }
+  // Returns the state that was found in the step that has ended, each piece
+  // once.
+  std::vector<UntrackedState> EndStep();
+  // Since the last call: a forward pass without gradients, or of a tracked
+  // module in evaluation mode.
+  bool TakeEvaluated();
+  // By LibTorch, before each operator.
+  void Look(const at::RecordFunction& call);
+
+ private:
+  struct Written {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    std::string text = {};  // its shape, and by what
+    uint64_t last_step = 0;
+    int steps = 0;
+    bool follows = false;  // from what is tracked
+    bool told = false;
+  };
+  void LookAtWrite(std::string_view name, const std::vector<at::Tensor>& to,
+                   const std::vector<at::Tensor>& from);
+  void LookAtGenerator(const at::Generator& generator);
+  void FindTracked();
+  bool IsEvaluating() const;
+
+  const TrackedState& tracked_;
+  const std::thread::id thread_ = std::this_thread::get_id();
+  at::CallbackHandle handle_ = at::INVALID_CALLBACK_HANDLE;
+  std::set<const void*> tracked_storages_;
+  std::set<const void*> gradient_storages_;  // of tracked tensors
+  std::map<const void*, Written> written_;
+  std::set<const void*> generators_;
+  std::vector<UntrackedState> found_;
+  uint64_t step_ = 1;
+  bool evaluated_ = false;
+  bool quiet_ = false;
+};
+
 // The account of a run that `gavel doctor` reads beside its reports
-// (GAVEL_EXAMINATION_FILE): what is tracked, where loops and evaluations were,
-// and which state the program uses that nobody tracks. Lines "WORD STEP TEXT":
+// (GAVEL_EXAMINATION_FILE): the things that are tracked, where loops and
+// evaluations were, and the state that the program uses and nobody tracks.
+// Lines "WORD STEP TEXT":
 //
 //   tracked      NAME, a blank and its kind
 //   loop-begin   a gavel::Iterator begins
@@ -11,23 +94,6 @@
 //                "device" (memory there during a pause), a blank and what it is
 //
 // Off unless begun; then each boundary is looked at closely. Training thread.
-#ifndef GAVEL_ITERATOR_EXAMINATION_H_
-#define GAVEL_ITERATOR_EXAMINATION_H_
-
-#include <cstdint>
-#include <cstdio>
-#include <map>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "iterator/operator_watch.h"
-#include "iterator/tracked_state.h"
-
-namespace gavel::internal {
-
 class Examination {
  public:
   Examination() = default;
@@ -40,7 +106,7 @@ class Examination {
   absl::Status Begin(const std::string& path, const TrackedState& tracked);
   bool on() const { return file_ != nullptr; }
 
-  // What the session does itself, until the next call, is not looked at.
+  // Operators that the session itself calls are ignored until the next call.
   void SetQuiet(bool quiet);
   void LoopBegan(uint64_t steps_done);
   // `used_up`: its range; else the loop was left by `break`.

@@ -1,7 +1,7 @@
-// The gang that this process is one rank of, while it holds a lease: rendezvous
-// at the store, the process group with the models that are trained together,
-// and the stop agreement. Made anew by each Join(). Training thread only, but
-// for what says otherwise.
+// The gang that this process is one rank of, while it holds a lease: how the
+// ranks meet at the store and compare their states, the process group with the
+// models that are trained together, and the thread that agrees with the other
+// ranks on where to stop.
 //
 // Design section 5, gangs. session/gang_membership.h drives it.
 #ifndef GAVEL_ITERATOR_GANG_H_
@@ -17,17 +17,94 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "gavel/session.h"
-#include "iterator/divided_tensors.h"
-#include "iterator/gang_thread.h"
+#include "iterator/parked_tensors.h"
 #include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
+#include "runtime/lease/stop_agreement.h"
 
 namespace torch::nn {
 class Module;
-}
+}  // namespace torch::nn
 
 namespace gavel::internal {
+
+// The thread of a process that is in a gang: it carries the words of the stop
+// agreement between this process and the gang's store, over a connection of its
+// own, about fifty times a second. The training thread asks it at each boundary
+// whether it may go on, which takes a lock and no word of the store.
+//
+// When the gang stops, the thread of rank 0 stays until all others have left,
+// since they need the store that it hosts.
+//
+// Thread-safety: all functions may be called by any thread, Pass() by the
+// training thread. Nothing throws.
+class GangThread {
+ public:
+  struct Options {
+    int rank = 0;
+    int world_size = 1;
+    std::string prefix;  // of the gang's keys
+    uint64_t steps_done = 0;
+    // Called by the thread to end collectives, more than once: when the gang is
+    // broken, or, during a step or a wait, the lease is over or another rank's
+    // loop has ended.
+    std::function<void()> abort;
+    // Asked by the thread during a step or a wait, never after Leave(); may be
+    // empty.
+    std::function<bool()> lease_is_over;
+  };
+
+  // Writes this rank's first message, so that the others can read it. Call it
+  // before they hear that this rank is there.
+  static absl::Status Announce(GangStore& store, const Options& options);
+  // Begins to talk: all ranks are there. `store` is kept until all have left,
+  // when rank 0 hosts it.
+  static absl::StatusOr<std::unique_ptr<GangThread>> Start(
+      std::shared_ptr<GangStore> store, Options options);
+  // Waits for the thread, but not for long: one that is stuck in the network is
+  // left to itself.
+  ~GangThread();
+  GangThread(const GangThread&) = delete;
+  GangThread& operator=(const GangThread&) = delete;
+
+  // At the boundary after `steps_done` steps: waits while it may become the
+  // stop, unless `gives_up`, which is asked some twenty times a second.
+  // kMissed: the gang is broken, or it gave up; why() tells.
+  // `begins` as of StopMember.
+  StopMember::Passage Pass(uint64_t steps_done, bool begins,
+                           const std::function<bool()>& gives_up);
+  void Want(StopKind kind);
+  // Whether this rank waits for its device, at a boundary, too: a collective of
+  // a step that is done may run there still.
+  void SetWaiting(bool waiting);
+  // No step is under way; until Pass() lets one begin.
+  void Rest();
+  // The loop has come to its end.
+  void End();
+  // The loop of another rank has, for long, and this one's has not.
+  bool is_left_behind() const;
+  void BeginSave(const Save& save);
+  bool all_have_begun(const Save& save) const;
+  // Tells the others that this rank can't write its part of it.
+  void FailSave(const Save& save);
+  // The rank that said so; -1: none yet.
+  int failed_rank(const Save& save) const;
+  // Returns when the last word of rank 0 has been heard, or can't be any more.
+  void Listen();
+  // The last word of this rank. The thread ends when it may.
+  void Leave(Leaving how);
+  // From any thread: the gang can't go on, and the first reason why.
+  bool broken() const;
+  std::string why() const;
+
+ private:
+  struct Shared;
+  explicit GangThread(std::shared_ptr<Shared> shared);
+
+  std::shared_ptr<Shared> shared_;  // the thread's, too
+};
 
 // How long the ranks of a gang wait for each other to come together.
 inline constexpr double kRendezvousMax_s = 30;
@@ -35,6 +112,7 @@ inline constexpr double kRendezvousMax_s = 30;
 // seconds: one may evaluate alone between two steps. The bound is LibTorch's.
 inline constexpr double kCollectiveMax_s = 7 * 24 * 3600;
 
+// How this rank finds the others and meets them.
 struct GangPlan {
   int rank = 0;
   int world_size = 2;
@@ -47,8 +125,8 @@ struct GangPlan {
   std::string prefix;  // of this gang's keys in the store
   at::Device device{at::kCPU};
   uint64_t steps_done = 0;
-  // The state that the gang shares out while it has no accelerator. Borrowed
-  // until Join() returns, which sends what is missing. Null: none.
+  // The state that the gang shares out while it has no accelerator. It is
+  // borrowed until Join() returns, which sends the missing values. Null: none.
   const DividedTensors* divided = nullptr;
   // For making the process group, with the first values from rank 0.
   double meeting_timeout_s = 30;
@@ -61,6 +139,10 @@ struct GangPlan {
   double leave_timeout_s = 10;
 };
 
+// The gang that this process is one rank of, while it holds a lease: rendezvous
+// at the store, the process group with the models that are trained together,
+// and the stop agreement. Made anew by each Join(). Training thread only,
+// except for functions marked "from any thread".
 class Gang {
  public:
   // `averages`: whether the backward pass that begins is the step's last.
@@ -71,17 +153,18 @@ class Gang {
       : averages_(std::move(averages)), is_part_(std::move(is_part)) {}
   ~Gang() { Leave(Leaving::kBroken); }
 
-  // Parameters and buffers of `module` are kept the same on all ranks, but for
-  // parts; buffers again after each step, unless not `broadcast_buffers`.
+  // Keeps the parameters and buffers of `module` the same on all ranks, except
+  // for parts. Buffers are sent again after each step, unless
+  // `broadcast_buffers` is false.
   void Add(std::shared_ptr<torch::nn::Module> module,
            bool broadcast_buffers = true);
   void Remove(const torch::nn::Module* module);
-  // Of the parameters of all of them: what a step leaves is the same on all
-  // ranks.
+  // The gradients of all modules' parameters. After a step they are the same on
+  // all ranks.
   std::vector<at::Tensor> Gradients() const;
 
   // UNAVAILABLE: not all came in time, or it gave up. ABORTED: this rank is at
-  // another step than rank 0, or nobody can send what it is missing, so it has
+  // another step than rank 0, or nobody can send its missing values, so it has
   // to begin again from the last generation. FAILED_PRECONDITION: not possible
   // in this build. Then nothing is held.
   absl::Status Join(const GangPlan& plan);
@@ -108,7 +191,7 @@ class Gang {
   // may run on after a step. UNAVAILABLE: they were ended because a rank was
   // lost or the lease is over; the tensors are not those of a step.
   absl::Status Synchronize();
-  // The gang is over: frees what it has on the accelerator. The store stays
+  // Ends the gang and frees its memory on the accelerator. The store stays
   // until the others have left, too.
   void Leave(Leaving how);
   // The same at a stop that all agreed on, of which a generation is to be
@@ -164,14 +247,14 @@ class Gang {
   // Calls `wait`, which the thread of the gang ends when that is over.
   absl::Status Wait(const std::function<absl::Status()>& wait);
   absl::Status Explain(const absl::Status& failure) const;
-  // Of all modules, or only the buffers that steps change.
+  // The tensors of all modules, and those buffers that steps change.
   std::vector<at::Tensor> AllTensors() const;
   std::vector<at::Tensor> TrainedParameters(
       const torch::nn::Module& module) const;
   std::vector<at::Tensor> ChangingBuffers() const;
 
-  // What a failed backward pass or collective leaves for the boundary, perhaps
-  // from a thread of its own.
+  // The error of a backward pass or collective, which the boundary reads. It
+  // may come from another thread.
   struct Failure {
     void Note(const absl::Status& what) {
       const std::lock_guard lock(mutex);
@@ -207,11 +290,24 @@ class Gang {
   uint64_t calls_ = 0;        // collectives of the program
   mutable std::mutex mutex_;  // of the two threads, and stopped_at_
   std::unique_ptr<GangThread> thread_;
-  // Of the gang before: another rank may still read what this one sent last.
+  // The thread of the previous gang: another rank may still read the last
+  // message of this one.
   std::unique_ptr<GangThread> last_thread_;
   uint64_t stopped_at_ = 0;
   std::shared_ptr<ProcessGroup> last_group_;
 };
+
+// The ranks of a gang compare their states when they meet. Gang::Join calls
+// these functions, which have no side effects.
+
+// The steps that this rank has done, and the tensors that are divided among the
+// gang.
+std::string TextOfState(const GangPlan& plan);
+
+// `texts`: of all ranks; each finds the same. True: a rank is missing values,
+// and the others have them. Errors as of Gang::Join.
+absl::StatusOr<bool> CompareStates(const GangPlan& plan,
+                                   const std::vector<std::string>& texts);
 
 }  // namespace gavel::internal
 

@@ -8,8 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "gavel/internal/loader_position.h"
 #include "gavel/internal/placement.h"
+#include "gavel/internal/sharded_order.h"
 #include "runtime/checkpoint/rng_state.h"
 #include "runtime/torch_errors.h"
 

@@ -52,7 +52,7 @@ class LoopPosition {
   absl::Status Forwarded(at::Device device, int rank, int world_size);
   // INVALID_ARGUMENT: the range can't be read by so many, or has no step.
   absl::Status SetShard(int rank, int world_size);
-  // Of the batch that was handed out last.
+  // These two describe the batch that was handed out last.
   bool EndsStep() const { return range_ == nullptr || range_->EndsStep(); }
   double LossScale() const { return range_ ? range_->LossScale() : 1; }
   // `keeps_place`: the job's steps are used up in the middle of the loop, where
@@ -67,7 +67,7 @@ class LoopPosition {
   // The range is used up: of the loop that runs, or already before it began.
   void ReachEnd() { at_end_ = true; }
   bool at_end() const { return at_end_; }
-  // What is collected from now on is the state of a job that is done.
+  // State that is collected from now on is that of a job that is done.
   void SetEnd() { end_ = true; }
   // The restored state is that of a job that is done.
   bool restored_end() const { return restored_end_; }

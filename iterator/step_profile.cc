@@ -1,17 +1,62 @@
 #include "iterator/step_profile.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/step_profile_memory.h"
-#include "iterator/trace_file.h"
+#include "iterator/clock.h"
+#include "iterator/profile_files.h"
+#include "runtime/torch_errors.h"
 
 namespace gavel::internal {
 namespace {
+
+// The bytes of calls, and of pages that came from a disk. Writes through the
+// page cache are among the calls' already.
+constexpr std::string_view kByteCounters[] = {
+    "rchar: ", "wchar: ", "read_bytes: "};
+
+MemoryUse ReadDevice(c10::Device device) {
+  MemoryUse use;
+  CatchAsStatus("reading memory statistics", [&] {
+    const auto stats =
+        c10::getDeviceAllocator(device.type())->getDeviceStats(device.index());
+    use = {stats.allocated_bytes[0].current, stats.allocated_bytes[0].peak,
+           stats.reserved_bytes[0].current, stats.reserved_bytes[0].peak};
+    return absl::OkStatus();
+  }).IgnoreError();
+  return use;
+}
+
+MemoryUse ReadProcess() {
+  MemoryUse use;
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  long long size = 0;
+  long long resident = 0;
+  if (file != nullptr) {
+    if (std::fscanf(file, "%lld %lld", &size, &resident) == 2) {
+      use.now_bytes = resident * sysconf(_SC_PAGESIZE);
+    }
+    std::fclose(file);
+  }
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) == 0) {
+    use.high_bytes = int64_t{usage.ru_maxrss} * 1024;
+  }
+  use.high_bytes = std::max(use.high_bytes, use.now_bytes);
+  return use;
+}
 
 constexpr int64_t kTick_ns = 100'000'000;
 constexpr int64_t kScalars_ns = 1'000'000'000;
@@ -27,6 +72,125 @@ std::string Row(std::string_view name, uint64_t count, double mean_s,
 }
 
 }  // namespace
+
+uint64_t ParseProcessBytes(std::string_view text) {
+  uint64_t bytes = 0;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    for (const std::string_view counter : kByteCounters) {
+      if (line.substr(0, counter.size()) != counter) continue;
+      uint64_t count = 0;
+      std::from_chars(line.data() + counter.size(), line.data() + line.size(),
+                      count);
+      bytes += count;
+    }
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return bytes;
+}
+
+uint64_t ProcessBytes() {
+  const int fd = ::open("/proc/self/io", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[512];
+  const ssize_t size = ::read(fd, text, sizeof text);
+  ::close(fd);
+  if (size <= 0) return 0;
+  return ParseProcessBytes(std::string_view(text, static_cast<size_t>(size)));
+}
+
+MemoryUse ReadMemory(c10::Device device) noexcept {
+  return device.is_cpu() ? ReadProcess() : ReadDevice(device);
+}
+
+bool ScalarSlots::Set(std::string_view name, double value) {
+  const size_t count = count_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < count; ++i) {
+    Slot& slot = slots_[i];
+    if (std::string_view(slot.name.data(), slot.length) != name) continue;
+    slot.value.store(value, std::memory_order_relaxed);
+    return true;
+  }
+  if (count == kCountMax || name.empty() || name.size() > kNameLengthMax) {
+    return false;
+  }
+  Slot& slot = slots_[count];
+  std::memcpy(slot.name.data(), name.data(), name.size());
+  slot.length = name.size();
+  slot.value.store(value, std::memory_order_relaxed);
+  count_.store(count + 1, std::memory_order_release);
+  return true;
+}
+
+std::vector<std::pair<std::string, double>> ScalarSlots::Read() const {
+  std::vector<std::pair<std::string, double>> scalars;
+  const size_t count = count_.load(std::memory_order_acquire);
+  for (size_t i = 0; i < count; ++i) {
+    scalars.emplace_back(std::string(slots_[i].name.data(), slots_[i].length),
+                         slots_[i].value.load(std::memory_order_relaxed));
+  }
+  return scalars;
+}
+
+void StepStats::CountPause() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++pauses_;
+}
+
+void StepStats::CountMove() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++moves_;
+}
+
+void StepStats::AddPausing(int64_t time_ns) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  pausing_ns_ += time_ns;
+}
+
+void StepStats::SetLastGeneration(Generation generation) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  last_generation_ = generation;
+}
+
+void StepStats::SetMemory(uint64_t state_bytes, uint64_t device_bytes,
+                          uint64_t host_bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  state_bytes_ = state_bytes;
+  device_bytes_ = device_bytes;
+  host_bytes_ = host_bytes;
+}
+
+Progress StepStats::Read() const {
+  Progress progress;
+  progress.steps_done = steps_done();
+  progress.boundaries = boundaries_.load(std::memory_order_relaxed);
+  progress.scalars = scalars_.Read();
+  std::lock_guard<std::mutex> lock(mutex_);
+  progress.pauses = pauses_;
+  progress.moves = moves_;
+  progress.pausing_s = ToSeconds(pausing_ns_);
+  progress.last_generation = last_generation_;
+  progress.state_bytes = state_bytes_;
+  progress.device_bytes = device_bytes_;
+  progress.host_bytes = host_bytes_;
+  return progress;
+}
+
+void ThroughputWindow::Measure(const StepStats& stats, Progress* progress) {
+  const uint64_t steps = stats.steps_done();
+  const int64_t running_ns = stats.running_ns();
+  if (begun_ && steps > steps_ && running_ns > running_ns_) {
+    progress->window_s = ToSeconds(running_ns - running_ns_);
+    progress->throughput_steps_per_s =
+        static_cast<double>(steps - steps_) / progress->window_s;
+  }
+  if (!begun_ || steps != steps_) {
+    steps_ = steps;
+    running_ns_ = running_ns;
+    begun_ = true;
+  }
+}
 
 absl::Status StepProfile::Open(const SessionOptions& options,
                                uint64_t first_step) {
@@ -80,8 +244,8 @@ void StepProfile::MeasureBoundary(int64_t now_ns) {
 }
 
 void StepProfile::MarkMemory(int64_t now_ns, c10::Device device) {
-  // What the process has without an accelerator is no part of what it needs
-  // there.
+  // The memory of the process while it has no accelerator is no part of its
+  // need there.
   if (device.is_cpu() && on_accelerator_) return;
   if (!device.is_cpu() && !std::exchange(on_accelerator_, true)) {
     memory_low_bytes_ = memory_high_bytes_ = 0;

@@ -1,5 +1,6 @@
 // TorchScript modules as tracked items: all attributes that scripted code may
-// change. Tensors are entries as of tensor_entry.h, other values lines of text:
+// change. Tensors are entries as of CollectTensor(), other values lines of
+// text:
 //
 //   NAME             "attributes 2": of this version; earlier ones saved
 //   tensors
@@ -15,8 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/tensor_entry.h"
-#include "iterator/tracked_item.h"
+#include "iterator/tracked_state.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {

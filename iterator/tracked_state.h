@@ -1,4 +1,6 @@
-// Everything that the user tracks, under unique names. Training thread only.
+// Everything that the user tracks, under unique names: one TrackedItem for each
+// thing, with the entries that its tensors have in a Snapshot, and TrackedState
+// which holds all of them. Training thread only.
 #ifndef GAVEL_ITERATOR_TRACKED_STATE_H_
 #define GAVEL_ITERATOR_TRACKED_STATE_H_
 
@@ -15,14 +17,203 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "iterator/divided_tensors.h"
+#include "gavel/tracking.h"
 #include "iterator/parked_tensors.h"
-#include "iterator/partitions.h"
-#include "iterator/tracked_item.h"
+#include "runtime/checkpoint/partition.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/device/device_move.h"
 
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
+
+namespace torch::jit {
+struct Module;
+}  // namespace torch::jit
+
+namespace torch::optim {
+class LRScheduler;
+class Optimizer;
+class ReduceLROnPlateauScheduler;
+}  // namespace torch::optim
+
+namespace gavel {
+struct OptimizerKind;
+}  // namespace gavel
+
 namespace gavel::internal {
+
+// Which tensors of the job are this rank's part of a larger one, as the program
+// says (gavel::Sharded). Kept by TrackedState; training thread only.
+class Partitions {
+ public:
+  // Before the first tensor. Parts are cut for so many workers.
+  void SetGang(int rank, int world_size) {
+    rank_ = rank;
+    world_size_ = world_size;
+  }
+  int rank() const { return rank_; }
+  int world_size() const { return world_size_; }
+  bool empty() const { return marked_.empty(); }
+
+  // One without the dimension is the same on all ranks. INVALID_ARGUMENT: not
+  // dense, or not of the size that this rank's part has; `name` is for the
+  // message. Does nothing for one that is marked already in the same way.
+  absl::Status Mark(const std::string& name, const at::Tensor& tensor,
+                    const Sharded& sharded);
+  // nullopt: it is the same on all ranks.
+  std::optional<OwnPart> Find(const at::Tensor& tensor) const;
+  // The part that Mark() would note for it.
+  std::optional<OwnPart> Of(const at::Tensor& tensor,
+                            const Sharded& sharded) const;
+
+ private:
+  int rank_ = 0;
+  int world_size_ = 1;
+  // Keeps the tensors, so that no other gets their place.
+  std::map<const c10::TensorImpl*, std::pair<at::Tensor, OwnPart>> marked_;
+};
+
+// ---- One tensor of the tracked state as entries of a Snapshot, and back. A
+// dense one is one entry. A sparse one is its parts, and a line of text:
+//
+//   NAME/layout    bytes   "coo 4 6" or "coalesced coo 4 6" or "csr 4 6"
+//   NAME/indices, NAME/values                               of a COO tensor
+//   NAME/crow_indices, NAME/col_indices, NAME/values        of a CSR tensor
+
+// Adds nothing for an undefined tensor. `part` says which part of a larger one
+// the tensor is. UNIMPLEMENTED: another layout.
+absl::Status CollectTensor(const std::string& name, const at::Tensor& tensor,
+                           const std::optional<OwnPart>& part,
+                           Snapshot* snapshot);
+
+// Whether one of this name is there, in whichever form.
+bool HasTensor(const Snapshot& snapshot, const std::string& name);
+
+// Into the tensor that is there, so that all who share it see it; an undefined
+// one is made, if the snapshot has it. FAILED_PRECONDITION: none is saved under
+// this name, or one of another layout, shape or type, or a whole of which this
+// is not the part. May throw what LibTorch throws.
+absl::Status RestoreTensor(const Snapshot& snapshot, const std::string& name,
+                           const std::optional<OwnPart>& part,
+                           at::Tensor& tensor);
+
+// LibTorch can't put a CSR tensor elsewhere in place (set_data leaves its parts
+// as they were), so its handle is replaced. Nothing for other layouts.
+void ReplaceCsr(at::Tensor& tensor, at::Device device);
+// UNIMPLEMENTED: one of `tensors` is CSR and not on `device`; of a module,
+// whose handles are not ours to replace.
+absl::Status CheckNoCsr(const std::string& name,
+                        const std::vector<at::Tensor>& tensors,
+                        at::Device device);
+
+// How a checkpoint is taken that is not of this program in all.
+struct RestoreRules {
+  bool partial = false;               // see SessionOptions::partial_restore
+  bool keep_program_options = false;  // see there
+};
+
+// One thing that the user tracks: how it gets into a Snapshot, out of it, and
+// which tensors of it live on the accelerator. Tracking makes it, TrackedState
+// keeps it, and only the training thread uses it. The thing is borrowed, except
+// for modules and generators, whose handle is shared.
+class TrackedItem {
+ public:
+  explicit TrackedItem(std::string name) : name_(std::move(name)) {}
+  virtual ~TrackedItem() = default;
+
+  const std::string& name() const { return name_; }
+  // Before all else. `sharded`: of its tensors, also of those that take the
+  // place of the present ones. Borrows `partitions`.
+  void SetPartitions(const Partitions& partitions,
+                     std::optional<Sharded> sharded) {
+    partitions_ = &partitions;
+    sharded_ = sharded;
+  }
+  // Before Restore().
+  void SetRules(const RestoreRules& rules) { rules_ = rules; }
+  // Warnings of Restore(), a line each.
+  std::vector<std::string> TakeNotes() { return std::exchange(notes_, {}); }
+  // The part of a tensor that this rank has; nullopt: all of it.
+  std::optional<OwnPart> PartOf(const at::Tensor& tensor) const;
+  // Written next to the state, so that another kind under the same name is not
+  // taken for damage.
+  virtual std::string kind() const = 0;
+  // Where the object is that it tracks: the same one can't be tracked under two
+  // names. Null: it is not known.
+  virtual const void* object() const { return nullptr; }
+  // All names in the snapshot are name() or begin with name() and a slash.
+  virtual absl::Status Collect(Snapshot* snapshot) = 0;
+  // FAILED_PRECONDITION: of another shape or type; the message names it.
+  virtual absl::Status Restore(const Snapshot& snapshot) = 0;
+  // Whether a module is in training mode; nullopt for other kinds.
+  virtual std::optional<bool> training() const { return std::nullopt; }
+  // Whether Collect() may add tensors.
+  virtual bool has_tensors() const { return false; }
+  // The tensors that Restore() writes in place, each under its name in the
+  // snapshot; undefined ones are made. nullopt: any are taken.
+  virtual absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places();
+  // After the first step: notes what looks as if it would be lost.
+  virtual void LookForLosses() {}
+  // The tensors that move with the lease; none for most kinds.
+  virtual absl::StatusOr<std::vector<at::Tensor>> Tensors();
+  // The tensors that an optimizer may train, each under its name in the
+  // snapshot.
+  virtual std::vector<NamedTensor> Parameters() { return {}; }
+  // After all tensors moved.
+  virtual absl::Status Moved(at::Device device);
+
+ protected:
+  const RestoreRules& rules() const { return rules_; }
+  void AddNote(std::string note) { notes_.push_back(std::move(note)); }
+  // As of RestoreTensor(). Under the rule `partial` what the snapshot does not
+  // have stays as it is.
+  absl::Status RestoreAt(const Snapshot& snapshot, const std::string& entry,
+                         at::Tensor& tensor);
+
+ private:
+  std::string name_;
+  RestoreRules rules_;
+  std::vector<std::string> notes_;
+  const Partitions* partitions_ = nullptr;
+  std::optional<Sharded> sharded_;
+};
+
+std::unique_ptr<TrackedItem> TrackModule(
+    std::string name, std::shared_ptr<torch::nn::Module> module);
+std::unique_ptr<TrackedItem> TrackScriptModule(
+    std::string name, const torch::jit::Module& module);
+// `kind` has passed CheckOptimizerKind.
+std::unique_ptr<TrackedItem> TrackOptimizer(std::string name,
+                                            torch::optim::Optimizer& optimizer,
+                                            OptimizerKind kind);
+std::unique_ptr<TrackedItem> TrackTensor(std::string name, at::Tensor& tensor);
+std::unique_ptr<TrackedItem> TrackTensors(std::string name,
+                                          std::vector<at::Tensor>& tensors);
+std::unique_ptr<TrackedItem> TrackScheduler(
+    std::string name, torch::optim::LRScheduler& scheduler);
+std::unique_ptr<TrackedItem> TrackScheduler(
+    std::string name, torch::optim::ReduceLROnPlateauScheduler& scheduler);
+std::unique_ptr<TrackedItem> TrackGenerator(std::string name,
+                                            const at::Generator& generator);
+std::unique_ptr<TrackedItem> TrackText(std::string name, std::string& text);
+std::unique_ptr<TrackedItem> TrackNumber(std::string name,
+                                         std::string_view kind, void* number,
+                                         size_t size);
+std::unique_ptr<TrackedItem> TrackBytes(
+    std::string name, std::function<std::string()> save,
+    std::function<void(const std::string&)> load);
+// `load` is false for the text of another type of engine.
+std::unique_ptr<TrackedItem> TrackEngine(
+    std::string name, std::function<std::string()> save,
+    std::function<bool(const std::string&)> load);
+
+// Returns null when `item` has another kind.
+torch::optim::Optimizer* OptimizerOf(TrackedItem& item);
+// Whether `item` is a scheduler; then, whether it is one of `optimizer`.
+bool IsScheduler(const TrackedItem& item);
+bool IsSchedulerOf(const TrackedItem& item,
+                   const torch::optim::Optimizer& optimizer);
 
 class TrackedState {
  public:
@@ -71,15 +262,15 @@ class TrackedState {
   // All tensors together, so that those which share memory go on to do so. All
   // or nothing for the tensors.
   absl::Status MoveTo(at::Device device, MoveCopy copy = MoveCopy::kIfNeeded);
-  // What has a copy in host memory looks into that, see ParkedTensors, until
-  // MoveTo().
+  // Tensors that have a copy in host memory look into that, see ParkedTensors,
+  // until MoveTo().
   absl::Status Park(const std::vector<HostCopy>& copies);
-  // What all ranks of the gang have, `gradients` too, is kept by one of them
-  // from the next MoveToHost() on, see DividedTensors, until FillDivided().
-  // `copies`: all ranks'.
+  // One rank of the gang keeps the tensors that all ranks have, `gradients`
+  // too, from the next MoveToHost() on until FillDivided(), see DividedTensors.
+  // `copies` are those of all ranks.
   absl::Status Divide(const std::vector<HostCopy>& copies,
                       const std::vector<at::Tensor>& gradients);
-  // The gang has sent what was missing.
+  // Call it when the gang has sent the missing values.
   void FillDivided() { divided_.Forget(); }
   const DividedTensors& divided() const { return divided_; }
   // The rest goes to host memory.
@@ -88,7 +279,7 @@ class TrackedState {
   uint64_t SizeBytes() const { return Bytes(/*with_gradients=*/false); }
   // The arena's memory that MoveToHost() takes for the state and its gradients.
   uint64_t MoveBytes() const { return Bytes(/*with_gradients=*/true); }
-  // What is in `restored` and not tracked: state that the program forgot.
+  // Names of state in `restored` that is not tracked: the program forgot it.
   std::vector<std::string> Untracked(const Snapshot& restored) const;
 
   const std::vector<std::unique_ptr<TrackedItem>>& items() const {

@@ -1,7 +1,7 @@
 // This process as one rank of its job's gang, when the job has several: how it
-// joins, what it has been told while the gang has not stopped yet, and how it
-// leaves. Without a gang (one worker) nothing is joined, and every save is
-// this process's own.
+// joins, which calls it has received while the gang has not stopped yet, and
+// how it leaves. Without a gang (one worker) nothing is joined, and every save
+// is this process's own.
 //
 // Training thread, except where "any thread" is written. Design section 5,
 // gangs.
@@ -49,7 +49,7 @@ class GangMembership {
   // A gang that keeps its size can share its state out while it is paused.
   bool KeepsSize() const;
   bool joined() const { return gang_.joined(); }
-  // Of the present lease, or of the last one.
+  // The size of the gang in the present lease, or in the last one.
   int world_size() const { return world_size_; }
   void SetWorldSize(int world_size) { world_size_ = world_size; }
 
@@ -65,9 +65,9 @@ class GangMembership {
   absl::Status Barrier() {
     return world_size_ < 2 ? absl::OkStatus() : gang_.Barrier();
   }
-  // A pause or a stop that this rank was told to make: the gang shall stop.
+  // Takes a call to pause or to stop this rank, for which the gang shall stop.
   void TakeCalls(const BoundaryGate::Calls& calls);
-  // Wants a stop when one was told or the lease ends soon.
+  // Wants a stop when there was such a call or the lease ends soon.
   void WantStopIfDue(int64_t now_ns);
   void WantCheckpoint() { gang_.Want(StopKind::kCheckpoint); }
   // As of Gang; gives up when the lease is over.
@@ -103,7 +103,7 @@ class GangMembership {
   CoordinatorLink& link_;
   Gang gang_;
   int world_size_;
-  // What this rank was told to do once the gang stops.
+  // The call that this rank answers once the gang stops.
   std::optional<lease_action::Pause> pause_;
   double lease_s_ = 0;           // when this gang was planned
   int64_t longest_step_ns_ = 0;  // of the last ones

@@ -57,11 +57,12 @@ bool LeaseHolder::Park(const lease_action::Pause& pause) {
   const bool keep = pause.tier == PauseTier::kKeep;
   const bool saves = pause.tier != PauseTier::kStop && !link_.rejected();
   state_.BeforeMove();
-  // What stays on the accelerator is copied while the accelerator is still
-  // held.
+  // State that stays on the accelerator is copied while the accelerator is
+  // still held.
   const bool divides = state_.OnGpu() && gang_.KeepsSize();
   if (saves && keep) Commit(divides);  // counts its own time
-  // What leaves it does not wait for a save that is under way.
+  // State that leaves the accelerator does not wait for a save that is under
+  // way.
   const bool parks = saves && !keep && !saver_.IsBusy();
   if (parks) context_.Warn(state_.Park(Commit(divides)));
   const int64_t release_ns = Now_ns();

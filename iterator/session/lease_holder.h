@@ -41,8 +41,7 @@ class LeaseHolder {
   // Takes the accelerator of the options.
   bool TakeAlone();
 
-  // What stays on the accelerator after a pause, and should not: bytes of the
-  // last one.
+  // The bytes that the last pause left on the accelerator, and should not have.
   uint64_t left_bytes() const { return left_bytes_; }
   // The lease of a CPU slot is of so many threads from here on.
   void UseThreads(int threads);
@@ -52,7 +51,8 @@ class LeaseHolder {
   int64_t memory_due_ns() const { return memory_due_ns_; }
 
  private:
-  // `divides`: among the ranks of the gang. Of the tensors, in host memory.
+  // Returns the copies of the tensors in host memory. With `divides` they are
+  // divided among the ranks of the gang.
   std::vector<HostCopy> Commit(bool divides);
   bool Release(bool keep);
   bool WaitForLease();

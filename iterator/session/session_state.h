@@ -4,7 +4,7 @@
 //
 // A boundary is cheap until something is to be done: the lease thread or a
 // signal calls (BoundaryGate), the lease ends, a checkpoint is due, or the step
-// budget is used up. Then Attend() looks at each in turn (session_boundary.cc).
+// budget is used up. Then Attend() looks at each in turn.
 // What it does there is in the parts, each with its own state:
 //
 //   TrainingState     the tracked state on its accelerator, and its snapshots
@@ -20,6 +20,7 @@
 #define GAVEL_ITERATOR_SESSION_SESSION_STATE_H_
 
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,20 +32,97 @@
 #include "iterator/accumulation_watch.h"
 #include "iterator/examination.h"
 #include "iterator/loop_position.h"
-#include "iterator/optimizer_check.h"
+#include "iterator/optimizers.h"
 #include "iterator/session/checkpoint_saver.h"
 #include "iterator/session/coordinator_link.h"
 #include "iterator/session/gang_membership.h"
 #include "iterator/session/lease_holder.h"
-#include "iterator/session/loop_control.h"
 #include "iterator/session/process_exit.h"
-#include "iterator/session/scalar_reports.h"
 #include "iterator/session/session_context.h"
-#include "iterator/session/signals.h"
 #include "iterator/session/training_state.h"
 #include "iterator/tracked_state.h"
 
 namespace gavel::internal {
+
+// Whether the loop continues after a boundary: what the coordinator, a signal,
+// the lease's end or the gang's agreement asks of it, and the step budget.
+// Training thread only.
+class LoopControl {
+ public:
+  // Borrows all, which must live longer.
+  LoopControl(SessionContext& context, TrainingState& state,
+              GangMembership& gang, CheckpointSaver& saver, LeaseHolder& lease,
+              ProcessExit& exit)
+      : context_(context),
+        state_(state),
+        gang_(gang),
+        saver_(saver),
+        lease_(lease),
+        exit_(exit) {}
+
+  // These two: false when the loop ends. Under an agent an evicted process ends
+  // here.
+  //
+  // After a step of a gang: whether it counts on all ranks.
+  bool EndGangStep();
+  // Takes the accelerator or waits for a lease where none is held, and pauses
+  // or stops when told to. `between_steps`: no step is under way.
+  bool Attend(bool between_steps);
+
+  // All steps are done.
+  void UseUpBudget() { stopped_ = used_up_ = true; }
+  bool BudgetIsUsedUp() const;
+  // The session has ended before the job has, and another process resumes it.
+  void SetEvicted() { evicted_ = true; }
+
+  bool stopped() const { return stopped_; }  // no more batches
+  bool used_up() const { return used_up_; }  // the step budget
+  bool evicted() const { return evicted_; }  // stopped from outside
+
+ private:
+  bool AnswerCallsAlone();
+  bool StopAlone();
+  bool AttendGang(bool between_steps);
+  void TakeGangCalls();
+  bool StopGang(bool between_steps);
+  bool LeaveBrokenGang(const std::string& why);
+
+  SessionContext& context_;
+  TrainingState& state_;
+  GangMembership& gang_;
+  CheckpointSaver& saver_;
+  LeaseHolder& lease_;
+  ProcessExit& exit_;
+  bool stopped_ = false;
+  bool used_up_ = false;
+  bool evicted_ = false;
+};
+
+// The scalars of Session::Report(): to the coordinator, TensorBoard and the
+// report file. Training thread only.
+class ScalarReports {
+ public:
+  // Borrows `context`, which must live longer.
+  explicit ScalarReports(SessionContext& context) : context_(context) {}
+  ~ScalarReports();
+  ScalarReports(const ScalarReports&) = delete;
+  ScalarReports& operator=(const ScalarReports&) = delete;
+
+  // Opens the report file, if there is one. INVALID_ARGUMENT: it can't be
+  // written.
+  absl::Status Open();
+  void Report(std::string_view name, double value);
+  // A tensor on a GPU is read twice a second at most, as reading waits for the
+  // device; with a report file always. One that is no scalar is left out.
+  void ReportTensor(std::string_view name, const at::Tensor& scalar);
+
+ private:
+  SessionContext& context_;
+  std::FILE* file_ = nullptr;
+  int64_t last_tensor_read_ns_ = 0;
+  bool refused_ = false;
+  bool not_scalar_ = false;
+};
 
 class SessionState {
  public:
@@ -152,7 +230,6 @@ class SessionState {
            now_ns < attention_ns_ && !context_.gate.IsCalled(now_ns);
   }
 
-  // ---- session_state.cc
   absl::Status Open();
   absl::Status CheckBeforeLoop(const std::string& name) const;
   // Logs the warnings about what the program tracks.
@@ -166,7 +243,7 @@ class SessionState {
   void AskForLease();
   void CommitEnd();
 
-  // ---- session_boundary.cc. False: the loop ends.
+  // ---- The slow path of a boundary. False: the loop ends.
   bool Attend(bool after_step);
   bool AttendOutside(bool after_step);
   bool AttendGuarded(bool after_step);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/status.h"
-#include "iterator/step_profile_memory.h"
+#include "iterator/step_profile.h"
 #include "runtime/checkpoint/rng_state.h"
 #include "runtime/torch_errors.h"
 
@@ -81,7 +81,8 @@ absl::Status TrainingState::Release(bool keep) {
   return status;
 }
 
-// What is not tracked leaves the device before its memory is given back.
+// Objects that are not tracked leave the device before its memory is given
+// back.
 absl::Status TrainingState::LeaveDevice(bool keep) {
   if (std::exchange(told_acquired_, false)) {
     GAVEL_RETURN_IF_ERROR(

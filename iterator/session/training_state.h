@@ -21,7 +21,6 @@
 #include "iterator/accumulation_watch.h"
 #include "iterator/loop_position.h"
 #include "iterator/session/session_context.h"
-#include "iterator/step_mark.h"
 #include "iterator/tracked_state.h"
 
 namespace gavel::internal {
@@ -63,8 +62,8 @@ class TrainingState {
   absl::Status Take(const lease_action::Resume& lease);
   // Without a lease. Errors as of Accelerator::Use.
   absl::Status UseAlone();
-  // Tells the program that the state and the gang are there. What its functions
-  // throw is INTERNAL.
+  // Calls the program's functions once the state and the gang are there. An
+  // exception of theirs is INTERNAL.
   absl::Status TellAcquired();
   // Call before Park() and Release(): whether the mark holds is seen here.
   void BeforeMove();

@@ -36,8 +36,6 @@
 #include <vector>
 
 #include "gavel/data_options.h"
-#include "gavel/internal/collate.h"
-#include "gavel/internal/loader_position.h"
 #include "gavel/internal/read_ahead.h"
 #include "gavel/internal/sharded_order.h"
 
@@ -81,7 +79,7 @@ class DataLoader : public internal::LoaderPosition {
   }
   // Where batches of the reading threads come to be. A gavel::Iterator sets it.
   void SetDevice(at::Device device) { reader_.SetDevice(device); }
-  // Of the present batch; see gavel::Session.
+  // These two describe the present batch; see gavel::Session.
   bool last_micro_batch() const { return to_ == share_.size(); }
   double loss_scale() const { return order_.LossScale(to_ - from_); }
   // The position of the next step. A step that was begun, and whose batch the
@@ -104,7 +102,7 @@ class DataLoader : public internal::LoaderPosition {
 
  private:
   bool IsUnread() const { return !share_.empty() && !read_; }
-  // Gives up what is left of the present step.
+  // Gives up the rest of the present step.
   void Leave() {
     share_.clear();
     from_ = to_ = 0;

@@ -62,7 +62,7 @@ class Iterator : private internal::BatchOwner {
   End end() { return {}; }
 
  private:
-  // What the range throws ends the loop and becomes status().
+  // An exception of the range ends the loop and becomes status().
   template <class Body>
   void Guarded(Body body) {
     try {

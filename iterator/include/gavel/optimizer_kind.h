@@ -1,5 +1,6 @@
-// What an optimizer class of your own keeps, so that it can be tracked as
-// LibTorch's are. Its parameters and groups are known; this names the rest:
+// Describes the state of an optimizer class of your own, so that it can be
+// tracked as LibTorch's are. Its parameters and groups are known; this names
+// the rest:
 //
 //   const auto kind = gavel::DescribeOptimizer<LionOptions, LionParamState>(
 //       "Lion",
@@ -102,9 +103,9 @@ struct OptimizerKind {
   bool state_has_parameter_shape = false;
 };
 
-// `Options` is of a parameter group and `State` of a parameter, which has a
-// constructor without arguments. Neither function may throw or keep what it is
-// given.
+// `Options` belongs to a parameter group and `State` to a parameter; `State`
+// has a constructor without arguments. Neither function may throw, or keep its
+// arguments.
 template <class Options, class State>
 OptimizerKind DescribeOptimizer(
     std::string name, std::function<void(Options&, OptimizerFields&)> options,

@@ -1,5 +1,5 @@
 // Where the time of a step goes. The session measures steps, waiting for data,
-// its own boundaries and pauses; what is inside a step it is told by spans:
+// its own boundaries and pauses. The program adds the parts of a step as spans:
 //
 //   for (auto& batch : gavel::Iterator(*session, loader)) {
 //     at::Tensor loss;
@@ -34,7 +34,7 @@ struct PhaseProfile {
   double max_s = 0;
 };
 
-// Of this process, so far.
+// The figures of this process so far.
 struct Profile {
   uint64_t steps = 0;
   double step_mean_s = 0;  // all of a step, data and wrapper included

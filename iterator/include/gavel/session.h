@@ -1,6 +1,6 @@
-// One training process as the runtime sees it: what belongs to the job's state
-// (Track), how it goes (Report), and how it ends (Finish). gavel/iterator.h
-// drives it from the training loop.
+// One training process as the runtime sees it: the job's state (Track), its
+// progress (Report), and its end (Finish). gavel/iterator.h drives it from the
+// training loop.
 //
 //   auto session = gavel::Session::FromEnvironment();
 //   session->Track("model", model);
@@ -46,7 +46,7 @@ class SessionState;
 
 class GAVEL_EXPORT Session : public Tracking {
  public:
-  // Never null. What is wrong is in status(); loops then end at once.
+  // Never returns null. An error is in status(); loops then end at once.
   static std::unique_ptr<Session> FromEnvironment();
   static std::unique_ptr<Session> Create(SessionOptions options);
   ~Session();
@@ -54,19 +54,20 @@ class GAVEL_EXPORT Session : public Tracking {
   Session& operator=(const Session&) = delete;
 
   // Where the process may pause: in evaluation, warm-up or a loop of your own
-  // (docs/iterator.md). Costs what an Iterator's boundary does. No graph
-  // for a later backward() is kept over it, and no tensor on device() but what
-  // is tracked and Iterator's batch. False: leave this loop, the session failed
-  // or was stopped (or, without any Iterator, its step budget is used up).
+  // (docs/iterator.md). It costs as much as an Iterator's boundary. No graph
+  // for a later backward() is kept over it, and no tensor on device() except
+  // for tracked ones and Iterator's batch. False: leave this loop, the session
+  // failed or was stopped (or, without any Iterator, its step budget is used
+  // up).
   bool Boundary();
   // The step is done, all that is tracked is as a restart needs it. For loops
   // without Iterator; inside one, before an evaluation in the loop's body.
   void StepDone();
 
-  // For what is on the device and not tracked: a captured CUDA graph, an
-  // AOTInductor package, a prefetched batch. `call` is called at a boundary, on
-  // the training thread, by each pause: the device is idle, and its memory is
-  // given back behind it. What it throws ends the loop.
+  // For objects on the device that are not tracked: a captured CUDA graph, an
+  // AOTInductor package, a prefetched batch. Each pause calls `call` at a
+  // boundary, on the training thread: the device is idle, and its memory is
+  // given back afterwards. An exception of `call` ends the loop.
   void OnRelease(std::function<void()> call);
   // The same when a device is there again with the tracked state on it, and at
   // the first one of the process.
@@ -90,10 +91,11 @@ class GAVEL_EXPORT Session : public Tracking {
   void Report(std::string_view name, double value);
   void Report(std::string_view name, const at::Tensor& scalar);
 
-  // In a catch block around the loop: the exception becomes status(), and
-  // Finish() tells the coordinator. `what`: where it came from, for the
-  // message. Uncaught, only a lack of memory is told; the job then goes to
-  // another type (or out of its pair) without having failed.
+  // Call it in a catch block around the loop: the exception becomes status(),
+  // and Finish() reports it to the coordinator. `what` says in the message
+  // where it came from. Of uncaught exceptions only a lack of memory is
+  // reported; the job then goes to another type (or out of its pair) without
+  // having failed.
   void Fail(std::string_view what = "the training loop") noexcept;
 
   // Commits the last checkpoint, ends the lease and restores signal handlers.
@@ -114,8 +116,8 @@ class GAVEL_EXPORT Session : public Tracking {
   bool stopped() const;
   // The job is done: the budget is used up, or the loop came to its own end.
   bool finished() const;
-  // OK, or why the loop ended, or what is wrong at present (kUnavailable: the
-  // coordinator is away, and the session goes on trying).
+  // OK, or why the loop ended, or the present trouble (kUnavailable: the
+  // coordinator is away, and the session keeps trying).
   Status status() const;
   Profile profile() const;  // gavel/profile.h
 

@@ -1,4 +1,4 @@
-// What a gavel::Session is made with. Part of gavel/session.h.
+// The options of a gavel::Session. Part of gavel/session.h.
 #ifndef GAVEL_SESSION_OPTIONS_H_
 #define GAVEL_SESSION_OPTIONS_H_
 

@@ -1,4 +1,4 @@
-// What belongs to a job's state: session->Track(name, thing). Part of
+// The job's state: session->Track(name, thing) adds to it. Part of
 // gavel/session.h.
 #ifndef GAVEL_TRACKING_H_
 #define GAVEL_TRACKING_H_
@@ -13,8 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "gavel/internal/mistakes.h"
-#include "gavel/internal/random_engine.h"
+#include "gavel/internal/argument_types.h"
 #include "gavel/status.h"
 
 namespace torch::nn {
@@ -58,7 +57,8 @@ class GAVEL_EXPORT Tracking {
   // containers of these.
   Status Track(const std::string& name, torch::jit::Module& module);
   Status Track(const std::string& name, torch::optim::Optimizer& optimizer);
-  // Of a class of your own, which gavel/optimizer_kind.h describes.
+  // An optimizer of a class of your own, which gavel/optimizer_kind.h
+  // describes.
   Status Track(const std::string& name, torch::optim::Optimizer& optimizer,
                const OptimizerKind& kind);
   // Beside the optimizer, whose learning rate it changes; what it was made with
@@ -71,15 +71,15 @@ class GAVEL_EXPORT Tracking {
   // handle). Undefined, an empty list: as in the checkpoint.
   Status Track(const std::string& name, at::Tensor& tensor);
   Status Track(const std::string& name, std::vector<at::Tensor>& tensors);
-  // What is this worker's own part, made with the size that this has, also when
-  // it starts again on another number of workers. Of a module: all tensors that
-  // have the dimension; others are the same on all workers, as the bias of a
-  // layer that is cut by its inputs. DataParallel leaves parts alone. Their
-  // gradients and optimizer states are parts, too.
+  // Tracks this worker's own part, made with the size that this part has, also
+  // when the job starts again on another number of workers. All tensors of a
+  // module that have the dimension are parts; others are the same on all
+  // workers, as the bias of a layer that is cut by its inputs. DataParallel
+  // leaves parts alone. Their gradients and optimizer states are parts, too.
   Status Track(const std::string& name, at::Tensor& tensor, Sharded sharded);
   Status Track(const std::string& name,
                std::shared_ptr<torch::nn::Module> module, Sharded sharded);
-  // The same of a piece of what is then tracked as a whole.
+  // The same for a piece of something that is then tracked as a whole.
   Status Shard(std::shared_ptr<torch::nn::Module> module, Sharded sharded);
   // One of your own, on the CPU; LibTorch's default generators are always part
   // of the state.

@@ -43,7 +43,7 @@ class GAVEL_EXPORT CopyStream {
   // As PlaceTensor(), but one that is pinned must not be written to until the
   // copy is used, which has to begin with Use().
   void Copy(at::Tensor& tensor) const;
-  // What the device's current stream is given from now on sees the copy.
+  // Work that the device's current stream is given from now on sees the copy.
   void Use(const at::Tensor& copy);
 
  private:

@@ -1,5 +1,6 @@
-// What the session needs to know of a range of batches. Part of
-// gavel/iterator.h, whose comment says how ranges are treated.
+// The traits of a range of batches, by the functions that it has, and its
+// position as the session sees it. Part of gavel/iterator.h, whose comment says
+// how ranges are treated.
 #ifndef GAVEL_INTERNAL_RANGE_POSITION_H_
 #define GAVEL_INTERNAL_RANGE_POSITION_H_
 
@@ -12,14 +13,120 @@
 
 #include "gavel/data_options.h"
 #include "gavel/internal/placement.h"
-#include "gavel/internal/range_traits.h"
 #include "gavel/status.h"
+
+namespace torch::data {
+template <typename Dataset, typename Sampler>
+class StatelessDataLoader;
+namespace samplers {
+class DistributedRandomSampler;
+class DistributedSequentialSampler;
+class RandomSampler;
+class SequentialSampler;
+class StreamSampler;
+}  // namespace samplers
+}  // namespace torch::data
+
+namespace gavel::internal {
+
+template <class R, class = void>
+struct IsPositioned : std::false_type {};
+template <class R>
+struct IsPositioned<
+    R, std::void_t<decltype(std::declval<const R&>().SavePosition()),
+                   decltype(std::declval<R&>().LoadPosition(std::string()))>>
+    : std::true_type {};
+
+template <class R, class = void>
+struct IsSharded : std::false_type {};
+template <class R>
+struct IsSharded<R, std::void_t<decltype(std::declval<R&>().SetShard(0, 1))>>
+    : std::true_type {};
+
+template <class R, class = void>
+struct HasMicroBatches : std::false_type {};
+template <class R>
+struct HasMicroBatches<
+    R, std::void_t<decltype(std::declval<const R&>().last_micro_batch()),
+                   decltype(std::declval<const R&>().loss_scale())>>
+    : std::true_type {};
+
+template <class R, class = void>
+struct HasGlobalBatch : std::false_type {};
+template <class R>
+struct HasGlobalBatch<
+    R, std::void_t<decltype(std::declval<const R&>().global_batch_size())>>
+    : std::true_type {};
+
+template <class R, class = void>
+struct IsPlaced : std::false_type {};
+template <class R>
+struct IsPlaced<R, std::void_t<decltype(std::declval<R&>().SetDevice(
+                       std::declval<at::Device>()))>> : std::true_type {};
+
+// torch::data::DataLoaderBase, which this header does not include.
+template <class R, class = void>
+struct IsTorchDataLoader : std::false_type {};
+template <class R>
+struct IsTorchDataLoader<
+    R, std::void_t<typename R::BatchRequestType, typename R::BatchType,
+                   decltype(std::declval<R&>().options())>> : std::true_type {};
+
+// Loaders of torch::data whose order is LibTorch's own: a function of its
+// generator when the loop is begun, or of nothing.
+template <class Sampler>
+struct IsTorchSampler : std::false_type {};
+template <>
+struct IsTorchSampler<torch::data::samplers::RandomSampler> : std::true_type {};
+template <>
+struct IsTorchSampler<torch::data::samplers::SequentialSampler>
+    : std::true_type {};
+template <>
+struct IsTorchSampler<torch::data::samplers::StreamSampler> : std::true_type {};
+template <>
+struct IsTorchSampler<torch::data::samplers::DistributedRandomSampler>
+    : std::true_type {};
+template <>
+struct IsTorchSampler<torch::data::samplers::DistributedSequentialSampler>
+    : std::true_type {};
+template <class Dataset, class Sampler>
+IsTorchSampler<Sampler> OrderOf(
+    const torch::data::StatelessDataLoader<Dataset, Sampler>*);
+std::false_type OrderOf(const void*);
+template <class R>
+using HasTorchOrder = decltype(OrderOf(static_cast<const R*>(nullptr)));
+
+template <class R, class = void>
+struct HasSteps : std::false_type {};
+template <class R>
+struct HasSteps<R, std::void_t<decltype(std::declval<const R&>().has_step())>>
+    : std::true_type {};
+
+template <class R, class = void>
+struct IsNumbered : std::false_type {};
+template <class R>
+struct IsNumbered<
+    R, std::void_t<decltype(std::declval<const R&>().loader_number()),
+                   decltype(std::declval<R&>().RestartEpoch(std::string()))>>
+    : std::true_type {};
+
+// torch::data's iterators give a reference to a batch that is used once.
+template <class R, class Inner>
+decltype(auto) TakeBatch(Inner& inner) {
+  if constexpr (IsTorchDataLoader<R>::value) {
+    return std::move(*inner);
+  } else {
+    return *inner;
+  }
+}
+
+}  // namespace gavel::internal
 
 namespace gavel {
 
 namespace internal {
 
-// What the session needs to know of a range.
+// A range of batches as the session sees it.
 class GAVEL_EXPORT RangePosition {
  public:
   enum class Kind { kPositioned, kForwarded, kRestarted };
@@ -42,7 +149,8 @@ class GAVEL_EXPORT RangePosition {
   virtual bool SetShard(int rank, int world_size) = 0;
   // Its steps are the same however many workers read them.
   virtual bool FitsAnyWorldSize() const = 0;
-  // Of the present batch; see Session::last_micro_batch() and loss_scale().
+  // These two describe the present batch; see Session::last_micro_batch() and
+  // loss_scale().
   virtual bool EndsStep() const = 0;
   virtual double LossScale() const = 0;
 };
@@ -64,7 +172,7 @@ uint64_t SkipTo(int64_t count, Inner& inner, const Sentinel& end) {
   return fingerprint;
 }
 
-// Who holds the batch that was handed out, which moves with a pause inside a
+// The owner of the batch that was handed out, which moves with a pause inside a
 // step. May throw what LibTorch throws.
 class GAVEL_EXPORT BatchOwner {
  public:
@@ -158,7 +266,7 @@ class PositionOf final : public RangePosition {
     if constexpr (HasMicroBatches<R>::value) return range_.loss_scale();
     return 1;
   }
-  // What the range has on another device for the next steps leaves it.
+  // Batches that the range has on another device for the next steps leave it.
   void SetDevice([[maybe_unused]] at::Device device) {
     if constexpr (IsPlaced<R>::value) range_.SetDevice(device);
   }

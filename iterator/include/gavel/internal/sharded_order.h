@@ -1,15 +1,52 @@
-// The order in which a gavel::DataLoader reads its dataset. Part of
+// Which samples a worker reads, and the position of a loader in them. Part of
 // gavel/data_loader.h.
 #ifndef GAVEL_INTERNAL_SHARDED_ORDER_H_
 #define GAVEL_INTERNAL_SHARDED_ORDER_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "gavel/data_options.h"
 #include "gavel/status.h"
+
+namespace gavel::internal {
+
+struct LoaderBook;
+
+// A loader that the sessions of the thread which makes it can find. Its number
+// is the lowest that no other loader of this thread has, so it is the same when
+// the program is started again.
+class GAVEL_EXPORT LoaderPosition {
+ public:
+  int loader_number() const { return number_; }
+  virtual std::string SavePosition() const = 0;
+  // False, and nothing changes: a position of other data, seed or order.
+  virtual bool LoadPosition(const std::string& position) = 0;
+
+ protected:
+  LoaderPosition();
+  LoaderPosition(LoaderPosition&& other) noexcept;
+  LoaderPosition& operator=(LoaderPosition&&) = delete;
+  virtual ~LoaderPosition();
+  // Loads what a session has restored for this number, once. At the end of the
+  // constructor.
+  void TakeRestored();
+
+ private:
+  std::shared_ptr<LoaderBook> book_;  // null: moved from
+  int number_ = 0;
+};
+
+// The positions of this thread's loaders, by number.
+std::map<int, std::string> PositionsOfLoaders();
+// Loads them into this thread's loaders, and into those that it makes later.
+void RestoreLoaders(std::map<int, std::string> positions);
+
+}  // namespace gavel::internal
 
 namespace gavel {
 
@@ -33,16 +70,16 @@ class GAVEL_EXPORT ShardedOrder {
   bool SetShard(int rank, int world_size);
   // How many of the samples from `from` on are the next micro-batch.
   size_t MicroBatch(size_t from, size_t sample_count) const;
-  // What a mean over so many samples counts in the mean over the last step,
-  // times the number of workers (whose gradients are averaged). 1 when all
-  // workers read as many, and in one piece.
+  // The weight of a mean over so many samples in the mean over the last step,
+  // times the number of workers (whose gradients are averaged). It is 1 when
+  // all workers read as many, and in one piece.
   double LossScale(size_t sample_count) const;
   int64_t epoch() const { return epoch_; }
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
   int64_t global_batch_size() const { return options_.global_batch_size; }
   int64_t next_index() const { return next_index_; }
-  // Of one epoch, with the present number of workers.
+  // The steps of one epoch with the present number of workers.
   int64_t StepsPerEpoch() const;
   bool HasStep() const { return StepSize(0) > 0; }
   std::string SavePosition() const;

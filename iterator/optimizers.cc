@@ -1,26 +1,376 @@
-#include "iterator/optimizer_state.h"
+#include "iterator/optimizers.h"
 
+#include <ATen/ops/equal.h>
 #include <c10/util/Type.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <typeinfo>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/optimizer_fields.h"
+#include "iterator/tracked_state.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {
+
+// ---- The classes of LibTorch.
+
 namespace {
 
 namespace optim = torch::optim;
+
+// The names are those of torch.optim in Python where it has the same member.
+
+OptimizerKind KindOfSgd() {
+  return DescribeOptimizer<optim::SGDOptions, optim::SGDParamState>(
+      "SGD",
+      [](optim::SGDOptions& options, OptimizerFields& fields) {
+        fields("lr", options.lr());
+        fields("momentum", options.momentum());
+        fields("dampening", options.dampening());
+        fields("weight_decay", options.weight_decay());
+        fields("nesterov", options.nesterov());
+      },
+      [](optim::SGDParamState& state, OptimizerFields& fields) {
+        fields("momentum_buffer", state.momentum_buffer());
+      });
+}
+
+// Adam and AdamW have the same members.
+template <class Options, class State>
+OptimizerKind KindOfAdam(const char* name) {
+  return DescribeOptimizer<Options, State>(
+      name,
+      [](Options& options, OptimizerFields& fields) {
+        fields("lr", options.lr());
+        fields("beta1", std::get<0>(options.betas()));
+        fields("beta2", std::get<1>(options.betas()));
+        fields("eps", options.eps());
+        fields("weight_decay", options.weight_decay());
+        fields("amsgrad", options.amsgrad());
+      },
+      [](State& state, OptimizerFields& fields) {
+        fields("step", state.step());
+        fields("exp_avg", state.exp_avg());
+        fields("exp_avg_sq", state.exp_avg_sq());
+        fields("max_exp_avg_sq", state.max_exp_avg_sq());
+      });
+}
+
+OptimizerKind KindOfRmsprop() {
+  return DescribeOptimizer<optim::RMSpropOptions, optim::RMSpropParamState>(
+      "RMSprop",
+      [](optim::RMSpropOptions& options, OptimizerFields& fields) {
+        fields("lr", options.lr());
+        fields("alpha", options.alpha());
+        fields("eps", options.eps());
+        fields("weight_decay", options.weight_decay());
+        fields("momentum", options.momentum());
+        fields("centered", options.centered());
+      },
+      [](optim::RMSpropParamState& state, OptimizerFields& fields) {
+        fields("step", state.step());
+        fields("square_avg", state.square_avg());
+        fields("momentum_buffer", state.momentum_buffer());
+        fields("grad_avg", state.grad_avg());
+      });
+}
+
+OptimizerKind KindOfAdagrad() {
+  return DescribeOptimizer<optim::AdagradOptions, optim::AdagradParamState>(
+      "Adagrad",
+      [](optim::AdagradOptions& options, OptimizerFields& fields) {
+        fields("lr", options.lr());
+        fields("lr_decay", options.lr_decay());
+        fields("weight_decay", options.weight_decay());
+        fields("initial_accumulator_value",
+               options.initial_accumulator_value());
+        fields("eps", options.eps());
+      },
+      [](optim::AdagradParamState& state, OptimizerFields& fields) {
+        fields("step", state.step());
+        fields("sum", state.sum());
+      });
+}
+
+// Its state, of all parameters together, is with the first one.
+OptimizerKind KindOfLbfgs() {
+  return DescribeOptimizer<optim::LBFGSOptions, optim::LBFGSParamState>(
+      "LBFGS",
+      [](optim::LBFGSOptions& options, OptimizerFields& fields) {
+        fields("lr", options.lr());
+        fields("max_iter", options.max_iter());
+        fields("max_eval", options.max_eval());
+        fields("tolerance_grad", options.tolerance_grad());
+        fields("tolerance_change", options.tolerance_change());
+        fields("history_size", options.history_size());
+        fields("line_search_fn", options.line_search_fn());
+      },
+      [](optim::LBFGSParamState& state, OptimizerFields& fields) {
+        fields("func_evals", state.func_evals());
+        fields("n_iter", state.n_iter());
+        fields("t", state.t());
+        fields("prev_loss", state.prev_loss());
+        fields("d", state.d());
+        fields("H_diag", state.H_diag());
+        fields("prev_flat_grad", state.prev_flat_grad());
+        fields("old_dirs", state.old_dirs());
+        fields("old_stps", state.old_stps());
+        fields("ro", state.ro());
+        fields("al", state.al());
+      });
+}
+
+template <class Class>
+bool Is(const optim::Optimizer& optimizer) {
+  return dynamic_cast<const Class*>(&optimizer) != nullptr;
+}
+
+std::optional<OptimizerKind> KindWithParameterShape(
+    const optim::Optimizer& optimizer) {
+  if (Is<optim::SGD>(optimizer)) return KindOfSgd();
+  if (Is<optim::Adam>(optimizer)) {
+    return KindOfAdam<optim::AdamOptions, optim::AdamParamState>("Adam");
+  }
+  if (Is<optim::AdamW>(optimizer)) {
+    return KindOfAdam<optim::AdamWOptions, optim::AdamWParamState>("AdamW");
+  }
+  if (Is<optim::RMSprop>(optimizer)) return KindOfRmsprop();
+  if (Is<optim::Adagrad>(optimizer)) return KindOfAdagrad();
+  return std::nullopt;
+}
+
+template <class State>
+std::optional<int64_t> StepsOf(const optim::OptimizerParamState& state) {
+  const auto* const own = dynamic_cast<const State*>(&state);
+  return own == nullptr ? std::nullopt : std::optional(own->step());
+}
+
+// SGD writes its momentum in place, which raises the version.
+std::optional<int64_t> VersionOfMomentum(
+    const optim::OptimizerParamState& state) {
+  const auto* const own = dynamic_cast<const optim::SGDParamState*>(&state);
+  if (own == nullptr || !own->momentum_buffer().defined()) return std::nullopt;
+  return own->momentum_buffer()._version();
+}
+
+}  // namespace
+
+absl::StatusOr<OptimizerKind> KindOf(const optim::Optimizer& optimizer,
+                                     std::string_view name) {
+  if (Is<optim::LBFGS>(optimizer)) return KindOfLbfgs();
+  if (std::optional<OptimizerKind> kind = KindWithParameterShape(optimizer)) {
+    kind->state_has_parameter_shape = true;
+    return *std::move(kind);
+  }
+  return absl::UnimplementedError(
+      StrCat("optimizer '", name, "' is of class ",
+             c10::demangle(typeid(optimizer).name()),
+             ", whose state is not known; describe it with "
+             "gavel::DescribeOptimizer (gavel/optimizer_kind.h) and pass that "
+             "to Track"));
+}
+
+StepCounter StepCounterOf(const optim::Optimizer& optimizer) {
+  if (Is<optim::SGD>(optimizer)) return VersionOfMomentum;
+  if (Is<optim::Adam>(optimizer)) return StepsOf<optim::AdamParamState>;
+  if (Is<optim::AdamW>(optimizer)) return StepsOf<optim::AdamWParamState>;
+  if (Is<optim::RMSprop>(optimizer)) return StepsOf<optim::RMSpropParamState>;
+  if (Is<optim::Adagrad>(optimizer)) return StepsOf<optim::AdagradParamState>;
+  return nullptr;
+}
+
+// ---- The visitors.
+
+namespace {
+
+constexpr int64_t kListLengthMax = 1 << 20;
+constexpr size_t kNameLengthMax = 64;
+
+// %.17g gives the same double back.
+std::string TextOf(double value) { return absl::StrFormat("%.17g", value); }
+std::string TextOf(int64_t value) { return StrCat(value); }
+std::string TextOf(bool value) { return value ? "true" : "false"; }
+std::string TextOf(const std::string& value) { return absl::CEscape(value); }
+
+bool Parse(const std::string& text, double* value) {
+  return absl::SimpleAtod(text, value);
+}
+bool Parse(const std::string& text, int64_t* value) {
+  return absl::SimpleAtoi(text, value);
+}
+bool Parse(const std::string& text, bool* value) {
+  *value = text == "true";
+  return text == "true" || text == "false";
+}
+bool Parse(const std::string& text, std::string* value) {
+  return absl::CUnescape(text, value);
+}
+
+bool IsName(const std::string& name) {
+  return !name.empty() && name.size() <= kNameLengthMax &&
+         std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9') || c == '_' || c == '.';
+         });
+}
+
+}  // namespace
+
+std::string ToText(NumberRef value) {
+  return std::visit([](const auto* number) { return TextOf(*number); }, value);
+}
+
+bool FromText(const std::string& text, NumberRef value) {
+  return std::visit(
+      [&text](auto* number) {
+        auto parsed = *number;
+        if (!Parse(text, &parsed)) return false;
+        *number = std::move(parsed);
+        return true;
+      },
+      value);
+}
+
+void EachField::operator()(const std::string& name,
+                           std::vector<at::Tensor>& value) {
+  auto count = static_cast<int64_t>(value.size());
+  Number(StrCat(name, "/count"), &count);
+  if (count < 0 || count > kListLengthMax) {
+    return Fail(absl::OutOfRangeError(StrCat("the list '", name, "' has ",
+                                             count, " tensors; at most ",
+                                             kListLengthMax, " are possible")));
+  }
+  value.resize(static_cast<size_t>(count));
+  for (size_t i = 0; i < value.size(); ++i) {
+    Tensor(StrCat(name, "/", i), value[i]);
+  }
+}
+
+void ListFieldNames::Add(const std::string& name, const char* type) {
+  if (!IsName(name)) {
+    status_.Update(absl::InvalidArgumentError(StrCat(
+        "'", name, "' is no name of a field; use 1 to 64 of A-Z a-z 0-9 _ .")));
+  }
+  if (!names_.insert(name).second) {
+    status_.Update(absl::InvalidArgumentError(StrCat(
+        "the field '", name, "' is there twice; give each its own name")));
+  }
+  fields_.push_back(StrCat(name, " ", type));
+}
+
+void SaveFields::Number(const std::string& name, NumberRef value) {
+  if (lines_ != nullptr) {
+    StrAppend(lines_, name, " ", ToText(value), "\n");
+  } else {
+    snapshot_->bytes[StrCat(prefix_, name)] = ToText(value);
+  }
+}
+
+void SaveFields::Tensor(const std::string& name, at::Tensor& value) {
+  if (!value.defined()) return;
+  const std::string full_name = StrCat(prefix_, name);
+  if (value.layout() != at::kStrided) {
+    return Fail(CollectTensor(full_name, value, std::nullopt, snapshot_));
+  }
+  if (parted_ != nullptr && value.numel() != 1) {
+    if (value.sizes() != parted_->parameter.sizes()) {
+      return Fail(absl::FailedPreconditionError(StrCat(
+          "'", full_name, "' has another shape than its parameter, which is ",
+          "sharded over workers; state of such a parameter is of its shape")));
+    }
+    snapshot_->partitions[full_name] = parted_->part.partition;
+  }
+  snapshot_->tensors.emplace_back(full_name, value);
+}
+
+FieldLines ParseLines(const std::string& text) {
+  FieldLines lines;
+  for (const auto line : absl::StrSplit(text, '\n')) {
+    const std::pair<std::string, std::string> words =
+        absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    lines.insert(words);
+  }
+  return lines;
+}
+
+const std::string* RestoreFields::FindText(const std::string& name) const {
+  if (from_.lines != nullptr) {
+    const auto line = from_.lines->find(name);
+    return line == from_.lines->end() ? nullptr : &line->second;
+  }
+  const auto entry = from_.snapshot.bytes.find(StrCat(prefix_, name));
+  return entry == from_.snapshot.bytes.end() ? nullptr : &entry->second;
+}
+
+void RestoreFields::Number(const std::string& name, NumberRef value) {
+  const std::string* const text = FindText(name);
+  if (text != nullptr && FromText(*text, value)) return;
+  Fail(UnreadableEntry(from_.lines == nullptr ? StrCat(prefix_, name)
+                                              : std::string(from_.lines_name)));
+}
+
+void RestoreFields::Tensor(const std::string& name, at::Tensor& value) {
+  const std::string full_name = StrCat(prefix_, name);
+  if (from_.snapshot.bytes.contains(StrCat(full_name, "/layout"))) {
+    at::Tensor made;
+    Fail(RestoreTensor(from_.snapshot, full_name, std::nullopt, made));
+    if (made.defined()) value = made.to(from_.device);
+    return;
+  }
+  const auto whole = from_.tensors.find(full_name);
+  const auto parts = from_.snapshot.parts.find(full_name);
+  const bool is_number =
+      whole != from_.tensors.end() && whole->second->numel() == 1;
+  const absl::StatusOr<at::Tensor> found = TakePart(
+      full_name, whole == from_.tensors.end() ? nullptr : whole->second,
+      parts == from_.snapshot.parts.end() ? nullptr : &parts->second,
+      is_number ? nullptr : from_.part);
+  if (!found.ok()) return Fail(found.status());
+  const at::Tensor& saved = *found;
+  if (!saved.defined()) {
+    value = at::Tensor();
+    return;
+  }
+  if (from_.like != nullptr && saved.sizes() != from_.like->sizes()) {
+    return Fail(absl::FailedPreconditionError(StrCat(
+        "'", full_name, "' has ", saved.numel(),
+        " elements or another shape than its parameter, which has ",
+        from_.like->numel(),
+        "; restore into the model that was saved, and track what is sharded "
+        "over workers before its optimizer")));
+  }
+  value = saved.to(from_.device, saved.scalar_type(), /*non_blocking=*/false,
+                   /*copy=*/true);
+}
+
+absl::Status UnreadableEntry(std::string_view name) {
+  return absl::DataLossError(
+      StrCat("checkpoint entry '", name, "' is missing or not readable"));
+}
+
+// ---- Into a Snapshot and back.
+
+namespace {
+
 using StateMap =
     ska::flat_hash_map<void*, std::unique_ptr<optim::OptimizerParamState>>;
 
@@ -119,7 +469,7 @@ absl::Status ForEachState(optim::Optimizer& optimizer, Visit visit) {
   return absl::OkStatus();
 }
 
-// ---- Collecting ----
+// Collecting.
 
 absl::Status CollectOptions(const OptimizerKind& kind, std::string_view prefix,
                             optim::Optimizer& optimizer, Snapshot* snapshot) {
@@ -176,7 +526,7 @@ absl::Status Collect(optim::Optimizer& optimizer, const OptimizerKind& kind,
       "keep it with a parameter, or in a member that is tracked by itself");
 }
 
-// ---- Restoring ----
+// Restoring.
 
 // For messages: 0.05, not 0.050000000000000003.
 std::string Short(const std::string& value) {
@@ -456,6 +806,85 @@ absl::StatusOr<std::vector<at::Tensor>> OptimizerTensors(
   };
   GAVEL_RETURN_IF_ERROR(CatchAsStatus("tensors of an optimizer", visit_all));
   return tensors;
+}
+
+// ---- The search for a forgotten optimizer.
+
+namespace {
+
+// Parameters that are remembered, smallest first: an optimizer changes all of
+// them, so that some are enough.
+constexpr size_t kWatchedBytesMax = size_t{4} << 20;
+
+std::set<c10::TensorImpl*> OptimizedParameters(const TrackedState& tracked,
+                                               bool* has_optimizer) {
+  std::set<c10::TensorImpl*> optimized;
+  for (const auto& item : tracked.items()) {
+    const torch::optim::Optimizer* optimizer = OptimizerOf(*item);
+    if (optimizer == nullptr) continue;
+    *has_optimizer = true;
+    for (const auto& group : optimizer->param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        optimized.insert(parameter.unsafeGetTensorImpl());
+      }
+    }
+  }
+  return optimized;
+}
+
+}  // namespace
+
+absl::Status OptimizerCheck::Begin(const TrackedState& tracked) {
+  return CatchAsStatus("looking for an optimizer that is not tracked", [&] {
+    const auto optimized = OptimizedParameters(tracked, &has_optimizer_);
+    for (const auto& item : tracked.items()) {
+      for (auto& [name, parameter] : item->Parameters()) {
+        if (!parameter.defined() || !parameter.requires_grad()) continue;
+        if (!parameter.is_leaf() || parameter.layout() != at::kStrided)
+          continue;
+        if (optimized.count(parameter.unsafeGetTensorImpl()) > 0) continue;
+        watched_.push_back({std::move(name), parameter, {}});
+      }
+    }
+    std::stable_sort(watched_.begin(), watched_.end(),
+                     [](const Watched& a, const Watched& b) {
+                       return a.parameter.nbytes() < b.parameter.nbytes();
+                     });
+    size_t bytes = 0;
+    size_t count = 0;
+    for (; count < watched_.size(); ++count) {
+      bytes += watched_[count].parameter.nbytes();
+      if (bytes > kWatchedBytesMax && count > 0) break;
+      watched_[count].before = watched_[count].parameter.detach().cpu().clone();
+    }
+    watched_.resize(count);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status OptimizerCheck::Check() {
+  ++checks_;
+  absl::Status status =
+      CatchAsStatus("looking for an optimizer that is not tracked", [&] {
+        for (const Watched& watched : watched_) {
+          // A copy that follows another model has no gradient: state of that
+          // kind is complete without an optimizer.
+          if (has_optimizer_ && !watched.parameter.grad().defined()) continue;
+          if (at::equal(watched.parameter.detach().cpu(), watched.before)) {
+            continue;
+          }
+          return absl::FailedPreconditionError(
+              StrCat("parameter '", watched.name,
+                     "' is trained, but no tracked optimizer has it, so its "
+                     "optimizer's state would be lost at a restart; call "
+                     "session->Track(\"optimizer\", optimizer) before the "
+                     "loop, or set SessionOptions::require_tracked_optimizer "
+                     "to false if there is none"));
+        }
+        return absl::OkStatus();
+      });
+  if (done()) watched_.clear();
+  return status;
 }
 
 }  // namespace gavel::internal
