@@ -13,11 +13,11 @@
 #include <variant>
 
 #include "coordinator/agent/agent_machine.h"
+#include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/agent_host/agent_checkpoints.h"
-#include "coordinator/agent_host/agent_keys.h"
+#include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/agent_host/agent_workers.h"
-#include "coordinator/agent_host/health_watch.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/codec.h"
 #include "core/error_line.h"

@@ -1,9 +1,6 @@
-// What the workers of a server write: drained from their channels to their
-// logs, and served from there. One thread of its own does it, so that a disk
-// that hangs keeps nobody but writers waiting.
-//
-// Thread-safe. `notify` is called on the thread when TakeEvents has something;
-// it must not block, nor call back.
+// The output of workers: the channel from a worker to its agent
+// (OutputChannel), and the thread that drains the channels into logs and serves
+// the logs (WorkerOutputs).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
 
@@ -19,9 +16,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_log.h"
-#include "coordinator/agent_host/mailbox.h"
-#include "coordinator/agent_host/unix_account.h"
+#include "coordinator/agent_host/agent_process.h"
 #include "core/messages.h"
 #include "core/units.h"
 #include "runtime/descriptor.h"
@@ -31,6 +28,21 @@ class logger;
 }
 
 namespace gavel {
+
+// The channel between a worker's stdout and stderr and its agent. It is a
+// pseudo-terminal, since C libraries, Python and others write to a terminal
+// line by line, and to a file or pipe in blocks that a reader of the log would
+// see minutes later. Stateless, thread-safe.
+struct OutputChannel {
+  Descriptor reader;  // non-blocking; EIO or 0 bytes: all writers are gone
+  Descriptor writer;
+};
+
+// Bytes arrive unchanged. The terminal is not a controlling one, so no signal
+// comes from it. Where there is no free pseudo-terminal it is a pipe. The
+// writer belongs to `account`, which can open /dev/stdout that way.
+absl::StatusOr<OutputChannel> OpenOutputChannel(
+    const std::optional<UnixAccount>& account);
 
 struct WorkerOutputsOptions {
   std::string logs_directory;  // it is there
@@ -52,6 +64,12 @@ using OutputEvent = std::variant<OutputEnded, LogReply>;
 absl::Status MakeEndFile(const std::string& path,
                          const std::optional<UnixAccount>& account);
 
+// What the workers of a server write: drained from their channels to their
+// logs, and served from there. One thread of its own does it, so that a disk
+// that hangs keeps nobody but writers waiting.
+//
+// Thread-safe. `notify` is called on the thread when TakeEvents has something;
+// it must not block, nor call back.
 class WorkerOutputs {
  public:
   // Of a worker's output, looked through for an error at its end.

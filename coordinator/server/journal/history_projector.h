@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
-#include "coordinator/server/journal/history_rows.h"
+#include "coordinator/server/journal/history_tables.h"
 
 namespace gavel {
 

@@ -1,6 +1,6 @@
 // The rows that a coordinator sends to the command line, as JSON: the one place
 // that names their keys. The server fills the structs and writes them
-// (json_text.h, row_json.h); the command line reads them back (cli/rows.h).
+// (row_json.h); the command line reads them back (cli/rows.h).
 //
 // A member's name is its key; the list in GAVEL_ROW gives the order. Fields may
 // be added, and none changes its meaning: the other side may be older or newer.
