@@ -114,7 +114,8 @@ StreamReceiver::Actions StreamReceiver::Start(Time now, Generation at_least) {
   return TakeActions();
 }
 
-// Whatever was asked for before is void. What is partly here stays.
+// Opens a new session. Earlier requests are void, and data that has already
+// arrived is kept.
 void StreamReceiver::Open() {
   state_ = State::kOpening;
   ++nonce_;

@@ -20,14 +20,14 @@
 
 namespace gavel {
 
-// What two agents say to each other while a generation moves between servers:
-// plain structs and their bytes, on a socket of its own. The reader asks for
-// every piece, so that what it has asked for and not yet got (its credit)
-// bounds the memory of both sides; nothing depends on a frame arriving.
-// Stateless, thread-safe. docs/moves.md has the whole exchange.
+// Messages between two agents while a generation moves between servers: plain
+// structs and their bytes, on a socket of its own. The reader requests every
+// piece, so its credit (what it has requested and not yet received) bounds the
+// memory of both sides. Nothing depends on the arrival of a frame. Stateless,
+// thread-safe.
 
 inline constexpr uint64_t kStreamChunkBytesMax = uint64_t{1} << 20;
-// A chunk and what is around it.
+// The size of a chunk with its header.
 inline constexpr size_t kStreamFrameBytesMax = kStreamChunkBytesMax + 4096;
 // StreamRead::file of the manifest; shards are 0, 1, ...
 inline constexpr uint64_t kStreamManifest = uint64_t{1} << 32;
@@ -81,7 +81,7 @@ enum class StreamRefusal : uint8_t {
   kOutOfSessions = 4,  // too many at once; ask again
 };
 
-// Of an Open (`nonce`), or of a Read (`session`).
+// Refuses an Open (`nonce`) or a Read (`session`).
 struct StreamRefused {
   uint64_t nonce = 0;
   uint64_t session = 0;
@@ -191,7 +191,7 @@ class StreamReceiver {
   Time NextDeadline() const { return over() ? kNever : deadline_; }
 
   bool over() const { return state_ == State::kOver; }
-  // Of the files that were not here when it began.
+  // Count the bytes of the files that were not here at the beginning.
   uint64_t bytes_done() const { return bytes_done_; }
   uint64_t bytes_total() const { return bytes_total_; }
   // Why nothing comes at present, for a person; empty: it does.
@@ -224,7 +224,7 @@ class StreamReceiver {
   Actions TakeActions();
 
   StreamReceiverOptions options_;
-  // Of the call under way.
+  // The time and the actions of the current call.
   Time now_ = 0;
   Actions actions_;
   State state_ = State::kIdle;
@@ -233,8 +233,9 @@ class StreamReceiver {
   Generation below_;  // damaged at the source: an older one is asked for
   Generation generation_;
   uint64_t manifest_checksum_ = 0;
-  // What is fetched: the manifest alone, then the shards. The next byte to
-  // come is at next_file_, next_offset_; asked for is all up to ask_.
+  // The files to fetch: first the manifest alone, then the shards. The next
+  // byte expected is at next_file_, next_offset_; everything up to ask_ has
+  // been requested.
   std::vector<StreamFile> files_;
   size_t next_file_ = 0;
   size_t ask_file_ = 0;
@@ -274,8 +275,8 @@ struct OpenGeneration {
   std::string unix_user;  // as whom
   Generation below;
 };
-// Read, and send what was read as a StreamChunk; a failure is a StreamRefused
-// with kCannotRead.
+// Read the file and send the bytes as a StreamChunk. If the read fails, send a
+// StreamRefused with kCannotRead.
 struct ReadFile {
   StreamRead read;
 };
@@ -305,12 +306,13 @@ class StreamSender {
   Actions Receive(Time now, const std::string& reader_key,
                   const StreamMessage& message);
 
-  // What came of OpenGeneration. `file_bytes`: of the shards, in order.
+  // The answer to OpenGeneration. `file_bytes` has the sizes of the shards, in
+  // order.
   Actions Opened(uint64_t session, Generation generation,
                  std::string_view manifest, std::vector<uint64_t> file_bytes);
   Actions OpenFailed(uint64_t session, StreamRefusal refusal, std::string why);
 
-  // Closes what is idle.
+  // Closes idle sessions.
   Actions Tick(Time now);
   Time NextDeadline() const;
 

@@ -29,7 +29,7 @@ namespace {
 
 constexpr char kLibrary[] = "libnvidia-ml.so.1";
 constexpr unsigned kTextBytesMax = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE
-// Of NVML's enumerations.
+// Values of NVML's enumerations.
 constexpr int kInvalidArgument = 2, kNotFound = 6, kGpuIsLost = 15;
 constexpr int kExclusiveProcess = 3;
 constexpr int kUncorrected = 1, kVolatile = 0;
@@ -61,7 +61,7 @@ int CoresHere() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// What is declared stays.
+// Adds details of the GPU. Declared values are kept.
 void FillDetails(const Gpu& gpu, AcceleratorInfo* info) {
   info->exclusive |= gpu.exclusive;
   if (info->memory_bytes == 0) info->memory_bytes = gpu.memory_bytes;
@@ -283,7 +283,7 @@ struct Nvml::Library {
            "agent so that it declares what is there";
   }
 
-  // Of a part: the GPU's, which alone has sensors.
+  // A part of a GPU has no sensors of its own: `gpu` is then the whole GPU.
   void ReadSensors(Device gpu, AcceleratorHealth* health) {
     Utilisation rates;
     unsigned degrees = 0;

@@ -24,7 +24,8 @@ struct Gpu {
   std::string name;           // of the product, e.g. "NVIDIA H200"
   std::string uuid;           // e.g. "GPU-8a1b2c3d-...", "MIG-..."
   uint64_t memory_bytes = 0;  // 0: the driver does not tell
-  // Of one process at a time, and that is not the one of MPS.
+  // The GPU admits one process at a time, and that process is not the one of
+  // MPS.
   bool exclusive = false;
   std::string part_of = "";  // the GPU's uuid; empty: it is no part
 };
@@ -42,8 +43,8 @@ class Nvml {
 
   // In the order of the bus; parts in place of a GPU that has some.
   absl::StatusOr<std::vector<Gpu>> ListGpus() const;
-  // Of each in their order; what the driver does not tell stays open. Faults
-  // (XIDs) are seen from the first call on.
+  // The health of each GPU, in the order of `uuids`. Fields that the driver
+  // does not report stay unset. Faults (XIDs) are seen from the first call on.
   std::vector<AcceleratorHealth> ReadHealth(
       const std::vector<std::string>& uuids);
 
@@ -57,9 +58,9 @@ class Nvml {
 // check of declared ones against them. An agent calls it at its start.
 // Stateless, thread-safe.
 
-// What each process takes of a GPU before it allocates anything: its CUDA
-// context and the kernels of LibTorch's libraries. Assumed, not measured:
-// declare context_bytes where it matters.
+// The memory that each process takes on a GPU before it allocates anything: its
+// CUDA context and the kernels of LibTorch's libraries. This is an assumption,
+// not a measurement; declare context_bytes where it matters.
 inline constexpr uint64_t kContextBytesDefault = uint64_t{512} << 20;
 
 // In the order of the bus. UNAVAILABLE when there is no driver, or it fails.
@@ -73,8 +74,8 @@ absl::StatusOr<std::vector<Gpu>> ListGpus();
 // (coordinator/engine/type_names.h).
 std::string GpuTypeName(std::string_view product);
 
-// Those of `gpus` that CUDA_VISIBLE_DEVICES leaves, in its order; all when it
-// is not set. As CUDA does: the first entry that names none ends the list.
+// The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them when it
+// is not set. As in CUDA, the first entry that names no GPU ends the list.
 std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
                              const std::optional<std::string>& visible_devices);
 
@@ -82,9 +83,9 @@ std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
 // are alone_visible: CUDA shows a process one part, or GPUs.
 std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus);
 
-// Puts the uuids of the GPUs into those that are declared as "cuda:N", N into
-// those that are declared by uuid, and what is not declared of them. NOT_FOUND,
-// with the remedy, when there is no such GPU.
+// Completes declared accelerators: those declared as "cuda:N" get the uuid,
+// those declared by uuid get N, and all get the details that were not declared.
+// Returns NOT_FOUND, with the remedy, when there is no such GPU.
 absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
                           std::vector<AcceleratorInfo>* accelerators);
 
@@ -106,9 +107,9 @@ class HealthWatch {
   static constexpr double kInterval_s = 10;
   static constexpr double kEnd_s = 2;
 
-  // Of the GPUs among `accelerators`; none: nothing is read. `notify` is called
-  // on the thread when Take has something, never after the end of this; it must
-  // not block, or call this.
+  // Watches the GPUs among `accelerators`; without any, it reads nothing.
+  // `notify` is called on the thread when Take has something, and never after
+  // the destructor has returned. It must not block or call this object.
   HealthWatch(const std::vector<AcceleratorInfo>& accelerators,
               std::function<void()> notify, double interval_s = kInterval_s);
   ~HealthWatch();

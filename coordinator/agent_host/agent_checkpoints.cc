@@ -65,10 +65,11 @@ namespace {
 // Between two looks at deadlines and orders.
 constexpr int kFramesPerTurnMax = 32;
 constexpr double kWait_s_max = 1;
-// States are told about this often while bytes come.
+// The interval between reports of a fetch's state while bytes arrive.
 constexpr double kTellInterval_s = 0.5;
-// A source that does not answer for so long is connected to anew: a handshake
-// that it refused before it was told of the move is not tried again by itself.
+// A source that does not answer for this long is connected to anew, because a
+// handshake that the source refused before it knew of the move is not retried
+// by itself.
 constexpr double kReconnectAfter_s = 3;
 // Beyond an answer to each read of one receiver.
 constexpr int kQueuedFramesMax = 2 * kStreamCredit + 8;
@@ -313,7 +314,7 @@ struct GenerationStream::Impl {
     }
   }
 
-  // What does not get through is asked for again.
+  // A message that does not get through is requested again by the reader.
   void Do(const std::string& peer, const stream_sender::Send& action) {
     sockets->Reply(peer, EncodeStreamMessage(action.message));
   }
@@ -463,7 +464,7 @@ struct GenerationStream::Impl {
   GenerationStreamOptions options;
   CurveKeyPair keys;
 
-  // Of the thread alone.
+  // Used by the thread alone.
   GenerationOutbox outbox;
   std::map<JobId, FetchedJob> fetches;
   size_t running = 0;
@@ -524,7 +525,7 @@ const std::string& GenerationStream::public_key() const {
 void GenerationStream::Serve(JobId job, const std::string& reader_public_key,
                              const std::string& directory,
                              const std::string& unix_user) {
-  // Dropped, the reader is told that it is not allowed, and asks again.
+  // If the order is dropped, the reader is refused, and asks again.
   impl_->Give(
       [impl = impl_.get(), job, reader_public_key, directory, unix_user] {
         const std::lock_guard lock(impl->sender_mutex);
@@ -610,7 +611,8 @@ void AgentCheckpoints::Do(const agent_action::CancelFetch& action) {
   stream_->Cancel(action.job);
 }
 
-// What can't be offered is not: the reader says that it is not allowed.
+// An offer that fails needs no report: the reader reports that it was not
+// allowed.
 void AgentCheckpoints::Do(const agent_action::OfferCheckpoint& action) {
   const auto account = AccountOfJob(action.unix_user);
   if (!account.ok()) return;

@@ -35,7 +35,7 @@ struct GenerationStreamOptions {
   FileSystem* file_system = &FileSystem::Posix();  // borrowed
 };
 
-// What became of a fetch so far.
+// The state of a fetch.
 struct FetchState {
   JobId job;
   std::string source;  // the server
@@ -47,10 +47,10 @@ struct FetchState {
   std::string error;      // over, and why it came to nothing
 };
 
-// The part of an agent that streams checkpoints from and to other agents: a
-// thread of its own with its own sockets, around the machines of
-// coordinator/agent. Serves the generations of jobs that the coordinator
-// allowed a reader, and fetches those that the agent is told to.
+// Streams checkpoints to and from other agents, on a thread of its own with its
+// own sockets, around the state machines of coordinator/agent. It serves those
+// generations that the coordinator allowed a reader to read, and fetches those
+// that the agent asks for.
 //
 // Thread-safe. `wake` is called on the thread when there is something to take;
 // it must not block, nor call back.
@@ -58,10 +58,12 @@ class GenerationStream {
  public:
   static absl::StatusOr<std::unique_ptr<GenerationStream>> Start(
       GenerationStreamOptions options);
-  // Ends what is under way; partly fetched generations stay to be gone on with.
+  // Ends all transfers. Partly fetched generations are kept, and a later fetch
+  // resumes them.
   ~GenerationStream();
 
-  // What others need to read from here; the key is new with each start.
+  // The address and the key that others need to read from here. The key is new
+  // with each start.
   const std::string& endpoint() const;
   const std::string& public_key() const;
 
@@ -71,16 +73,16 @@ class GenerationStream {
   void Serve(JobId job, const std::string& reader_public_key,
              const std::string& directory, const std::string& unix_user = "");
 
-  // Makes the latest generation that `source` has of the job one of
-  // `directory`; files are opened as `account`, if there is one. Once more for
-  // the same job: goes on, with what has changed meanwhile. Beyond kFetchesMax
-  // it is over at once, with an error.
+  // Fetches the job's latest generation from `source` into `directory`. Files
+  // are opened as `account`, if there is one. A second call for the same job
+  // continues the fetch, with the arguments that have changed. Beyond
+  // kFetchesMax fetches it is over at once, with an error.
   void Fetch(JobId job, const std::string& directory,
              const CheckpointSource& source,
              const std::optional<UnixAccount>& account = std::nullopt);
   void Cancel(JobId job);
 
-  // What has changed since the last call: each job once.
+  // The jobs whose state has changed since the last call, each once.
   std::vector<FetchState> TakeStates();
 
  private:

@@ -31,10 +31,11 @@ absl::Status NoSuchUser(const std::string& name) {
              "user add`"));
 }
 
-// What a program needs to find its files and libraries; nothing else of the
-// agent's is a job's business.
+// Variables that a program needs to find its files and libraries. Workers get
+// no other variable of the agent except those below and those of
+// keep_environment.
 constexpr const char* kPassedOn[] = {"LANG", "LC_ALL", "TZ", "SSL_CERT_FILE"};
-// Of these only what is the job's user's own.
+// Variables that a worker gets from the agent if it runs as the agent's user.
 constexpr const char* kPassedOnToSame[] = {"PATH",    "HOME",  "USER",
                                            "LOGNAME", "SHELL", "TMPDIR"};
 
@@ -97,8 +98,8 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
   const std::string rank = StrCat(launch.worker.rank);
   const std::string world_size = StrCat(launch.world_size);
   (*to)["GAVEL_ADDRESS"] = place.address;
-  // The first makes a training program a worker; the second is the default of
-  // clients, and what runtimes of earlier versions go by.
+  // The first makes a training program a worker. The second is the default of
+  // clients, and runtimes of earlier versions read it.
   (*to)["GAVEL_WORKER_COORDINATOR"] = place.coordinator;
   (*to)["GAVEL_COORDINATOR"] = place.coordinator;
   if (!place.key_file.empty()) {

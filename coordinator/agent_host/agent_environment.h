@@ -1,5 +1,4 @@
-// What a worker's process is given: its Unix account, its environment, and its
-// keys.
+// The account, environment and keys that a worker's process is given.
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_ENVIRONMENT_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_ENVIRONMENT_H_
 
@@ -61,7 +60,7 @@ struct WorkerPlace {
   std::string coordinator;    // endpoint that workers connect to
   std::string run_directory;  // of the accelerators' lock files
   bool has_gpus = false;      // among the server's declared accelerators
-  // Of the agent's variables: "NAME", or "PREFIX*".
+  // Variables of the agent that workers keep: "NAME", or "PREFIX*".
   std::vector<std::string> keep_environment = {};
   std::string address = "127.0.0.1";  // where other machines reach this server
   std::optional<UnixAccount> account =
@@ -81,7 +80,7 @@ std::vector<std::string> WorkerEnvironment(
     const LaunchWorker& launch, const WorkerPlace& place,
     const std::map<std::string, std::string>& own);
 
-// Of this process.
+// The environment of this process.
 std::map<std::string, std::string> OwnEnvironment();
 
 // Makes `directory` anew, empty: each job's user reaches the files there that

@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLogOwnerFile[] = "/owner";
-// Of a coordinator that does not tell its cluster's id.
+// The name of the cluster when the coordinator sends no id.
 constexpr char kUnnamedCluster[] = "unnamed";
 
 std::string SegmentPath(const std::string& folder, uint64_t segment) {
@@ -66,7 +66,8 @@ std::string OwnerText(const LogOwner& owner) {
                 owner.worker.incarnation, "\n");
 }
 
-// Whether the folder is of an earlier incarnation of the same job's worker.
+// Whether the folder belongs to an earlier incarnation of the same job's
+// worker.
 bool Continues(const std::string& folder, const LogOwner& owner) {
   std::istringstream text(ReadAll(folder + kLogOwnerFile));
   std::string name;

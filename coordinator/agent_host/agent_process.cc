@@ -33,7 +33,7 @@ namespace {
 constexpr int kExecTimeout_ms = 10'000;
 constexpr char kDefaultPath[] = "/usr/local/bin:/usr/bin:/bin";
 
-// What the child tells when it does not get to exec.
+// The child reports the stage at which it failed if it does not get to exec.
 enum class Stage : int { kChangeUser, kChangeDirectory, kRedirect, kExec };
 struct Failure {
   Stage stage = Stage::kExec;
@@ -134,8 +134,8 @@ bool ChangeUser(const UnixAccount& account) {
 // Only async-signal-safe calls from here on.
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   if (!ArrangeDescriptors(plan)) FailChild(Stage::kRedirect, errno);
-  // No process of another session can join its group, so the group is of this
-  // worker alone.
+  // No process of another session can join the new group, so all processes in
+  // it are this worker's.
   setsid();
   umask(022);
   const rlimit none{0, 0};
@@ -273,7 +273,8 @@ absl::StatusOr<Descriptor> OpenOutput(const ProcessSpec& spec) {
   return output;
 }
 
-// Where no pidfd can be had, and while what it started dies.
+// Intervals of polling: where no pidfd is available, and while processes that
+// the worker started die.
 constexpr double kPollInterval_s = 0.05;
 constexpr double kLingerInterval_s = 0.005;
 // A descriptor stays readable until its process is waited for.
@@ -424,7 +425,7 @@ void Children::Work() {
     for (auto it = processes_.begin(); it != processes_.end();) {
       it = Look(it->first, it->second) ? processes_.erase(it) : std::next(it);
     }
-    // What hangs dies with this thread, should it ever get to.
+    // A hung process dies with this thread at the latest, if it can die at all.
     std::erase_if(abandoned_, [](const Abandoned& process) {
       return waitpid(process.pid, nullptr, WNOHANG) != 0;
     });

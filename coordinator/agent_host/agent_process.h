@@ -86,10 +86,10 @@ absl::StatusOr<pid_t> SpawnProcess(const ProcessSpec& spec);
 // Where exec looks for argv[0], in this order.
 std::vector<std::string> ProgramCandidates(const ProcessSpec& spec);
 
-// What an event loop and a thread that waits for descriptors tell each other:
-// requests to the thread, events back. Children and WorkerOutputs each own one,
-// and the thread. The thread alone calls Watch, Unwatch, Wait and IsOver; the
-// rest is thread-safe.
+// The exchange between an event loop and a thread that waits for descriptors:
+// requests go to the thread, events come back. Children and WorkerOutputs each
+// own a mailbox and its thread. Only the thread calls Watch, Unwatch, Wait and
+// IsOver; the rest is thread-safe.
 template <class Request, class Event>
 class Mailbox {
  public:
@@ -105,7 +105,7 @@ class Mailbox {
     }
     waker_.Wake();
   }
-  // The thread ends when it has done what was posted.
+  // The thread ends after it has processed all posted requests.
   void Stop() {
     stopping_ = true;
     waker_.Wake();
@@ -176,7 +176,7 @@ struct ChildNotStarted {
   // It did not come to exec in time, and never will.
   bool hung = false;
 };
-// It and what it started have ended.
+// The worker's process and all processes that it started have ended.
 struct ChildExit {
   WorkerKey worker;
   int exit_code = 0;  // 0 when a signal ended it
@@ -260,7 +260,7 @@ class Children {
   void TellEnd(const WorkerKey& worker, const Process& process);
 
   const double exec_limit_s_;
-  // Of the thread inside.
+  // Used by the inner thread alone.
   std::map<WorkerKey, Process> processes_;
   std::vector<Abandoned> abandoned_;
 

@@ -19,8 +19,8 @@
 namespace gavel {
 namespace {
 
-// `environment`: as the kernel tells it, each entry with a zero behind it. That
-// of a zombie is empty.
+// `environment` is the kernel's text: each entry ends with a zero byte. It is
+// empty for a zombie.
 bool HasEntry(std::string_view environment, std::string_view entry) {
   const std::string whole = StrCat(entry, std::string_view("\0", 1));
   for (size_t at = environment.find(whole); at != std::string_view::npos;
@@ -34,7 +34,7 @@ constexpr std::chrono::milliseconds kSweepInterval(5);
 
 uint64_t Random() {
   uint64_t value = 0;
-  // Of an initialised pool: never short, never fails.
+  // The pool is initialised, so this never fails and is never short.
   [[maybe_unused]] const ssize_t got = getrandom(&value, sizeof value, 0);
   return value;
 }

@@ -1,5 +1,5 @@
-// What an agent knows of processes: what /proc says of them (ProcessInfo), and
-// the record of its workers that survives its own restart (AgentRecord).
+// Processes as an agent finds them in /proc (ProcessInfo), and its record of
+// workers, which survives its own restart (AgentRecord).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
 
@@ -18,8 +18,8 @@
 
 namespace gavel {
 
-// What /proc says of processes. The start time tells a process from a later one
-// with the same pid. Agents use it. Stateless, thread-safe.
+// Reads the state of processes from /proc. The start time distinguishes a
+// process from a later one with the same pid. Stateless, thread-safe.
 
 struct ProcessInfo {
   char state = '?';         // 'Z', 'X': gone, only not yet waited for
@@ -28,7 +28,7 @@ struct ProcessInfo {
   bool gone() const { return state == 'Z' || state == 'X'; }
 };
 
-// Of the text of /proc/PID/stat; nothing when it is malformed.
+// Parses the text of /proc/PID/stat. Returns nothing when it is malformed.
 std::optional<ProcessInfo> ParseProcessInfo(std::string_view stat);
 
 // Nothing when there is no such process.
@@ -36,7 +36,7 @@ std::optional<ProcessInfo> ReadProcessInfo(pid_t pid);
 // Its real user.
 std::optional<uid_t> UserOfProcess(pid_t pid);
 
-// A worker's process, and what was started by it.
+// A worker's process and the processes that it started.
 struct ProcessFamily {
   pid_t group = 0;  // that it led; 0: the pid is another's by now
   // An entry "NAME=value" of their environment, which finds those that left the
@@ -46,7 +46,7 @@ struct ProcessFamily {
   uid_t user = 0;           // whose processes may have the mark
 };
 
-// What KillRest killed, and may not yet be gone.
+// The processes that KillRest killed and that may not be gone yet.
 struct FamilyRest {
   bool in_group = false;
   bool marked = false;  // outside the group
@@ -93,7 +93,7 @@ class AgentRecord {
                                           const std::string& server);
 
   uint64_t incarnation() const { return incarnation_; }
-  // Of this state directory, drawn at random when it was first used.
+  // The id of this state directory, drawn at random when it was first used.
   const std::string& state_id() const { return state_id_; }
 
   // "GAVEL_PROCESS=...", unique to the worker's process: an environment entry

@@ -77,7 +77,8 @@ struct AgentWorkersOptions {
   AgentCheckpoints* checkpoints = nullptr;  // null: all servers share them
 };
 
-// It and what it started are gone, and its output is read.
+// The worker's process and all processes that it started are gone, and their
+// output has been read.
 struct WorkerEnded {
   ChildExit exit;
   std::string error_line;            // of its output; see WorkerExited

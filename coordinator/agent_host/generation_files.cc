@@ -12,7 +12,7 @@ namespace gavel {
 namespace {
 
 constexpr size_t kVerifyBytes = size_t{1} << 20;
-// Of those fetched here, that a later one has replaced.
+// The number of superseded generations that are kept, of those fetched here.
 constexpr int kFetchedKept = 2;
 
 // Whether a file of `text` lies at `path`.
@@ -70,7 +70,8 @@ absl::StatusOr<GenerationInbox::Need> GenerationInbox::Prepare(
   return need;
 }
 
-// The attempt that was cut off, if it is of this very manifest, else a new one.
+// Resumes the interrupted attempt if it has this very manifest, and else begins
+// a new one.
 absl::Status GenerationInbox::BeginAttempt(const Attempts& attempts,
                                            std::string_view text) {
   attempt_ = {manifest_.generation, 0};
@@ -96,8 +97,8 @@ absl::Status GenerationInbox::BeginAttempt(const Attempts& attempts,
   return file_system_.SyncDirectory(directory_);
 }
 
-// Of the committed generations, and of an attempt at another one that this
-// process has under way.
+// Collects the shards of the committed generations, and of an attempt at
+// another generation that this process has under way.
 void GenerationInbox::CollectLinks(const Attempts& attempts) {
   links_.clear();
   const auto collect = [&](const Attempt& attempt, std::string_view name) {
@@ -152,8 +153,9 @@ absl::StatusOr<uint64_t> GenerationInbox::BytesHere(size_t file, bool resumed) {
   return 0;
 }
 
-// No worker of the job runs here, or it would not be fetched; one that does all
-// the same is of an older epoch, and what it has not committed is void.
+// No worker of the job runs here, since the job would not be fetched otherwise.
+// A worker that runs all the same has an older epoch, and its uncommitted files
+// are void.
 absl::Status GenerationInbox::RemoveLeftovers(const Attempts& attempts) {
   for (const Attempt& other : attempts.uncommitted) {
     if (other == attempt_ ||
@@ -240,8 +242,8 @@ absl::Status GenerationInbox::Commit() {
   return absl::OkStatus();
 }
 
-// Copies that were made ahead of a move, and that later ones replace. What the
-// job wrote itself it deletes itself.
+// Removes copies that were made ahead of a move and replaced by later ones. The
+// job itself deletes the generations that it wrote.
 void GenerationInbox::RemoveSuperseded() {
   const absl::StatusOr<Attempts> attempts =
       ListAttempts(file_system_, directory_);

@@ -41,9 +41,10 @@ class GenerationInbox {
     bool already_here = false;  // it, or a later one
     std::vector<StreamFile> files;
   };
-  // Prepares the attempt at `generation`. DATA_LOSS: the manifest is damaged.
-  // FAILED_PRECONDITION: it is of a newer version. Else the FileSystem's
-  // errors, here and below; after an error the caller discards the attempt.
+  // Prepares the attempt at `generation`. Returns DATA_LOSS when the manifest
+  // is damaged, FAILED_PRECONDITION when its version is newer than ours, and
+  // the FileSystem's errors, as do the functions below. After an error the
+  // caller discards the attempt.
   absl::StatusOr<Need> Prepare(Generation generation,
                                std::string_view manifest);
 
@@ -54,7 +55,7 @@ class GenerationInbox {
   // All files are finished. OK: it is a generation, and durable.
   absl::Status Commit();
 
-  // Removes what is not committed.
+  // Removes the uncommitted attempt.
   void Discard();
 
  private:
@@ -75,8 +76,8 @@ class GenerationInbox {
   bool resumed_ = false;
   std::unique_ptr<WritableFile> open_;
   uint64_t open_file_ = 0;
-  // Shards that may be linked, by size and checksum: path and what it should
-  // be.
+  // Shards that may be linked, by size and checksum: the path and the expected
+  // content.
   struct Candidate {
     std::string path;
     ShardSummary summary;

@@ -144,8 +144,9 @@ void WorkerOutputs::Read(const std::string& cluster, const LogRequest& request,
 void WorkerOutputs::Work() {
   while (!mailbox_.IsOver()) {
     std::vector<Request> requests = mailbox_.Wait(WaitTime());
-    // Opened first, so that what is asked for below is there; then read, so
-    // that a log shows what was written before it was asked for.
+    // Open requests are handled first, so that the outputs which other requests
+    // name exist. Outputs are read next, so that a log contains everything that
+    // was written before it was requested.
     for (Request& request : requests) {
       if (auto* open = std::get_if<OpenRequest>(&request)) {
         CarryOut(std::move(*open));

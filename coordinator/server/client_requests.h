@@ -1,5 +1,5 @@
-// The requests of the `gavel` command line and their answers (ClientRequests),
-// with the requests that wait (PendingTable) and the counts of what was refused
+// Requests of the `gavel` command line and their answers (ClientRequests), with
+// the pending requests (PendingTable) and the counts of refused messages
 // (WireReport).
 #ifndef GAVEL_COORDINATOR_SERVER_CLIENT_REQUESTS_H_
 #define GAVEL_COORDINATOR_SERVER_CLIENT_REQUESTS_H_
@@ -80,8 +80,8 @@ class PendingTable {
   std::map<uint64_t, Entry> entries_;  // handles rise with time
 };
 
-// What a coordinator has kept out (WireCounts), for the log when it grows.
-// Values.
+// Counts of refused frames, messages and connections (WireCounts), and the
+// log's line about them. Values.
 
 inline WireCounts CountsOf(const Router& router, uint64_t messages_refused) {
   return {router.frames_dropped(), messages_refused,
@@ -138,10 +138,10 @@ struct Requester {
   Identity identity;
 };
 
-// What the `gavel` command line asks: submit, commands, queries, logs. Turns
-// requests into events, remembers who waits, and answers. The coordinator's
-// event loop owns one. Not thread-safe; borrows the engine, the table of agents
-// and the means to send.
+// Handles the requests of the `gavel` command line: submissions, commands,
+// queries and logs. Turns requests into events, remembers the waiting clients,
+// and answers them. The coordinator's event loop owns one. Not thread-safe;
+// borrows the engine, the table of agents and the means to send.
 class ClientRequests {
  public:
   // Submissions and commands on their way to the disk; log requests on their
@@ -158,7 +158,7 @@ class ClientRequests {
     std::string cluster_id;       // of the journal
     std::string policy;           // the coordinator's own (--policy)
     QuotaOptions quota;           // of users; operators have none
-    // What came of each.
+    // Called with the outcome of each request.
     std::function<void(bool done, const AuditEntry&)> audit;
     std::function<WireCounts()> wire;                    // for the status
     std::function<std::vector<std::string>()> troubles;  // for the status
@@ -177,22 +177,23 @@ class ClientRequests {
                             const QueryRequest& request);
   std::optional<Event> Take(Time now, const Requester& from,
                             const LogRequest& request);
-  // Of an agent: passed on to the client that asked.
+  // Takes an agent's answer, and passes it on to the client that asked.
   std::optional<Event> Take(Time now, const Requester& from,
                             const LogReply& reply);
 
   void Answer(const action::Reply& reply);
-  // What the threads have written meanwhile, and listings that are due.
+  // Sends the answers that the threads have written, and the listings that are
+  // due.
   void SendAnswers(Time now);
   // When listings are due; kNever: none wait.
   Time NextDeadline() const {
     return listings_.empty() ? kNever : views_.due_at();
   }
-  // What was decided may change places in line.
+  // The decision may change places in line.
   void Note(const Event& decided);
   // Gives up on agents that do not answer.
   void Expire(Time now);
-  // Of submissions from now on.
+  // Applies to submissions from now on.
   void SetQuota(const QuotaOptions& quota) {
     options_.quota = quota;
     quota_.Set(quota);

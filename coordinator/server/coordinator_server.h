@@ -71,7 +71,8 @@ class CoordinatorServer {
 
   void Stop();
 
-  // What may change while it runs, from the next turn on. As Stop().
+  // Changes the quota from the next turn on. May be called by the same threads
+  // as Stop().
   void SetQuota(const QuotaOptions& quota);
 
   // After Run(), with `abandon_solves`: one is still under way. End the process

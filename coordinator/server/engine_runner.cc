@@ -78,7 +78,7 @@ void SolverThread::Work(Shared& shared) {
     event::AllocationReady answer{task->epoch, Answer(*task, shared.policy)};
     const std::lock_guard lock(shared.mutex);
     shared.answer = std::move(answer);
-    // What it tells may be gone after a stop.
+    // After a stop, the receiver of the notification may be gone.
     if (!shared.stopping) shared.notify();
   }
   const std::lock_guard lock(shared.mutex);

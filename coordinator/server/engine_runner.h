@@ -31,11 +31,11 @@
 namespace gavel {
 
 // Solves policies on a thread of its own, so that the event loop never waits
-// for a solver. Of the problems that wait only the newest is
-// kept: older epochs would be dropped by the engine anyway. The coordinator's
-// event loop owns one.
+// for a solver. Only the newest of the waiting problems is kept, since the
+// engine would drop the results of older epochs. The coordinator's event loop
+// owns one.
 //
-// Thread-safe, but for Stop. `notify` is called on the solver thread when an
+// Thread-safe except for Stop. `notify` is called on the solver thread when an
 // answer is there; it must not block, nor call back.
 class SolverThread {
  public:
@@ -61,7 +61,7 @@ class SolverThread {
   std::optional<event::AllocationReady> TakeAnswer();
 
  private:
-  // What the thread needs: its own when it is left alone.
+  // The thread's state. The thread keeps it alive when it outlives this object.
   struct Shared {
     std::unique_ptr<Policy> policy;  // the thread's
     // As in CommitThread, of the standard library.

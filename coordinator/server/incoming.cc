@@ -191,7 +191,7 @@ requires ForClients<T> || FromCoordinator<T> std::optional<Event> Convert(
   return std::nullopt;
 }
 
-// A throughput times its window is a count of steps but for rounding.
+// A throughput times its window equals a count of steps, up to rounding.
 constexpr double kRounding = 1e-6;
 
 // `path` as seen from `directory`; `directory` itself when it is empty.
@@ -203,8 +203,8 @@ std::string Resolve(const std::string& directory, const std::string& path) {
   return text;
 }
 
-// What agents tell workers (agent_environment.cc; the ranks on a server are
-// engine/workers/processes.cc's).
+// Variables that agents set for workers (agent_environment.cc;
+// engine/workers/processes.cc sets those of the ranks on a server).
 constexpr std::string_view kOfAgent[] = {"GAVEL_ADDRESS",
                                          "GAVEL_CHECKPOINT_DIRECTORY",
                                          "GAVEL_CLUSTER",

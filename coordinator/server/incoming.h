@@ -1,6 +1,6 @@
-// What peers send, checked and converted into what the engine takes: messages
-// of workers and agents into events (EventOf), reported speeds (ReportCheck),
-// and the job files of clients into specs (ReadSubmission).
+// Checks input from peers and converts it for the engine: messages of workers
+// and agents into events (EventOf), reported speeds (ReportCheck), and job
+// files of clients into specs (ReadSubmission).
 #ifndef GAVEL_COORDINATOR_SERVER_INCOMING_H_
 #define GAVEL_COORDINATOR_SERVER_INCOMING_H_
 
@@ -23,9 +23,9 @@
 
 namespace gavel {
 
-// What workers and agents send, checked and turned into the engine's events.
-// Pure conversions; the coordinator's event loop calls them for each message.
-// Stateless, thread-safe.
+// Checks messages of workers and agents, and converts them into the engine's
+// events. The coordinator's event loop calls these functions for each message.
+// Pure, stateless, thread-safe.
 
 // Bounds on what a peer may put into a message: scalars of one report, bytes of
 // a scalar's name, of a type's or device's name, of an error text.
@@ -50,7 +50,7 @@ concept FromAgent = OneOf<T, AgentHello, AgentHeartbeat, AgentLeaving,
 template <class T>
 concept ForClients =
     OneOf<T, SubmitRequest, CommandRequest, QueryRequest, LogRequest, LogReply>;
-// What only a coordinator sends. Nothing of it becomes an event.
+// Messages that only a coordinator sends. None of them becomes an event.
 template <class T>
 concept FromCoordinator =
     OneOf<T, LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,
@@ -58,9 +58,9 @@ concept FromCoordinator =
           ExitAcknowledged, SubmitReply, CommandReply, QueryReply,
           PrefetchCheckpoint, ServeCheckpoint, CheckpointRequest>;
 
-// INVALID_ARGUMENT, naming the field, when the message can't be what it says:
-// names that are no names (they become paths), a rank below 0. Such a message
-// is dropped; an AgentHello is answered with AgentRejected.
+// Returns INVALID_ARGUMENT, naming the field, when the message has an
+// impossible value: a malformed name (names become paths), or a rank below 0.
+// Such a message is dropped; an AgentHello is answered with AgentRejected.
 absl::Status CheckMessage(const Message& message);
 
 // The event of a message that passed CheckMessage. Figures that are not finite,
@@ -69,7 +69,8 @@ absl::Status CheckMessage(const Message& message);
 // and those that only a coordinator sends).
 std::optional<Event> EventOf(Message message);
 
-// Who sent it; nothing when it is not of a worker (of an agent).
+// The worker or agent that sent the message; nothing when another kind of peer
+// sent it.
 std::optional<WorkerKey> SendingWorker(const Message& message);
 std::optional<std::string> SendingAgent(const Message& message);
 

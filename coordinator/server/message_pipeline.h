@@ -55,8 +55,8 @@ class MessagePipeline {
 
   // Stores where the sender is to be answered. Nothing: not from an agent.
   std::optional<AgentMessage> NoteSender(const Incoming& incoming);
-  // What the engine has to decide; nothing when the message is answered
-  // without it.
+  // The event that the engine has to decide; nothing when the message is
+  // answered without the engine.
   std::optional<Event> EventFor(const Identity& sender, Incoming incoming);
   std::optional<Event> EventForClient(const Identity& sender,
                                       const Incoming& incoming);

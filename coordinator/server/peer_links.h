@@ -31,8 +31,9 @@ namespace gavel {
 template <class Key>
 class PeerTable {
  public:
-  // Holds at most `entries_max` > 0. Beyond that the lowest key (of a worker:
-  // the oldest job) gives way; whoever is forgotten sends again and is back.
+  // Holds at most `entries_max` > 0 entries. When it is full, the lowest key is
+  // removed (of workers: the oldest job). The next message of a removed peer
+  // adds it again.
   explicit PeerTable(size_t entries_max) : entries_max_(entries_max) {}
 
   void Saw(const Key& key, const std::string& peer) {

@@ -73,10 +73,10 @@ class RefusedKeys {
   std::map<std::string, Entry> keys_;
 };
 
-// Whose keys may connect at present: the principals of the file, and each
-// worker that an agent has started. The coordinator's event loop owns one;
-// Admit and Knows may be called from any thread (the transport's asks it during
-// handshakes), all else belongs to the loop's.
+// The keys that may connect at present: those of the principals in the file,
+// and of each worker that an agent has started. The coordinator's event loop
+// owns one. Any thread may call Admit and Knows (the transport's does so during
+// handshakes); the rest belongs to the loop.
 class AccessList {
  public:
   // Errors as those of ReadPrincipals.
@@ -92,7 +92,7 @@ class AccessList {
   static constexpr size_t kRevokedMax = 16 * 1024;
 
   bool Knows(const std::string& public_key) const;
-  // A handshake's: keeps what is refused for TakeRefused.
+  // Decides on a handshake, and keeps refused ones for TakeRefused.
   Admission Admit(const std::string& public_key, const std::string& address);
   // Workers ran when the coordinator was started; their agents come back within
   // RefusedKeys::kAgentsReturn.
@@ -110,7 +110,7 @@ class AccessList {
   void RemoveWorkersOf(const std::string& server);
 
  private:
-  // What tells a new file from the one that was read.
+  // Distinguishes a new file from the one that was read.
   struct Version {
     uint64_t device = 0, inode = 0, size = 0;
     int64_t seconds = 0, nanoseconds = 0;

@@ -143,7 +143,7 @@ bool RotatingFile::Append(std::string_view line) {
   return written == static_cast<ssize_t>(line.size());
 }
 
-// What can't be renamed is written on to.
+// A file that can't be renamed stays in use.
 void RotatingFile::Rotate() {
   for (int age = limits_.old_files - 1; age >= 0; --age) {
     std::rename(OldName(path_, age).c_str(), OldName(path_, age + 1).c_str());
@@ -213,7 +213,8 @@ void AuditLog::Write(const AuditEntry& entry) {
       line.dump(-1, ' ', /*ensure_ascii=*/true,
                 nlohmann::ordered_json::error_handler_t::replace) +
       "\n";
-  // What it is told of is then in the queue; lost with it, it is not told.
+  // The count is reset once its line is queued. If the queue is lost, so is the
+  // count.
   if (lines_->Append(std::move(text))) left_out_ = 0;
 }
 

@@ -81,8 +81,8 @@ class RotatingFile {
   static absl::StatusOr<RotatingFile> Open(const std::string& path,
                                            const RotationLimits& limits = {});
 
-  // `line` is whole, with its end. One write, so that lines stay whole whoever
-  // else appends. False: it could not be written.
+  // `line` ends with a newline. One call writes it, so that lines stay whole
+  // when others append too. Returns false if it could not be written.
   bool Append(std::string_view line);
 
  private:

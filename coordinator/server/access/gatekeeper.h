@@ -37,7 +37,7 @@ class PositionProofs {
   // hashes does not work here.
   static absl::StatusOr<PositionProofs> Make(const std::string& secret_key);
 
-  // Of the position's term and seq.
+  // Proves the position's term and seq.
   PositionProof Of(const JournalPosition& position);
   // Whether the position carries its proof.
   bool Holds(const JournalPosition& position) const;
@@ -52,13 +52,13 @@ class PositionProofs {
   JournalPosition last_;
 };
 
-// What the message pipeline asks about each message: who sent it, and whether
-// that sender may. Writes the audit log, and seals the journal positions of
-// messages that leave (PositionProofs). Without keys everything is allowed,
-// from this machine. Not thread-safe.
+// Decides about each message who sent it and whether that sender may send it.
+// Writes the audit log, and seals the journal positions of outgoing messages
+// (PositionProofs). Without keys everything from this machine is allowed. Not
+// thread-safe.
 class Gatekeeper {
  public:
-  // Who has which key, and the proofs of the coordinator's own positions.
+  // The known keys, and the proofs of the coordinator's own positions.
   struct Keys {
     std::unique_ptr<AccessList> access;
     PositionProofs proofs;

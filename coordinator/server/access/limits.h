@@ -19,7 +19,7 @@
 
 namespace gavel {
 
-// Of job weights, whoever submits. 0 < min <= max, finite.
+// Bounds of job weights, for all submitters. 0 < min <= max, finite.
 struct WeightBounds {
   double min = 0.001;
   double max = 1000;
@@ -41,8 +41,8 @@ struct Allowance {
 absl::Status CheckWeight(std::string_view what, double weight,
                          const WeightBounds& bounds);
 
-// Of a user. PERMISSION_DENIED: a larger weight, or another entity than it may
-// have. Fills in an entity that is empty.
+// Checks a user's weight and entity. Returns PERMISSION_DENIED for a larger
+// weight or another entity than the allowance has. Fills in an empty entity.
 absl::Status CheckAllowance(std::string_view what, const Allowance& allowance,
                             double weight, std::string* entity);
 

@@ -75,7 +75,7 @@ absl::Status CheckOwner(const Identity& sender, JobId job,
                 "ask its owner or an operator");
 }
 
-// What is of the cluster, not of a job; empty: it is of a job.
+// Describes a command about the cluster. Empty for a command about a job.
 std::string_view ClusterAct(CommandKind kind) {
   switch (kind) {
     case CommandKind::kShutdown:
@@ -176,7 +176,7 @@ Principal ReadPrincipal(TomlReader reader) {
   return principal;
 }
 
-// Whoever may write the file may make himself an operator.
+// A user who may write the file could become an operator.
 absl::Status CheckOwner(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
@@ -197,7 +197,7 @@ absl::Status CheckOwner(const std::string& path) {
              "owner is root or the coordinator's user"));
 }
 
-// Only what is not the default.
+// Writes only values that differ from the default.
 std::string FormatAllowance(const Allowance& allowance) {
   std::string toml;
   const Allowance usual;

@@ -39,7 +39,7 @@ inline constexpr std::string_view RoleName(Role role) {
 inline constexpr bool RunsJobs(Role role) {
   return role == Role::kUser || role == Role::kOperator;
 }
-// Those that a principal may have: all but kWorker.
+// Finds a role that a principal may have: any but kWorker.
 std::optional<Role> FindRole(std::string_view name);
 
 // The sender of a message, proven by its key.
@@ -60,9 +60,9 @@ inline bool MayTouch(const Identity& sender, std::string_view owner) {
 // Whether a role may send this message at all.
 bool MaySend(Role role, const Message& message);
 
-// OK, or PERMISSION_DENIED with what is not allowed and who may: a user touches
-// its own jobs, an agent speaks for its own server and its workers, a worker
-// for itself. `jobs`: all that there are.
+// Returns OK, or PERMISSION_DENIED with the forbidden action and those who may
+// do it. A user touches its own jobs, an agent speaks for its own server and
+// its workers, and a worker speaks for itself. `jobs` has all jobs.
 absl::Status Authorize(const Identity& sender, const Message& message,
                        const std::map<JobId, Job>& jobs);
 

@@ -94,8 +94,8 @@ struct HistoryRound {
 };
 GAVEL_ROW(HistoryRound, seq, round, from_s, running, waiting, busy)
 
-// What the policy meant users to have when a round began, until the next one
-// does, or the round is over.
+// The shares that the policy intended for users when a round began. They hold
+// until the next round begins or the round is over.
 struct HistoryShares {
   static constexpr std::string_view kTable = "shares";
   uint64_t seq = 0;  // of its RoundStarted
@@ -119,7 +119,7 @@ struct HistorySteps {
 GAVEL_ROW(HistorySteps, seq, job, number, at_s, steps_done, steps_per_s, type)
 inline constexpr uint64_t kHistoryStepsMax = 512;
 
-// Of the job's reports only those whose number `stride` divides are kept.
+// Keeps only those of the job's reports whose number is divisible by `stride`.
 struct HistoryThinned {
   uint64_t job = 0;
   uint64_t stride = 1;
@@ -137,10 +137,11 @@ using HistoryRow = std::variant<HistoryJob, HistoryLease, HistoryRound,
 absl::Status CreateHistory(SqliteDatabase& database);
 absl::Status WriteHistory(SqliteDatabase& database,
                           std::span<const HistoryRow> rows);
-// Forgets what was over before row `seq` of the journal.
+// Removes the history of everything that was over before row `seq` of the
+// journal.
 absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq);
 
-// What is asked for. Over the wire it is JSON with these keys.
+// A query of the history. Over the wire it is JSON with these keys.
 struct HistoryFilter {
   std::string table = "jobs";  // or "leases", "rounds", "steps"
   uint64_t job = 0;            // 0: all
@@ -167,7 +168,8 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
                                         const HistoryFilter& filter,
                                         uint64_t cursor, double now_s = 0,
                                         const Identity* reader = nullptr);
-// All of its pages, as written: whoever wrote the file may have stopped.
+// Reads all pages as they were written. The coordinator that wrote the file may
+// have stopped.
 absl::StatusOr<nlohmann::ordered_json> ReadAllHistory(
     SqliteDatabase& database, const HistoryFilter& filter);
 

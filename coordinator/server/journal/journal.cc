@@ -319,7 +319,7 @@ absl::StatusOr<ChainEnd> RecoverChain(SqliteDatabase& database,
       end = snapshot->at;
       break;
     }
-    // What it does not know it would lose.
+    // A snapshot of a newer format can't be skipped: its data would be lost.
     if (absl::IsFailedPrecondition(begun)) return begun;
     if (into.note) {
       into.note(StrCat(ToStd(begun.message()), "; going on without it"));
@@ -447,8 +447,8 @@ absl::Status Journal::Broke(const absl::Status& status) {
   return broken_;
 }
 
-// Not rolled back when it fails: nothing is ever written again then, and what
-// is not committed is forgotten.
+// A failed transaction is not rolled back: nothing is written after a failure,
+// and uncommitted changes are forgotten.
 template <class Body>
 absl::Status Journal::InTransaction(const Body& body) {
   GAVEL_RETURN_IF_ERROR(database_.Run("BEGIN IMMEDIATE"));
@@ -514,8 +514,8 @@ absl::StatusOr<bool> Journal::Maintain() {
   absl::StatusOr<bool> more = MaintainOnce();
   if (more.ok()) return more;
   if (absl::IsResourceExhausted(more.status())) {
-    // Rows may still fit. What was written of it goes with the next one.
-    // An error if SQLite has rolled back by itself.
+    // Rows may still fit. The parts already written are removed with the next
+    // snapshot. ROLLBACK fails if SQLite has already rolled back by itself.
     database_.Execute("ROLLBACK").IgnoreError();
     snapshot_.reset();
     maintained_ = true;
@@ -560,8 +560,8 @@ absl::Status Journal::WritePart() {
                        View(at.head), View(hash));
 }
 
-// Of snapshots beyond the newest kSnapshotsKept, and of those that never came
-// to their end.
+// Removes parts of snapshots beyond the newest kSnapshotsKept, and of those
+// that were never completed.
 absl::StatusOr<bool> Journal::RemoveOldPart() {
   GAVEL_ASSIGN_OR_RETURN(std::vector<uint64_t> kept, ListSnapshots(database_));
   if (kept.size() > kSnapshotsKept) {

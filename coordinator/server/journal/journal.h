@@ -26,16 +26,16 @@
 
 namespace gavel {
 
-// What is in a journal's file: the chain of rows, and snapshots of the engine
-// that make recovery short. Reading and verifying only: `journal.h` writes.
-// Called by the journal, and by whoever reads a file offline (replay, history),
-// also while a coordinator writes it.
+// Reads and verifies a journal's file: the chain of rows, and the snapshots of
+// the engine that make recovery short. The journal uses these functions, and so
+// do commands that read a file offline (replay, history), also while a
+// coordinator writes it.
 //
 // The hash of a row is XXH3-128 over (previous hash, seq, term, time, bytes).
 // It finds damage; it is not cryptographic and keeps nobody from rewriting the
-// file. A snapshot after row N is hashed as if it were the row that follows
-// row N, and holds the hash of row N: with it the chain can be verified from
-// there on, though the rows before it may have been pruned.
+// file. A snapshot after row N is hashed as if it were the row that follows row
+// N, and holds the hash of row N: with it the chain can be verified from there
+// on, though the rows before it may have been pruned.
 //
 // Not thread-safe. DATA_LOSS: damaged; names the row and the remedy.
 
@@ -44,8 +44,8 @@ namespace gavel {
 using JournalRow = action::Persist;
 using JournalHash = std::array<char, 16>;
 
-// Of the row that follows the one with the hash `previous`; the first row's
-// previous hash is all zeros.
+// The hash of the row that follows the one with the hash `previous`. The
+// previous hash of the first row is all zeros.
 JournalHash ChainHash(const JournalHash& previous, const JournalRow& row);
 
 // How far the chain has been followed; at first: before row 1.
@@ -63,12 +63,12 @@ struct JournalSnapshot {
   ChainEnd at;
   std::string bytes;
 };
-// Of the snapshot `bytes` at `at`.
+// The hash of the snapshot `bytes` at `at`.
 JournalHash SnapshotHash(const ChainEnd& at, std::string_view bytes);
 
 // Where the rows that are kept begin: what came before has been pruned.
 absl::StatusOr<ChainEnd> ReadChainBase(SqliteDatabase& database);
-// Of snapshots that were written to their end, the newest first.
+// Lists the complete snapshots, the newest first.
 absl::StatusOr<std::vector<uint64_t>> ListSnapshots(SqliteDatabase& database);
 absl::StatusOr<JournalSnapshot> ReadSnapshot(SqliteDatabase& database,
                                              uint64_t seq);
@@ -98,7 +98,8 @@ struct RecoverInto {
   TakeRow take;  // then these
   // Snapshots after this row or a later one are not used.
   uint64_t before = std::numeric_limits<uint64_t>::max();
-  // What had to be passed over, for the log; may be null.
+  // Called with a line for the log about each thing that had to be skipped; may
+  // be null.
   std::function<void(const std::string&)> note;
 };
 // The newest snapshot that is whole, and the rows after it; without any, all
@@ -107,7 +108,7 @@ struct RecoverInto {
 absl::StatusOr<ChainEnd> RecoverChain(SqliteDatabase& database,
                                       const RecoverInto& into);
 
-// Of `metadata`; empty when it is not there.
+// Reads a value of `metadata`; empty when it is missing.
 absl::StatusOr<std::string> ReadMetadata(SqliteDatabase& database,
                                          std::string_view key);
 
@@ -137,11 +138,12 @@ struct JournalOptions {
 // the file and what to do.
 class Journal {
  public:
-  // Version of the tables and of what is in them, kept in the file. Raised when
-  // either changes, so that an older binary refuses what it would lose; files
-  // of older versions become of this one when they are opened. 2: snapshots and
-  // history. 3: users' shares, held launches and operators' commands in
-  // snapshots, which are refused when they have more fields than are known.
+  // The version of the tables and of their content, kept in the file. It is
+  // raised when either changes, so that an older binary refuses a file whose
+  // data it would lose. Files of older versions are converted when they are
+  // opened. 2: snapshots and history. 3: users' shares, held launches and
+  // operators' commands in snapshots, which are refused when they have more
+  // fields than are known.
   static constexpr int kFormatVersion = 3;
   // Snapshots that are kept: the newest, and one to fall back to.
   static constexpr size_t kSnapshotsKept = 2;
@@ -200,7 +202,7 @@ class Journal {
   // 16 random hexadecimal digits, made with the file: they distinguish this
   // journal's job ids from those of any other.
   const std::string& cluster_id() const { return cluster_id_; }
-  // Of the last row; zeros when there is none.
+  // The position and time of the last row; zeros when there is none.
   JournalPosition position() const { return end_.position; }
   Time last_time() const { return end_.time; }
   const ChainEnd& end() const { return end_; }

@@ -41,8 +41,8 @@ class CommitThread {
   // Append waits while this many rows are queued: the disk does not keep up.
   static constexpr size_t kQueuedRowsMax = 64 * 1024;
 
-  // The journal has been read. At its end what is queued is committed first; a
-  // snapshot that is not yet written is lost.
+  // The journal has already been read. The destructor first commits the queued
+  // rows; a snapshot that is not yet written is lost.
   CommitThread(std::unique_ptr<Journal> journal, std::function<void()> notify);
 
   // In the order of seq; `history` is committed with it. Dropped after a
@@ -78,7 +78,7 @@ class CommitThread {
 
   const std::unique_ptr<Journal> journal_;  // the thread's, once it runs
   const std::function<void()> notify_;
-  // Of the standard library: the thread sanitizer does not see into Debian's
+  // A std::mutex, since the thread sanitizer does not see into Debian's
   // absl::Mutex.
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable_any changed_;
@@ -181,9 +181,10 @@ class JournalWriter {
                                   std::function<void()> notify,
                                   uint64_t term_min = 0);
 
-  // The row is of the engine's last step.
+  // Appends a row of the engine's last step.
   void Append(action::Persist&& row, const Engine& engine);
-  // Tells the thread that makes snapshots what is on disk, and when one is due.
+  // Tells the snapshot thread which rows are on disk, and when a snapshot is
+  // due.
   void MaybeSnapshot(const Engine& engine);
   CommitThread::State state() const { return commits_->state(); }
   // Problems for an operator.

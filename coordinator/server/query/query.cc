@@ -184,7 +184,8 @@ NodeRow NodeRowOf(const Nodes& nodes, const std::string& server,
   return row;
 }
 
-// Of the slowest rank, and what it has done since it told.
+// The steps of the slowest rank, with an estimate for the time since its last
+// report.
 double StepsDone(const Job& job, Time now) {
   double least = std::numeric_limits<double>::infinity();
   for (const Worker& worker : job.workers) {

@@ -47,18 +47,20 @@ struct QueryView {
   const Named<uint64_t>* counts = nullptr;
 };
 
-// kNodes: rows of servers; the cursor counts rows. kStatus: one object.
-// kForecast: rows of active jobs. Of jobs queue_view.h answers.
+// Answers kNodes (rows of servers; the cursor counts rows), kStatus (one
+// object) and kForecast (rows of active jobs). Queries about jobs are answered
+// by queue_view.h.
 QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
 
-// The parts of it that are rows. Of servers: at most kAcceleratorsPerRowMax
-// accelerators in one, further ones follow in rows of the same server.
+// The parts of AnswerQuery that return rows. A row of a server names at most
+// kAcceleratorsPerRowMax accelerators; further ones follow in rows of the same
+// server.
 void AnswerNodes(const QueryRequest& request, const QueryView& view,
                  QueryReply* reply);
-// What a prediction needs of each active job, for `gavel what-if`: the client
-// simulates, so that the coordinator never computes for it. By job id, the
-// cursor is the last one's. "steps_left" is null for a job that runs until its
-// program ends by itself.
+// The input of a prediction for each active job, for `gavel what-if`: the
+// client simulates, so that the coordinator never computes for it. Rows are
+// ordered by job id, and the cursor is the last one's. "steps_left" is null for
+// a job that runs until its program ends by itself.
 void AnswerForecast(const QueryRequest& request, const QueryView& view,
                     QueryReply* reply);
 

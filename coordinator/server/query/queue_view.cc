@@ -43,7 +43,7 @@ JobProgress Summarise(const Job& job) {
   return sum;
 }
 
-// What is booked, and what its workers have run since.
+// The time that is booked, plus the time that the job's workers have run since.
 double ReceivedSeconds(const Job& job, Time now) {
   double seconds = job.received_s;
   for (const Worker& worker : job.workers) {
@@ -61,7 +61,7 @@ std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
   };
   if (job.active()) add(RenderResize(job));
   add(view.memory);
-  // Of one that has never run nothing was measured.
+  // Nothing was measured of a job that has never run.
   const bool ran = view.progress.incarnations > 0;
   if (job.active() && ran) add(engine.ThroughputNotes(job));
   return notes;
@@ -81,7 +81,7 @@ JobFacts FactsOf(const Job& job) {
           spec.steps_total};
 }
 
-// What an operator can change of a job.
+// Compares the facts that an operator can change.
 bool Hold(const JobFacts& facts, const Job& job) {
   const JobSpec& spec = job.spec;
   return facts.weight == spec.weight && facts.entity == spec.entity &&

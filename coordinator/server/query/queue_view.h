@@ -26,7 +26,7 @@ namespace gavel {
 // event loop, made into a row (rows.h) on any thread. Values; the functions are
 // pure.
 
-// What the job file says: the same from view to view.
+// The values of the job file, which stay the same from view to view.
 struct JobFacts {
   std::string name;
   std::string app;
@@ -40,8 +40,8 @@ struct JobFacts {
   uint64_t steps_total = 0;
 };
 
-// What the ranks of a gang report, as one: they step together, so counts of
-// steps are those of the slowest, and counts of pauses those of any.
+// The progress of a gang's ranks as one. They step together, so counts of steps
+// are those of the slowest rank, and counts of pauses those of any rank.
 struct JobProgress {
   uint64_t steps_done = 0;
   double steps_per_s = 0;  // 0 unless running
@@ -56,7 +56,7 @@ struct JobView {
   JobId id;
   std::shared_ptr<const JobFacts> facts;
   std::string_view state;  // StateLetters
-  // Of a Priority, its place in line is told by a WaitingLine.
+  // For the reason Priority, a WaitingLine tells the place in line.
   Reason reason;
   // Behind the reason, and where its tensors are; mostly empty.
   std::string notes;
@@ -78,8 +78,9 @@ struct JobView {
   int last_end = 0;  // as Job::last_end
 };
 
-// `before`: of an earlier view of the job, for what has not changed; may be
-// null. Its cost does not grow with the number of jobs.
+// `before` has the facts of an earlier view of the job, which are shared when
+// they have not changed; may be null. The cost does not grow with the number of
+// jobs.
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
                std::shared_ptr<const JobFacts> before);
 
@@ -89,7 +90,7 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
 void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
                   const Identity& reader, QueueRow* row);
 
-// What `gavel why` adds; of one job alone.
+// The additions of `gavel why`, for one job alone.
 std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine);
 WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
                 const Identity& reader, std::vector<ThroughputRow> throughputs);
@@ -125,12 +126,13 @@ struct QueueView {
   std::shared_ptr<PlanLine> line;
 };
 
-// A page of `view`: rows of jobs above the cursor, which is the last one's id,
-// that `filter` asks for. It is JSON, empty: all. Of
+// A page of `view`: rows of jobs above the cursor (the last one's id) that
+// match `filter`. The filter is JSON, and an empty one matches all jobs. Each
+// key of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
-// each may be missing; "own": true instead of "user": of `reader`;
-// "ended_max": of those finished and cancelled only so many, the latest.
-// `error` is set for what is no filter.
+// may be missing. "own": true instead of "user" selects the jobs of `reader`.
+// "ended_max" limits finished and cancelled jobs to so many, the latest. An
+// invalid filter sets `error`.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
                      const Identity& reader);
 

@@ -55,8 +55,8 @@ class JsonPage {
 
 // Writes JSON directly as text, field by field or a whole row (rows.h): a
 // listing of thousands of rows takes a few microseconds for each.
-// nlohmann::json reads what it writes; text of other bytes than printable ASCII
-// goes through DumpJson. Not thread-safe.
+// nlohmann::json can read the result; text with bytes other than printable
+// ASCII goes through DumpJson. Not thread-safe.
 class JsonText {
  public:
   void Begin(char bracket) {
@@ -181,12 +181,12 @@ concept IsList = !std::same_as<T, std::string> && !IsNamed<T> && requires {
   typename T::reverse_iterator;
 };
 
-// False: the JSON is of another type, and the value is as it was.
+// Returns false when the JSON has another type; the value is then unchanged.
 template <class T>
 bool Read(const Json& json, T* value) {
   if constexpr (IsRow<T>) {
     if (!json.is_object()) return false;
-    // What is missing or of another type stays at its default.
+    // A member that is missing or has another type keeps its default.
     VisitFields(*value, [&](const RowKey& key, auto& member) {
       const auto field = json.find(std::string(key.name));
       if (field != json.end()) Read(*field, &member);
