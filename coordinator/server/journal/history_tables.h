@@ -21,8 +21,8 @@
 namespace gavel {
 
 // Rows of the tables of history: what became of jobs, leases, rounds and step
-// reports, for people (`gavel history`). GAVEL_ROW names the columns of their
-// tables (history_tables.h); the first one is the key. Values, thread-safe.
+// reports, for people (`gavel history`). GAVEL_ROW names the columns of the
+// tables; the first one is the key. Values, thread-safe.
 //
 // Times "_s" are seconds since 1970 by the wall clock that the coordinator had
 // at its start; a clock that jumps afterwards moves nothing. 0: not yet.
