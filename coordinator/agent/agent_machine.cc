@@ -14,7 +14,7 @@ namespace {
 constexpr double kHelloInterval_s = 1;
 constexpr double kExitReportInterval_s = 1;
 constexpr double kLeavingInterval_s = 1;
-// What a coordinator may ask for as its heartbeat.
+// Bounds of the heartbeat interval that a coordinator may ask for.
 constexpr double kHeartbeatInterval_s_min = 0.1;
 constexpr double kHeartbeatInterval_s_max = 60;
 // A grace beyond a day is as good as a day.

@@ -1,5 +1,5 @@
 // A server's agent, decisions only: which processes to start, which signals to
-// send, what to tell the coordinator. coordinator/server/ has the shell that
+// send, what to tell the coordinator. coordinator/agent_host has the shell that
 // forks, waits and speaks ZeroMQ; the simulator drives it with virtual
 // processes. Not thread-safe. Design section 5, "Agents".
 #ifndef GAVEL_COORDINATOR_AGENT_AGENT_MACHINE_H_
@@ -62,7 +62,7 @@ struct CheckpointComing {
 struct Leaving {
   bool gone = false;
 };
-// What the drivers say of the accelerators; goes out with the next heartbeat.
+// A new reading of the accelerators' health. The next heartbeat reports it.
 struct HealthRead {
   std::vector<AcceleratorHealth> health;
 };
@@ -150,10 +150,10 @@ class AgentMachine {
   // later. A Tick before it is harmless.
   Time NextDeadline() const;
 
-  // Who runs here now, in the order of keys.
+  // The workers that run here now, in the order of their keys.
   std::vector<RunningWorker> Running() const;
-  // Of the coordinator that welcomed this agent last; empty: none, or it does
-  // not tell.
+  // The cluster id of the coordinator that last welcomed this agent. It is
+  // empty when there was none, or when that coordinator sends no id.
   const std::string& cluster_id() const { return cluster_id_; }
   // The coordinator knows of it, as far as it can tell.
   bool welcomed() const { return welcomed_; }
@@ -201,7 +201,7 @@ class AgentMachine {
   void Stop(const WorkerKey& worker, Process& process, double grace_s);
   void Kill(const WorkerKey& worker, Process& process);
   WorkerExited ExitOf(const WorkerKey& worker) const;
-  // Of one that never ran, which is no failure.
+  // The report of a worker that never ran, which is no failure of the worker.
   WorkerExited NotStarted(const WorkerKey& worker, std::string_view why) const;
   bool TellWhatIsKnown(const WorkerKey& worker);
   void TellExit(WorkerExited exit);
@@ -211,7 +211,7 @@ class AgentMachine {
   void Send(Message message);
 
   AgentOptions options_;
-  // Of the step under way.
+  // The time and the actions of the current step.
   Time now_ = 0;
   AgentActions actions_;
   JournalPosition highest_seen_;
@@ -228,7 +228,7 @@ class AgentMachine {
   Time next_leaving_ = 0;
   std::vector<AcceleratorHealth> health_;  // yet to be told
   std::map<WorkerKey, Process> processes_;
-  // Of processes_: launches that wait for their checkpoint.
+  // Launches in processes_ that wait for their checkpoint.
   std::map<WorkerKey, LaunchWorker> fetching_;
   // Launches that wait for an older incarnation to be gone.
   std::map<WorkerId, LaunchWorker> waiting_;

@@ -32,7 +32,7 @@ struct LogLimits {
   double age_s = 30.0 * 24 * 3600;
 };
 
-// Whose output it is.
+// The worker that wrote the output.
 struct LogOwner {
   std::string cluster;  // a name; empty: the coordinator does not tell
   WorkerKey worker;

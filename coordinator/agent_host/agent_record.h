@@ -1,6 +1,5 @@
-// The state that an agent keeps across restarts in its state directory: a lock
-// against a second agent of the same name, its incarnation, and the workers
-// that run. Owned by the agent's thread; not thread-safe.
+// Processes as an agent finds them in /proc (ProcessInfo), and its record of
+// workers, which survives its own restart (AgentRecord).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_RECORD_H_
 
@@ -19,16 +18,68 @@
 
 namespace gavel {
 
+// Reads the state of processes from /proc. The start time distinguishes a
+// process from a later one with the same pid. Stateless, thread-safe.
+
+struct ProcessInfo {
+  char state = '?';         // 'Z', 'X': gone, only not yet waited for
+  pid_t group = 0;          // its process group
+  uint64_t start_time = 0;  // clock ticks since the machine started
+  bool gone() const { return state == 'Z' || state == 'X'; }
+};
+
+// Parses the text of /proc/PID/stat. Returns nothing when it is malformed.
+std::optional<ProcessInfo> ParseProcessInfo(std::string_view stat);
+
+// Nothing when there is no such process.
+std::optional<ProcessInfo> ReadProcessInfo(pid_t pid);
+// Its real user.
+std::optional<uid_t> UserOfProcess(pid_t pid);
+
+// A worker's process and the processes that it started.
+struct ProcessFamily {
+  pid_t group = 0;  // that it led; 0: the pid is another's by now
+  // An entry "NAME=value" of their environment, which finds those that left the
+  // group. Empty: none are found.
+  std::string mark;
+  uint64_t start_time = 0;  // of the first; nobody older is looked at
+  uid_t user = 0;           // whose processes may have the mark
+};
+
+// The processes that KillRest killed and that may not be gone yet.
+struct FamilyRest {
+  bool in_group = false;
+  bool marked = false;  // outside the group
+  bool any() const { return in_group || marked; }
+};
+
+// How long marked processes outside the group are waited for. A user can put
+// the mark into any process; such processes must not keep an accelerator
+// occupied for ever.
+inline constexpr double kMarkedWait_s = 10;
+
+// Kills the processes that still run; call it until there are none. The mark
+// counts only in processes of the family's user, since anybody can copy it.
+// Processes whose environment is not readable are not found by the mark, nor
+// those in disk sleep, which would block the reader as well.
+FamilyRest KillRest(const ProcessFamily& family);
+
+// The id of this boot of the machine. Pids and start times begin anew with it.
+std::string BootId();
+
 // A worker as it was recorded. The start time tells it from a later process
 // with the same pid.
 struct RecordedWorker {
   RunningWorker running;
-  uint64_t start_time = 0;  // see agent_process_info.h
+  uint64_t start_time = 0;  // see ProcessInfo
   uid_t user = 0;           // that it runs as
   friend bool operator==(const RecordedWorker&,
                          const RecordedWorker&) = default;
 };
 
+// The state that an agent keeps across restarts in its state directory: a lock
+// against a second agent of the same name, its incarnation, and the workers
+// that run. Owned by the agent's thread; not thread-safe.
 class AgentRecord {
  public:
   // Sweep waits at most this long for a killed process to end.
@@ -42,7 +93,7 @@ class AgentRecord {
                                           const std::string& server);
 
   uint64_t incarnation() const { return incarnation_; }
-  // Of this state directory, drawn at random when it was first used.
+  // The id of this state directory, drawn at random when it was first used.
   const std::string& state_id() const { return state_id_; }
 
   // "GAVEL_PROCESS=...", unique to the worker's process: an environment entry

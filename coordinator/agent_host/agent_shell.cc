@@ -13,11 +13,11 @@
 #include <variant>
 
 #include "coordinator/agent/agent_machine.h"
+#include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/agent_host/agent_checkpoints.h"
-#include "coordinator/agent_host/agent_keys.h"
+#include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/agent_host/agent_workers.h"
-#include "coordinator/agent_host/health_watch.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/codec.h"
 #include "core/error_line.h"
@@ -58,7 +58,7 @@ absl::Status CheckOptions(const AgentShellOptions& options) {
   return absl::OkStatus();
 }
 
-// Where the agent keeps what is its own. Absolute, since workers run in
+// The agent's own directories. The paths are absolute, since workers run in
 // directories of their own.
 struct OwnDirectories {
   PrivateDirectory state, run;
@@ -86,10 +86,10 @@ std::string EndsDirectory(const AgentShellOptions& options) {
   return StrCat(options.state_directory, "/ends-", options.server);
 }
 
-// With keys and as root, jobs run as their owners: those pass through the state
-// directory to their locks and keys, and see nothing else. Lock files every
-// user's workers may open, but not remove: of root, since whoever may write the
-// directory could put others in their place.
+// With keys and as root, jobs run as their owners. Their processes pass through
+// the state directory to their locks and keys, and see nothing else. Workers of
+// every user may open the lock files but not remove them: root owns their
+// directory, since a user who may write it could replace them.
 absl::StatusOr<std::unique_ptr<WorkerKeys>> OpenToOwners(
     const AgentShellOptions& options, const OwnDirectories& directories) {
   if (!options.keys.has_value()) return nullptr;
@@ -219,8 +219,8 @@ struct AgentShell::Impl {
     if (received->has_value()) Handle(**received);
   }
 
-  // A connection that is quiet is not lost. One that is refused is told of at
-  // once; and whose key was revoked may run nothing any more.
+  // A quiet connection is not lost. A refused connection is reported at once,
+  // and an agent whose key was revoked may run nothing any more.
   void LookAtLink() {
     const Link& link = dealer->link();
     if (link.connected()) {

@@ -37,7 +37,7 @@ struct AgentShellOptions {
   std::string run_directory;
   std::vector<AcceleratorInfo> accelerators;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
-  // Of its own variables, for workers: "NAME", or "PREFIX*".
+  // Variables of the agent that workers keep: "NAME", or "PREFIX*".
   std::vector<std::string> keep_environment;
   // Checkpoints lie on this server alone (in the state directory), and move by
   // streams between the agents. Else all servers see the same directories.

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <utility>
 
-#include "coordinator/agent_host/unix_account.h"
+#include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"

@@ -1,35 +1,66 @@
-// The workers of an agent, for its loop. Work that may wait for a disk, the
-// user database or a program's file system runs on three threads: one prepares
-// launches and keeps records, one owns the processes (agent_children.h), one
-// their output (worker_outputs.h).
-//
-// Belongs to the agent's thread; only the destructor blocks. `notify` is called
-// on other threads when TakeEvents has something; it must not block, nor call
-// back.
+// The workers of an agent, as its event loop sees them (AgentWorkers), and the
+// thread that runs its slow tasks (TaskThread).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_WORKERS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_WORKERS_H_
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <stop_token>
 #include <string>
+#include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "coordinator/agent/agent_machine.h"
 #include "coordinator/agent_host/agent_checkpoints.h"
-#include "coordinator/agent_host/agent_children.h"
 #include "coordinator/agent_host/agent_environment.h"
-#include "coordinator/agent_host/agent_keys.h"
 #include "coordinator/agent_host/agent_log.h"
+#include "coordinator/agent_host/agent_process.h"
 #include "coordinator/agent_host/agent_record.h"
-#include "coordinator/agent_host/task_thread.h"
 #include "coordinator/agent_host/worker_outputs.h"
 
 namespace gavel {
+
+// A thread that runs tasks in order, for an event loop that must not wait for a
+// disk or a directory service. Thread-safe. The caller bounds the number of
+// waiting tasks.
+class TaskThread {
+ public:
+  // Its end does all that was posted first.
+  TaskThread() : thread_([this](const std::stop_token& stop) { Work(stop); }) {}
+
+  void Post(std::function<void()> task) {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void Work(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [this] { return !tasks_.empty(); })) {
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;  // guards all below but the thread
+  std::condition_variable_any changed_;
+  std::deque<std::function<void()>> tasks_;
+  std::jthread thread_;
+};
 
 struct AgentWorkersOptions {
   std::string server;
@@ -46,7 +77,8 @@ struct AgentWorkersOptions {
   AgentCheckpoints* checkpoints = nullptr;  // null: all servers share them
 };
 
-// It and what it started are gone, and its output is read.
+// The worker's process and all processes that it started are gone, and their
+// output has been read.
 struct WorkerEnded {
   ChildExit exit;
   std::string error_line;            // of its output; see WorkerExited
@@ -55,6 +87,14 @@ struct WorkerEnded {
 using WorkerEvent =
     std::variant<ChildStarted, ChildNotStarted, WorkerEnded, LogReply>;
 
+// The workers of an agent, for its loop. Work that may wait for a disk, the
+// user database or a program's file system runs on three threads: one prepares
+// launches and keeps records, one owns the processes (Children), one
+// their output (worker_outputs.h).
+//
+// Belongs to the agent's thread; only the destructor blocks. `notify` is called
+// on other threads when TakeEvents has something; it must not block, nor call
+// back.
 class AgentWorkers {
  public:
   // The wait for a worker's last output. A log disk that hangs must not keep an

@@ -1,9 +1,6 @@
-// What the workers of a server write: drained from their channels to their
-// logs, and served from there. One thread of its own does it, so that a disk
-// that hangs keeps nobody but writers waiting.
-//
-// Thread-safe. `notify` is called on the thread when TakeEvents has something;
-// it must not block, nor call back.
+// The output of workers: the channel from a worker to its agent
+// (OutputChannel), and the thread that drains the channels into logs and serves
+// the logs (WorkerOutputs).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_WORKER_OUTPUTS_H_
 
@@ -19,9 +16,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_log.h"
-#include "coordinator/agent_host/mailbox.h"
-#include "coordinator/agent_host/unix_account.h"
+#include "coordinator/agent_host/agent_process.h"
 #include "core/messages.h"
 #include "core/units.h"
 #include "runtime/descriptor.h"
@@ -31,6 +28,21 @@ class logger;
 }
 
 namespace gavel {
+
+// The channel between a worker's stdout and stderr and its agent. It is a
+// pseudo-terminal, since C libraries, Python and others write to a terminal
+// line by line, and to a file or pipe in blocks that a reader of the log would
+// see minutes later. Stateless, thread-safe.
+struct OutputChannel {
+  Descriptor reader;  // non-blocking; EIO or 0 bytes: all writers are gone
+  Descriptor writer;
+};
+
+// Bytes arrive unchanged. The terminal is not a controlling one, so no signal
+// comes from it. Where there is no free pseudo-terminal it is a pipe. The
+// writer belongs to `account`, which can open /dev/stdout that way.
+absl::StatusOr<OutputChannel> OpenOutputChannel(
+    const std::optional<UnixAccount>& account);
 
 struct WorkerOutputsOptions {
   std::string logs_directory;  // it is there
@@ -52,12 +64,18 @@ using OutputEvent = std::variant<OutputEnded, LogReply>;
 absl::Status MakeEndFile(const std::string& path,
                          const std::optional<UnixAccount>& account);
 
+// Drains the output of a server's workers from their channels into their logs,
+// and serves the logs. It has a thread of its own, so that a hung disk delays
+// only the workers that write.
+//
+// Thread-safe. `notify` is called on the thread when TakeEvents has something;
+// it must not block, nor call back.
 class WorkerOutputs {
  public:
-  // Of a worker's output, looked through for an error at its end.
+  // This much of the end of a worker's output is searched for an error.
   static constexpr size_t kTailBytes = 16 * 1024;
-  // After the end of its processes: for what is under way to be read. Somebody
-  // else may keep a channel open.
+  // After the end of a worker's processes, the remaining output is read for
+  // this long. Another process may keep the channel open.
   static constexpr double kDrain_s = 0.5;
   // Requests that wait; more get an error at once.
   static constexpr size_t kReadsMax = 256;
@@ -73,8 +91,8 @@ class WorkerOutputs {
   // For stdout and stderr of a process that is about to start.
   absl::StatusOr<Descriptor> Open(const LogOwner& owner,
                                   const std::optional<UnixAccount>& account);
-  // Its processes are gone, or never came: OutputEnded follows, with what is in
-  // `end_file`, which is removed.
+  // The worker's processes are gone, or were never started. OutputEnded
+  // follows, with the content of `end_file`, which is removed.
   void Finish(const WorkerKey& worker, std::string end_file);
 
   // A LogReply follows. `runs`: its process may write more.
@@ -118,7 +136,7 @@ class WorkerOutputs {
   void Prune();
 
   const WorkerOutputsOptions options_;
-  // Of the thread.
+  // Used by the thread alone.
   std::map<WorkerKey, Output> outputs_;
   double prune_at_ = 0;
   uint64_t unpruned_bytes_ = 0;  // written since the last time

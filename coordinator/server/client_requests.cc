@@ -8,9 +8,9 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/operator_rules.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/server/incoming.h"
 #include "coordinator/server/journal/history_tables.h"
 #include "coordinator/server/query/query.h"
-#include "coordinator/server/submission.h"
 #include "coordinator/workload/job_update.h"
 #include "core/command_name.h"
 #include "core/error_line.h"
@@ -25,7 +25,7 @@ constexpr char kBusy[] =
 constexpr size_t kTargetMax = 160;  // of the audit log: a server and a uuid
 constexpr size_t kReasonMax = 300;  // likewise: why something was not done
 
-// What a command is about, for the audit log.
+// The object of a command, for the audit log.
 std::string ObjectOf(const CommandRequest& request) {
   return request.job.valid() ? StrCat("job ", request.job.value())
                              : PrintableLine(request.target, kTargetMax);
@@ -239,7 +239,7 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
       });
 }
 
-// The first page is of a new view, the others are of the last one.
+// The first page starts a new view; further pages continue the last one.
 void ClientRequests::List(Time now, const Requester& from,
                           const QueryRequest& request) {
   if (auto view = views_.ForPage(now, request)) {

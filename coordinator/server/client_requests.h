@@ -1,17 +1,18 @@
-// What the `gavel` command line asks: submit, commands, queries, logs. Turns
-// requests into events, remembers who waits, and answers. The coordinator's
-// event loop owns one. Not thread-safe; borrows the engine, the table of agents
-// and the means to send.
+// Requests of the `gavel` command line and their answers (ClientRequests), with
+// the pending requests (PendingTable) and the counts of refused messages
+// (WireReport).
 #ifndef GAVEL_COORDINATOR_SERVER_CLIENT_REQUESTS_H_
 #define GAVEL_COORDINATOR_SERVER_CLIENT_REQUESTS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,17 +20,116 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/server/access/audit_log.h"
-#include "coordinator/server/access/quota.h"
-#include "coordinator/server/access/roles.h"
-#include "coordinator/server/peer_table.h"
-#include "coordinator/server/pending_table.h"
-#include "coordinator/server/query/query_thread.h"
+#include "coordinator/server/access/limits.h"
+#include "coordinator/server/access/principals.h"
+#include "coordinator/server/peer_links.h"
+#include "coordinator/server/query/query.h"
 #include "coordinator/server/query/queue_view.h"
-#include "coordinator/server/wire_counts.h"
+#include "coordinator/server/query/rows.h"
 #include "core/messages.h"
+#include "core/text.h"
 #include "core/units.h"
+#include "runtime/transport/router.h"
 
 namespace gavel {
+
+// Requests that wait for an answer from elsewhere (the journal, an agent), by a
+// handle of our own. The coordinator's event loop owns one of each kind. Not
+// thread-safe.
+template <class T>
+class PendingTable {
+ public:
+  explicit PendingTable(size_t entries_max) : entries_max_(entries_max) {}
+
+  // A new handle, never 0 and never used before. Nothing when the table is
+  // full: refuse the request. `now` never falls.
+  std::optional<uint64_t> Add(Time now, T value) {
+    if (entries_.size() >= entries_max_) return std::nullopt;
+    entries_.emplace(++last_handle_, Entry{now, std::move(value)});
+    return last_handle_;
+  }
+
+  const T* Find(uint64_t handle) const {
+    const auto it = entries_.find(handle);
+    return it == entries_.end() ? nullptr : &it->second.value;
+  }
+
+  std::optional<T> Take(uint64_t handle) {
+    auto node = entries_.extract(handle);
+    if (node.empty()) return std::nullopt;
+    return std::move(node.mapped().value);
+  }
+
+  // The oldest entry, if it was added before `limit`.
+  std::optional<T> TakeOlderThan(Time limit) {
+    if (entries_.empty() || entries_.begin()->second.since >= limit) {
+      return std::nullopt;
+    }
+    return Take(entries_.begin()->first);
+  }
+
+  bool empty() const { return entries_.empty(); }
+
+ private:
+  struct Entry {
+    Time since = 0;
+    T value;
+  };
+  size_t entries_max_;
+  uint64_t last_handle_ = 0;
+  std::map<uint64_t, Entry> entries_;  // handles rise with time
+};
+
+// Counts of refused frames, messages and connections (WireCounts), and the
+// log's line about them. Values.
+
+inline WireCounts CountsOf(const Router& router, uint64_t messages_refused) {
+  return {router.frames_dropped(), messages_refused,
+          router.connections_refused(), router.connections_cut(),
+          router.handshakes_failed()};
+}
+
+// The log's line, at most once a minute.
+class WireReport {
+ public:
+  static constexpr double kInterval_s = 60;
+  // Fewer new ones are no reason for a line: checks of whether the port is open
+  // break their handshakes off.
+  static constexpr uint64_t kHandshakesToTell = 100;
+
+  std::optional<std::string> Next(Time now, const WireCounts& counts) {
+    if (now < next_at_ || !IsNews(counts)) return std::nullopt;
+    next_at_ = now + kInterval_s;
+    const auto part = [](uint64_t all, uint64_t before) {
+      return StrCat(all, " (", all - before, " new)");
+    };
+    const std::string line =
+        StrCat("kept out so far: frames dropped ",
+               part(counts.frames_dropped, told_.frames_dropped),
+               ", messages refused ",
+               part(counts.messages_refused, told_.messages_refused),
+               ", connections refused ",
+               part(counts.connections_refused, told_.connections_refused),
+               ", connections cut ",
+               part(counts.connections_cut, told_.connections_cut),
+               ", handshakes failed ",
+               part(counts.handshakes_failed, told_.handshakes_failed),
+               "; `gavel audit` tells whose messages were refused");
+    told_ = counts;
+    return line;
+  }
+
+ private:
+  bool IsNews(WireCounts counts) const {
+    const uint64_t failed = counts.handshakes_failed - told_.handshakes_failed;
+    if (failed >= kHandshakesToTell) return true;
+    counts.handshakes_failed = told_.handshakes_failed;
+    return counts != told_;
+  }
+
+  WireCounts told_;
+  Time next_at_ = 0;
+};
 
 // The requesting client and its reply address.
 struct Requester {
@@ -38,6 +138,10 @@ struct Requester {
   Identity identity;
 };
 
+// Handles the requests of the `gavel` command line: submissions, commands,
+// queries and logs. Turns requests into events, remembers the waiting clients,
+// and answers them. The coordinator's event loop owns one. Not thread-safe;
+// borrows the engine, the table of agents and the means to send.
 class ClientRequests {
  public:
   // Submissions and commands on their way to the disk; log requests on their
@@ -54,7 +158,7 @@ class ClientRequests {
     std::string cluster_id;       // of the journal
     std::string policy;           // the coordinator's own (--policy)
     QuotaOptions quota;           // of users; operators have none
-    // What came of each.
+    // Called with the outcome of each request.
     std::function<void(bool done, const AuditEntry&)> audit;
     std::function<WireCounts()> wire;                    // for the status
     std::function<std::vector<std::string>()> troubles;  // for the status
@@ -73,22 +177,23 @@ class ClientRequests {
                             const QueryRequest& request);
   std::optional<Event> Take(Time now, const Requester& from,
                             const LogRequest& request);
-  // Of an agent: passed on to the client that asked.
+  // Takes an agent's answer, and passes it on to the client that asked.
   std::optional<Event> Take(Time now, const Requester& from,
                             const LogReply& reply);
 
   void Answer(const action::Reply& reply);
-  // What the threads have written meanwhile, and listings that are due.
+  // Sends the answers that the threads have written, and the listings that are
+  // due.
   void SendAnswers(Time now);
   // When listings are due; kNever: none wait.
   Time NextDeadline() const {
     return listings_.empty() ? kNever : views_.due_at();
   }
-  // What was decided may change places in line.
+  // The decision may change places in line.
   void Note(const Event& decided);
   // Gives up on agents that do not answer.
   void Expire(Time now);
-  // Of submissions from now on.
+  // Applies to submissions from now on.
   void SetQuota(const QuotaOptions& quota) {
     options_.quota = quota;
     quota_.Set(quota);

@@ -1,7 +1,7 @@
-// What an operator finds in the coordinator's log about servers, workers and
-// jobs: one line for each thing that happened, from the same durable events
-// that make the history (history_projector.h). The event loop writes them; a
-// replay of the journal writes none again.
+// Lines of the coordinator's log about servers, workers and jobs: one line for
+// each fact, from the same durable events that make the history
+// (history_projector.h). The event loop writes them; a replay of the journal
+// does not write them again.
 //
 // Not thread-safe.
 #ifndef GAVEL_COORDINATOR_SERVER_CLUSTER_FACTS_H_
@@ -28,13 +28,13 @@ struct Fact {
 
 class ClusterFacts {
  public:
-  // Of a durable event, which `engine` has taken.
+  // The facts of a durable event, which `engine` has already taken.
   std::vector<Fact> Observe(const Event& event, const Engine& engine);
 
   // A launch that its agent reports, however often.
   std::optional<Fact> Of(const WorkerLaunched& launched, const Engine& engine);
-  // What goes to an agent: why a worker is ended that did not do so itself,
-  // once, and that an agent is refused.
+  // The fact of a message to an agent: the reason why a worker is ended that
+  // did not end itself, told once, or the refusal of an agent.
   std::optional<Fact> Of(Time now, const StopWorker& stop,
                          const Engine& engine);
   static Fact Of(const AgentRejected& rejected);

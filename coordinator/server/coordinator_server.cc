@@ -19,7 +19,6 @@
 #include "coordinator/server/message_pipeline.h"
 #include "coordinator/server/peer_links.h"
 #include "coordinator/server/wall_clock.h"
-#include "coordinator/server/wire_counts.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/private_directory.h"
@@ -104,7 +103,7 @@ struct CoordinatorServer::Impl {
   absl::Status Start(std::unique_ptr<Journal> journal,
                      std::unique_ptr<Policy> policy) {
     GAVEL_ASSIGN_OR_RETURN(
-        const Recorder::Recovered recovered,
+        const JournalWriter::Recovered recovered,
         runner.Recover(std::move(journal), options.engine, std::move(policy),
                        options.accept_loss ? TermAfterLoss() : 0));
     if (AnyWorkerRuns(engine)) gatekeeper->ExpectWorkers();

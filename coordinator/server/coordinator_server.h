@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/server/access/quota.h"
+#include "coordinator/server/access/limits.h"
 #include "coordinator/server/journal/journal.h"
-#include "coordinator/server/journal/recorder.h"
+#include "coordinator/server/journal/journal_writer.h"
 #include "runtime/transport/curve.h"
 
 namespace spdlog {
@@ -71,7 +71,8 @@ class CoordinatorServer {
 
   void Stop();
 
-  // What may change while it runs, from the next turn on. As Stop().
+  // Changes the quota from the next turn on. May be called by the same threads
+  // as Stop().
   void SetQuota(const QuotaOptions& quota);
 
   // After Run(), with `abandon_solves`: one is still under way. End the process

@@ -1,15 +1,100 @@
 #include "coordinator/server/engine_runner.h"
 
+#include <chrono>
+#include <string>
 #include <utility>
 #include <variant>
 
+#include "coordinator/policy/share/guarded_solve.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {
+namespace {
 
-absl::StatusOr<Recorder::Recovered> EngineRunner::Recover(
+// `policy` becomes the one that the task names.
+PolicyResult Answer(const action::SolvePolicy& task,
+                    std::unique_ptr<Policy>& policy) {
+  if (!task.policy.empty() && task.policy != policy->name()) {
+    absl::StatusOr<std::unique_ptr<Policy>> named = MakePolicy(task.policy);
+    if (!named.ok()) {
+      PolicyResult failed;
+      failed.outcome = SolveOutcome::kFailed;
+      failed.detail = std::string(named.status().message());
+      return failed;
+    }
+    policy = *std::move(named);
+  }
+  return policy::GuardedSolve(*policy, *task.problem);
+}
+
+}  // namespace
+
+SolverThread::SolverThread(std::unique_ptr<Policy> policy,
+                           std::function<void()> notify) {
+  shared_->policy = std::move(policy);
+  shared_->notify = std::move(notify);
+  thread_ = std::thread([shared = shared_] { Work(*shared); });
+}
+
+SolverThread::~SolverThread() {
+  if (!thread_.joinable()) return;
+  SolveNoMore();
+  thread_.join();
+}
+
+void SolverThread::SolveNoMore() {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->stopping = true;
+  shared_->waiting.reset();
+  shared_->changed.notify_all();
+}
+
+bool SolverThread::Stop() {
+  SolveNoMore();
+  std::unique_lock lock(shared_->mutex);
+  const bool ended = shared_->changed.wait_for(
+      lock, std::chrono::duration<double>(kFarewell_s),
+      [this] { return shared_->ended; });
+  lock.unlock();
+  ended ? thread_.join() : thread_.detach();
+  return ended;
+}
+
+void SolverThread::Solve(action::SolvePolicy problem) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->waiting = std::move(problem);
+  shared_->changed.notify_all();
+}
+
+std::optional<event::AllocationReady> SolverThread::TakeAnswer() {
+  const std::lock_guard lock(shared_->mutex);
+  return std::exchange(shared_->answer, std::nullopt);
+}
+
+void SolverThread::Work(Shared& shared) {
+  while (const std::optional<action::SolvePolicy> task = TakeProblem(shared)) {
+    event::AllocationReady answer{task->epoch, Answer(*task, shared.policy)};
+    const std::lock_guard lock(shared.mutex);
+    shared.answer = std::move(answer);
+    // After a stop, the receiver of the notification may be gone.
+    if (!shared.stopping) shared.notify();
+  }
+  const std::lock_guard lock(shared.mutex);
+  shared.ended = true;
+  shared.changed.notify_all();
+}
+
+std::optional<action::SolvePolicy> SolverThread::TakeProblem(Shared& shared) {
+  std::unique_lock lock(shared.mutex);
+  shared.changed.wait(lock, [&shared] {
+    return shared.waiting.has_value() || shared.stopping;
+  });
+  return std::exchange(shared.waiting, std::nullopt);
+}
+
+absl::StatusOr<JournalWriter::Recovered> EngineRunner::Recover(
     std::unique_ptr<Journal> journal, const EngineOptions& options,
     std::unique_ptr<Policy> policy, uint64_t term_min) {
   const std::string path = journal->path();
@@ -18,9 +103,9 @@ absl::StatusOr<Recorder::Recovered> EngineRunner::Recover(
     parts_.log.warn("journal {}: {}", path, what);
   };
   GAVEL_ASSIGN_OR_RETURN(
-      const Recorder::Recovered recovered,
-      recorder_.Start(std::move(journal), options, &parts_.engine, note,
-                      parts_.wake, term_min));
+      const JournalWriter::Recovered recovered,
+      journal_writer_.Start(std::move(journal), options, &parts_.engine, note,
+                            parts_.wake, term_min));
   parts_.log.info("journal {}: row {}, term {}; {} rows replayed in {:.3f} s",
                   path, recovered.position.seq, recovered.position.term,
                   recovered.rows_replayed, recovery.elapsed_s());
@@ -32,18 +117,18 @@ absl::StatusOr<Recorder::Recovered> EngineRunner::Recover(
 }
 
 void EngineRunner::CarryOut(Actions actions) {
-  const bool many = actions.size() > Outbox::kSentAtOnceMax;
+  const bool many = actions.size() > SendQueue::kSentAtOnceMax;
   for (Action& action : actions) {
-    for (Action& now : outbox_.Take(std::move(action), many)) {
+    for (Action& now : send_queue_.Take(std::move(action), many)) {
       std::visit([this](auto& a) { Carry(std::move(a)); }, now);
     }
   }
 }
 
 void EngineRunner::SendSome() {
-  const size_t due = outbox_.DueNow();
+  const size_t due = send_queue_.DueNow();
   for (size_t count = 0; count < due && halted_.ok(); ++count) {
-    std::optional<Action> next = outbox_.Next();
+    std::optional<Action> next = send_queue_.Next();
     if (!next) return;
     std::visit([this](auto& a) { Carry(std::move(a)); }, *next);
   }
@@ -55,14 +140,14 @@ void EngineRunner::TakeDeadline() {
 
 void EngineRunner::TakeCompletions() {
   if (!TakeCommits()) return;
-  recorder_.MaybeSnapshot(parts_.engine);
+  journal_writer_.MaybeSnapshot(parts_.engine);
   TakeTroubles();
   parts_.clients.SendAnswers(Now());
   TakeSolution();
 }
 
 bool EngineRunner::TakeCommits() {
-  const CommitThread::State state = recorder_.state();
+  const CommitThread::State state = journal_writer_.state();
   if (state.persisted_seq > persisted_seq_) {
     persisted_seq_ = state.persisted_seq;
     CarryOut(Step(event::Persisted{persisted_seq_}));
@@ -82,7 +167,7 @@ bool EngineRunner::TakeCommits() {
 }
 
 void EngineRunner::TakeTroubles() {
-  std::vector<std::string> now = recorder_.Troubles();
+  std::vector<std::string> now = journal_writer_.Troubles();
   if (now == troubles_) return;
   troubles_ = std::move(now);
   for (const std::string& trouble : troubles_) parts_.log.warn("{}", trouble);
@@ -99,7 +184,7 @@ void EngineRunner::TakeSolution() {
 }
 
 bool EngineRunner::IsOwner() {
-  const absl::Status owner = recorder_.CheckLock();
+  const absl::Status owner = journal_writer_.CheckLock();
   if (!owner.ok()) Halt(owner);
   return owner.ok();
 }
@@ -113,7 +198,7 @@ void EngineRunner::Carry(action::Persist&& action) {
   for (const Fact& fact : facts_.Observe(*action.event, parts_.engine)) {
     Log(fact);
   }
-  recorder_.Append(std::move(action), parts_.engine);
+  journal_writer_.Append(std::move(action), parts_.engine);
 }
 
 void EngineRunner::Carry(action::SolvePolicy&& action) {

@@ -1,30 +1,28 @@
-// Runs the engine: gives it events and the time, and carries out the actions
-// that it returns: rows to the journal, problems to the solver, messages to
-// their peers, answers to clients. Also brings the engine what the journal's
-// and the solver's threads have finished.
-//
-// The coordinator's event loop owns one. Not thread-safe; borrows the engine,
-// the options, the links to peers, the client requests and the log.
+// Runs the engine (EngineRunner), and solves its policies on a thread
+// (SolverThread).
 #ifndef GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
 #define GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/engine/action.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/event.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
 #include "coordinator/server/cluster_facts.h"
-#include "coordinator/server/journal/recorder.h"
-#include "coordinator/server/outbox.h"
+#include "coordinator/server/journal/journal_writer.h"
 #include "coordinator/server/peer_links.h"
-#include "coordinator/server/solver_thread.h"
 #include "core/messages.h"
 #include "core/units.h"
 #include "runtime/stopwatch.h"
@@ -32,6 +30,65 @@
 
 namespace gavel {
 
+// Solves policies on a thread of its own, so that the event loop never waits
+// for a solver. Only the newest of the waiting problems is kept, since the
+// engine would drop the results of older epochs. The coordinator's event loop
+// owns one.
+//
+// Thread-safe except for Stop. `notify` is called on the solver thread when an
+// answer is there; it must not block, nor call back.
+class SolverThread {
+ public:
+  SolverThread(std::unique_ptr<Policy> policy, std::function<void()> notify);
+  // Waits for the problem being solved, unless stopped before.
+  ~SolverThread();
+  SolverThread(const SolverThread&) = delete;
+  SolverThread& operator=(const SolverThread&) = delete;
+
+  // How long Stop waits for the problem that is being solved.
+  static constexpr double kFarewell_s = 0.2;
+  // Solves nothing more; to be called once. False: a problem is still being
+  // solved, which may take minutes, and its thread is detached. It uses only
+  // its own data from then on, but the process must end by std::_Exit.
+  bool Stop();
+
+  // Takes the place of a problem that still waits. Where it names another
+  // policy, that one solves from then on.
+  void Solve(action::SolvePolicy problem);
+
+  // The newest answer, once. An error of the policy, or an exception of its
+  // solver, is an answer too: outcome kFailed with the detail.
+  std::optional<event::AllocationReady> TakeAnswer();
+
+ private:
+  // The thread's state. The thread keeps it alive when it outlives this object.
+  struct Shared {
+    std::unique_ptr<Policy> policy;  // the thread's
+    // As in CommitThread, of the standard library.
+    std::mutex mutex;  // guards all below
+    std::condition_variable changed;
+    std::function<void()> notify;
+    std::optional<action::SolvePolicy> waiting;
+    std::optional<event::AllocationReady> answer;
+    bool stopping = false;
+    bool ended = false;
+  };
+  static void Work(Shared& shared);
+  void SolveNoMore();
+  // Waits for a problem. Nothing: the end.
+  static std::optional<action::SolvePolicy> TakeProblem(Shared& shared);
+
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  std::thread thread_;
+};
+
+// Runs the engine: gives it events and the time, and carries out the actions
+// that it returns: rows to the journal, problems to the solver, messages to
+// their peers, answers to clients. Also brings the engine what the journal's
+// and the solver's threads have finished.
+//
+// The coordinator's event loop owns one. Not thread-safe; borrows the engine,
+// the options, the links to peers, the client requests and the log.
 class EngineRunner {
  public:
   struct Parts {
@@ -44,14 +101,13 @@ class EngineRunner {
   EngineRunner(Parts parts, std::string cluster_id, SnapshotOptions snapshots)
       : parts_(std::move(parts)),
         cluster_id_(std::move(cluster_id)),
-        recorder_(snapshots) {}
+        journal_writer_(snapshots) {}
 
   // First. Brings the engine to the state of the journal and begins a term.
   // `term_min`: as of Journal::BeginTerm.
-  absl::StatusOr<Recorder::Recovered> Recover(std::unique_ptr<Journal> journal,
-                                              const EngineOptions& options,
-                                              std::unique_ptr<Policy> policy,
-                                              uint64_t term_min);
+  absl::StatusOr<JournalWriter::Recovered> Recover(
+      std::unique_ptr<Journal> journal, const EngineOptions& options,
+      std::unique_ptr<Policy> policy, uint64_t term_min);
 
   // One event, and the actions that it asks for, in order.
   Actions Step(const Event& event) { return parts_.engine.Step(Now(), event); }
@@ -62,7 +118,7 @@ class EngineRunner {
   void TakeDeadline();
   // Messages to many go out in parts; the next part.
   void SendSome();
-  bool has_unsent() const { return !outbox_.empty(); }
+  bool has_unsent() const { return !send_queue_.empty(); }
 
   // False: another coordinator has the journal, and this one has halted.
   bool IsOwner();
@@ -104,13 +160,13 @@ class EngineRunner {
   Time recovered_at_ = 0;
   Stopwatch since_recovery_;
   ClusterFacts facts_;
-  Outbox outbox_;
+  SendQueue send_queue_;
   uint64_t persisted_seq_ = 0;         // the last that the engine was told
   std::vector<std::string> troubles_;  // the last that were logged
   absl::Status halted_;
   // Last: their threads wake the event loop, and end first.
   std::unique_ptr<SolverThread> solver_;
-  Recorder recorder_;
+  JournalWriter journal_writer_;
 };
 
 }  // namespace gavel

@@ -19,7 +19,7 @@ namespace gavel {
 inline constexpr double kKeepRounds_max = 2;
 inline constexpr double kParkAbsence_s_max = 3600;
 
-// So that a short round, too, ends with what was measured in it.
+// Even a short round ends with a measurement made in it.
 inline constexpr double kReportRounds = 0.125;
 
 // A connection's handshake takes about a millisecond of a core here; at this

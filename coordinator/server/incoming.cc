@@ -1,7 +1,10 @@
 #include "coordinator/server/incoming.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <filesystem>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -188,6 +191,75 @@ requires ForClients<T> || FromCoordinator<T> std::optional<Event> Convert(
   return std::nullopt;
 }
 
+// A throughput times its window equals a count of steps, up to rounding.
+constexpr double kRounding = 1e-6;
+
+// `path` as seen from `directory`; `directory` itself when it is empty.
+std::string Resolve(const std::string& directory, const std::string& path) {
+  const std::filesystem::path joined =
+      std::filesystem::path(directory) / std::filesystem::path(path);
+  std::string text = joined.lexically_normal().string();
+  if (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+// Variables that agents set for workers (agent_environment.cc;
+// engine/workers/processes.cc sets those of the ranks on a server).
+constexpr std::string_view kOfAgent[] = {"GAVEL_ADDRESS",
+                                         "GAVEL_CHECKPOINT_DIRECTORY",
+                                         "GAVEL_CLUSTER",
+                                         "GAVEL_COORDINATOR",
+                                         "GAVEL_COORDINATOR_KEY",
+                                         "GAVEL_INCARNATION",
+                                         "GAVEL_JOB",
+                                         "GAVEL_JOB_NAME",
+                                         "GAVEL_KEY_FILE",
+                                         "GAVEL_PROCESS",
+                                         "GAVEL_RANK",
+                                         "GAVEL_RUN_DIRECTORY",
+                                         "GAVEL_SERVER",
+                                         "GAVEL_WORLD_SIZE",
+                                         "GAVEL_WORKER_COORDINATOR",
+                                         "GAVEL_WORLD_SIZE_MIN",
+                                         "GAVEL_WORLD_SIZE_MAX",
+                                         "GROUP_RANK",
+                                         "LOCAL_RANK",
+                                         "LOCAL_WORLD_SIZE",
+                                         "RANK",
+                                         "WORLD_SIZE"};
+
+// Commands would take the name for an id, or for an option. Jobs of earlier
+// versions, in the journal, may be called so.
+absl::Status CheckJobName(const std::string& source, const std::string& name) {
+  const bool number =
+      std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  if (!number && !name.starts_with('-')) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(source, ": the name \"", name, "\" is taken for ",
+             number ? "the id of a job" : "an option",
+             " by commands; write one with a letter in front, \"job",
+             number ? "-" : "", name, "\" say"));
+}
+
+// Others see it on their terminals.
+absl::Status CheckApp(const std::string& source, const std::string& app) {
+  if (PrintableLine(app, app.size()) == app) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      StrCat(source,
+             ": app has control characters, or blanks at its ends; "
+             "write the name of what the job is a part of"));
+}
+
+absl::Status CheckEnvironment(const std::string& source, const JobSpec& spec) {
+  for (const auto& [name, value] : spec.environment) {
+    if (std::ranges::find(kOfAgent, name) == std::end(kOfAgent)) continue;
+    return absl::InvalidArgumentError(
+        StrCat(source, ": [environment] can't set ", name,
+               ", which the agent sets; leave it out, or choose another name"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status CheckMessage(const Message& message) {
@@ -223,6 +295,74 @@ std::optional<std::string> SendingAgent(const Message& message) {
         return std::nullopt;
       },
       message);
+}
+
+std::optional<std::string> ReportCheck::Take(Time now, Message* message) {
+  if (const auto* hello = std::get_if<WorkerHello>(message)) {
+    Saw(now, hello->worker, hello->progress.steps_done);
+  } else if (const auto* exited = std::get_if<WorkerExited>(message)) {
+    Forget(exited->worker);
+  }
+  auto* report = std::get_if<StepReport>(message);
+  if (report == nullptr || Check(now, report->worker, &report->progress) ||
+      !std::has_single_bit(++left_out_)) {
+    return std::nullopt;
+  }
+  return StrCat("job ", report->worker.job.value(), " rank ",
+                report->worker.rank,
+                ": the speed that it reports does not agree with its steps and "
+                "the time, and is left out (",
+                left_out_, " reports so far)");
+}
+
+bool ReportCheck::Saw(Time now, const WorkerKey& worker, uint64_t steps_done) {
+  if (last_.size() >= kWorkersMax && !last_.contains(worker)) last_.clear();
+  return last_.try_emplace(worker, Last{steps_done, now}).second;
+}
+
+bool ReportCheck::Check(Time now, const WorkerKey& worker, Progress* told) {
+  if (Saw(now, worker, told->steps_done)) return true;
+  Last& last = last_.at(worker);
+  const double steps = static_cast<double>(told->steps_done) -
+                       static_cast<double>(last.steps_done);
+  const double claimed = told->throughput_steps_per_s * told->window_s;
+  // One at a pause tells steps and no speed: the next window reaches back to
+  // before it.
+  if (told->throughput_steps_per_s == 0 && told->window_s == 0) return true;
+  const bool agrees = claimed <= steps * (1 + kRounding) + 1 &&
+                      told->window_s <= now - last.at + kSlack_s;
+  if (told->steps_done != last.steps_done) last = {told->steps_done, now};
+  if (!agrees) told->throughput_steps_per_s = told->window_s = 0;
+  return agrees;
+}
+
+std::string DefaultCheckpointDirectory(std::string_view state_directory,
+                                       std::string_view cluster_id,
+                                       std::string_view name, JobId id) {
+  return StrCat(state_directory, "/checkpoints/", cluster_id, "-", id.value(),
+                "-", name);
+}
+
+absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
+                                       std::string_view state_directory,
+                                       std::string_view cluster_id, JobId id) {
+  GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
+                         ParseJobSpec(request.toml, request.source));
+  GAVEL_RETURN_IF_ERROR(CheckJobName(request.source, spec.name));
+  GAVEL_RETURN_IF_ERROR(CheckApp(request.source, spec.app));
+  GAVEL_RETURN_IF_ERROR(CheckEnvironment(request.source, spec));
+  if (!request.directory.starts_with('/')) {
+    return absl::InvalidArgumentError(
+        StrCat(request.source, ": the directory of the job file, \"",
+               request.directory, "\", is not absolute"));
+  }
+  spec.working_directory = Resolve(request.directory, spec.working_directory);
+  spec.checkpoint_directory =
+      spec.checkpoint_directory.empty()
+          ? DefaultCheckpointDirectory(state_directory, cluster_id, spec.name,
+                                       id)
+          : Resolve(request.directory, spec.checkpoint_directory);
+  return spec;
 }
 
 }  // namespace gavel

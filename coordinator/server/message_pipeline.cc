@@ -15,7 +15,8 @@
 namespace gavel {
 namespace {
 
-// Of this thread alone: a busy machine does not raise what a request costs.
+// The processor time of this thread alone, so that a busy machine does not
+// raise the cost of a request.
 double ProcessorSeconds() {
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -33,8 +34,9 @@ bool RejectAgent(const Actions& actions) {
 
 }  // namespace
 
-// Authorised before it is validated: who may not send a message is told so, and
-// is in the audit log, whatever the message contains.
+// A message is authorised before it is validated, so that a sender which may
+// not send it gets that answer, and an entry in the audit log, whatever the
+// message contains.
 void MessagePipeline::Handle(Incoming incoming) {
   const Time now = parts_.runner.Now();
   const absl::StatusOr<Identity> sender =
@@ -140,7 +142,8 @@ void MessagePipeline::Settle(const AgentMessage& of_agent, bool accepted) {
     // Only an agent that the engine knows vouches for the keys of workers.
     parts_.gatekeeper.NoteWorkers(of_agent.message, parts_.engine.jobs());
   } else if (!of_agent.peer_before.empty()) {
-    // Of two agents with one name, the first gets what is sent to that name.
+    // When two agents have one name, the first one gets the messages to that
+    // name.
     parts_.peers.agents().Saw(of_agent.server, of_agent.peer_before);
   }
 }

@@ -13,8 +13,8 @@
 #include "coordinator/server/access/gatekeeper.h"
 #include "coordinator/server/client_requests.h"
 #include "coordinator/server/engine_runner.h"
+#include "coordinator/server/incoming.h"
 #include "coordinator/server/peer_links.h"
-#include "coordinator/server/report_check.h"
 #include "core/messages.h"
 #include "runtime/transport/router.h"
 #include "spdlog/logger.h"
@@ -55,8 +55,8 @@ class MessagePipeline {
 
   // Stores where the sender is to be answered. Nothing: not from an agent.
   std::optional<AgentMessage> NoteSender(const Incoming& incoming);
-  // What the engine has to decide; nothing when the message is answered
-  // without it.
+  // The event that the engine has to decide; nothing when the message is
+  // answered without the engine.
   std::optional<Event> EventFor(const Identity& sender, Incoming incoming);
   std::optional<Event> EventForClient(const Identity& sender,
                                       const Incoming& incoming);

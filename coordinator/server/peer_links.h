@@ -1,21 +1,67 @@
-// The way out to workers, agents and clients: the address from which each
-// worker and agent was last heard, and sending. The coordinator's event loop
-// owns one. Not thread-safe; borrows the gatekeeper, the router and the log.
+// The way out of the coordinator: where each peer was last heard from
+// (PeerTable), sending (PeerLinks), and messages to many peers, which are sent
+// in parts (SendQueue).
 #ifndef GAVEL_COORDINATOR_SERVER_PEER_LINKS_H_
 #define GAVEL_COORDINATOR_SERVER_PEER_LINKS_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <deque>
+#include <list>
+#include <map>
+#include <optional>
 #include <string>
+#include <variant>
+#include <vector>
 
+#include "coordinator/engine/action.h"
 #include "coordinator/server/access/gatekeeper.h"
-#include "coordinator/server/peer_table.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "runtime/transport/router.h"
-#include "spdlog/logger.h"
+
+namespace spdlog {
+class logger;
+}
 
 namespace gavel {
 
+// Where to answer whom: the latest routing id that each worker or agent was
+// heard from. The coordinator's event loop owns one of each. Not thread-safe.
+template <class Key>
+class PeerTable {
+ public:
+  // Holds at most `entries_max` > 0 entries. When it is full, the lowest key is
+  // removed (of workers: the oldest job). The next message of a removed peer
+  // adds it again.
+  explicit PeerTable(size_t entries_max) : entries_max_(entries_max) {}
+
+  void Saw(const Key& key, const std::string& peer) {
+    if (auto it = peers_.find(key); it != peers_.end()) {
+      it->second = peer;
+      return;
+    }
+    if (peers_.size() >= entries_max_) peers_.erase(peers_.begin());
+    peers_.emplace(key, peer);
+  }
+
+  // Null when it was not heard from. Valid until the next call.
+  const std::string* Find(const Key& key) const {
+    const auto it = peers_.find(key);
+    return it == peers_.end() ? nullptr : &it->second;
+  }
+
+  void Forget(const Key& key) { peers_.erase(key); }
+  size_t size() const { return peers_.size(); }
+
+ private:
+  size_t entries_max_;
+  std::map<Key, std::string> peers_;
+};
+
+// The way out to workers, agents and clients: the address from which each
+// worker and agent was last heard, and sending. The coordinator's event loop
+// owns one. Not thread-safe; borrows the gatekeeper, the router and the log.
 class PeerLinks {
  public:
   static constexpr size_t kWorkersMax = 64 * 1024;
@@ -43,6 +89,43 @@ class PeerLinks {
   spdlog::logger& log_;
   PeerTable<WorkerKey> workers_{kWorkersMax};
   PeerTable<std::string> agents_{kAgentsMax};
+};
+
+// Messages that the engine sends to many receivers at once, such as a round's
+// notices to thousands of workers. They go out in parts, so that requests are
+// answered in between. The order of messages to one receiver is the engine's:
+// an answer is sent behind the messages that wait for its receiver. The
+// coordinator's event loop owns one. Not thread-safe.
+class SendQueue {
+ public:
+  // A step's actions are many beyond this; so many go out between two turns of
+  // receiving, and more when kTurnsMax turns would not carry all that waits:
+  // else what comes in by turns of as many would keep it waiting for ever.
+  static constexpr size_t kSentAtOnceMax = 64;
+  static constexpr size_t kTurnsMax = 64;
+
+  // How many go out now.
+  size_t DueNow() const {
+    return std::max(kSentAtOnceMax, waiting_.size() / kTurnsMax);
+  }
+
+  // The actions to carry out now, in order: those that wait for the receiver of
+  // `action`, then `action`. Nothing when `action` itself waits, as one of
+  // many.
+  std::vector<Action> Take(Action&& action, bool of_many);
+
+  // The next one that waits, in order.
+  std::optional<Action> Next();
+
+  bool empty() const { return waiting_.empty(); }
+
+ private:
+  using Receiver = std::variant<WorkerKey, std::string>;
+  static std::optional<Receiver> ReceiverOf(const Action& action);
+
+  std::list<Action> waiting_;
+  // In order; none is empty.
+  std::map<Receiver, std::deque<std::list<Action>::iterator>> waiting_for_;
 };
 
 }  // namespace gavel

@@ -1,6 +1,16 @@
 #include "coordinator/server/access/audit_log.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <cstdio>
 #include <ctime>
 #include <utility>
 
@@ -11,6 +21,34 @@
 
 namespace gavel {
 namespace {
+
+constexpr int kPollInterval_ms = 100;
+
+// A pipe that is ready takes so much without waiting.
+constexpr size_t kPieceBytes = PIPE_BUF;
+
+bool WaitForRoom(int descriptor, const std::stop_token& stop) {
+  pollfd item = {descriptor, POLLOUT, 0};
+  while (!stop.stop_requested()) {
+    if (poll(&item, 1, kPollInterval_ms) > 0) return true;
+  }
+  return false;
+}
+
+// Looked for by a reader, which does not know the writer's limits.
+constexpr int kOldFilesMax = 1000;
+
+std::string OldName(const std::string& path, int age) {
+  return age == 0 ? path : StrCat(path, ".", age);
+}
+
+absl::StatusOr<Descriptor> OpenToAppend(const std::string& path) {
+  Descriptor file(open(path.c_str(),
+                       O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
+                       0600));
+  if (file.get() < 0) return absl::ErrnoToStatus(errno, ToAbsl(path));
+  return file;
+}
 
 constexpr double kAuditMinute_s = 60;
 
@@ -24,6 +62,109 @@ std::string TimeText() {
 }
 
 }  // namespace
+
+LineThread::LineThread(Write write)
+    : write_(std::move(write)),
+      thread_([this](const std::stop_token& stop) { Work(stop); }) {}
+
+LineThread::~LineThread() {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::duration<double>(kFarewell_s),
+                      [this] { return lines_.empty(); });
+  }
+  thread_.request_stop();
+  thread_.join();
+}
+
+bool LineThread::Append(std::string line) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (bytes_ + line.size() > kQueuedBytesMax) {
+      ++lost_;
+      return false;
+    }
+    bytes_ += line.size();
+    lines_.push_back(std::move(line));
+  }
+  changed_.notify_all();
+  return true;
+}
+
+uint64_t LineThread::TakeLost() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(lost_, 0);
+}
+
+void LineThread::Work(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [this] { return !lines_.empty(); })) {
+    if (stop.stop_requested()) return;
+    const std::string& line = lines_.front();
+    lock.unlock();
+    const bool written = write_(line, stop);
+    lock.lock();
+    lost_ += written ? 0 : 1;
+    bytes_ -= line.size();
+    lines_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+LineThread::Write WriteTo(int descriptor) {
+  return [descriptor](std::string_view line, const std::stop_token& stop) {
+    while (!line.empty()) {
+      if (!WaitForRoom(descriptor, stop)) return false;
+      const ssize_t written =
+          write(descriptor, line.data(), std::min(line.size(), kPieceBytes));
+      if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (written <= 0) return false;
+      line.remove_prefix(static_cast<size_t>(written));
+    }
+    return true;
+  };
+}
+
+absl::StatusOr<RotatingFile> RotatingFile::Open(const std::string& path,
+                                                const RotationLimits& limits) {
+  GAVEL_ASSIGN_OR_RETURN(Descriptor file, OpenToAppend(path));
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  return RotatingFile(path, limits, std::move(file),
+                      static_cast<uint64_t>(info.st_size));
+}
+
+bool RotatingFile::Append(std::string_view line) {
+  if (size_ > 0 && size_ + line.size() > limits_.file_bytes) Rotate();
+  const ssize_t written = write(file_.get(), line.data(), line.size());
+  size_ += static_cast<uint64_t>(std::max<ssize_t>(written, 0));
+  return written == static_cast<ssize_t>(line.size());
+}
+
+// A file that can't be renamed stays in use.
+void RotatingFile::Rotate() {
+  for (int age = limits_.old_files - 1; age >= 0; --age) {
+    std::rename(OldName(path_, age).c_str(), OldName(path_, age + 1).c_str());
+  }
+  absl::StatusOr<RotatingFile> next = Open(path_, limits_);
+  if (next.ok()) *this = *std::move(next);
+}
+
+std::vector<std::string> RotatedFiles(const std::string& path) {
+  std::vector<std::string> paths;
+  for (int age = 0; age < kOldFilesMax; ++age) {
+    const std::string name = OldName(path, age);
+    if (access(name.c_str(), F_OK) == 0) {
+      paths.push_back(name);
+    } else if (age > 0) {
+      break;
+    }
+  }
+  std::ranges::reverse(paths);
+  return paths;
+}
 
 absl::StatusOr<AuditLog> AuditLog::Open(const std::string& path) {
   absl::StatusOr<RotatingFile> file = RotatingFile::Open(path);
@@ -72,7 +213,8 @@ void AuditLog::Write(const AuditEntry& entry) {
       line.dump(-1, ' ', /*ensure_ascii=*/true,
                 nlohmann::ordered_json::error_handler_t::replace) +
       "\n";
-  // What it is told of is then in the queue; lost with it, it is not told.
+  // The count is reset once its line is queued. If the queue is lost, so is the
+  // count.
   if (lines_->Append(std::move(text))) left_out_ = 0;
 }
 

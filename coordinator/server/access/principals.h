@@ -1,3 +1,73 @@
+// Identities: the roles, which role may send which message, and the file of
+// principals, which gives each public key its role.
+#ifndef GAVEL_COORDINATOR_SERVER_ACCESS_PRINCIPALS_H_
+#define GAVEL_COORDINATOR_SERVER_ACCESS_PRINCIPALS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/server/access/limits.h"
+#include "core/ids.h"
+#include "core/messages.h"
+
+namespace gavel {
+
+// Which role may send which message. A message that the table does not allow is
+// refused. The coordinator's event loop asks for every message. Pure;
+// stateless, thread-safe.
+
+// kUser: submits jobs and controls its own. kOperator: controls all jobs and
+// the coordinator. kViewer: reads the queue. kNode: the agent of the server of
+// that name. kWorker: one process of a job while it runs; never in a file of
+// principals.
+enum class Role : uint8_t { kUser, kOperator, kViewer, kNode, kWorker };
+inline constexpr std::array<std::string_view, 5> kRoleNames = {
+    "user", "operator", "viewer", "node", "worker"};  // in the order of Role
+
+inline constexpr std::string_view RoleName(Role role) {
+  return kRoleNames[static_cast<size_t>(role)];
+}
+// Whether the role needs an account on the servers, for its jobs.
+inline constexpr bool RunsJobs(Role role) {
+  return role == Role::kUser || role == Role::kOperator;
+}
+// Finds a role that a principal may have: any but kWorker.
+std::optional<Role> FindRole(std::string_view name);
+
+// The sender of a message, proven by its key.
+struct Identity {
+  std::string name;  // of the principal; of a worker: "job 3 rank 0"
+  Role role = Role::kViewer;
+  std::string unix_user;     // that its jobs run as; of users and operators
+  WorkerKey worker;          // of a worker
+  Allowance allowance = {};  // of a user's jobs
+};
+
+// Whether a job of that owner is the sender's to control and to read: what its
+// program wrote, and what its file says.
+inline bool MayTouch(const Identity& sender, std::string_view owner) {
+  return sender.role == Role::kOperator || sender.name == owner;
+}
+
+// Whether a role may send this message at all.
+bool MaySend(Role role, const Message& message);
+
+// Returns OK, or PERMISSION_DENIED with the forbidden action and those who may
+// do it. A user touches its own jobs, an agent speaks for its own server and
+// its workers, and a worker speaks for itself. `jobs` has all jobs.
+absl::Status Authorize(const Identity& sender, const Message& message,
+                       const std::map<JobId, Job>& jobs);
+
+inline constexpr size_t kPrincipalsBytesMax = 4 * 1024 * 1024;
+
 // The file of principals, one table each, which `gavel user` writes and a
 // coordinator with keys reads.
 //
@@ -10,23 +80,6 @@
 //   weight_max = 10        # of one of the jobs
 //
 // Values, thread-safe.
-#ifndef GAVEL_COORDINATOR_SERVER_ACCESS_PRINCIPALS_H_
-#define GAVEL_COORDINATOR_SERVER_ACCESS_PRINCIPALS_H_
-
-#include <cstddef>
-#include <map>
-#include <string>
-#include <string_view>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "coordinator/server/access/allowance.h"
-#include "coordinator/server/access/roles.h"
-
-namespace gavel {
-
-inline constexpr size_t kPrincipalsBytesMax = 4 * 1024 * 1024;
-
 struct Principal {
   Role role = Role::kViewer;
   std::string unix_user;     // of users and operators; never root

@@ -254,7 +254,7 @@ struct HistoryProjector::Observation {
       const Job* const job = engine.FindJob(id);
       if (job == nullptr || !job->active()) continue;
       ++(job->assigned.empty() ? round.waiting : round.running);
-      // Of a packed pair each has half.
+      // Each job of a packed pair counts half.
       const double part = job->partner.valid() ? 0.5 : 1;
       for (const AcceleratorId where : job->assigned) {
         round.busy[engine.cluster().accelerator(where).info.type] += part;

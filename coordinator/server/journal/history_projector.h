@@ -17,18 +17,19 @@
 #include "absl/status/status.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
-#include "coordinator/server/journal/history_rows.h"
+#include "coordinator/server/journal/history_tables.h"
 
 namespace gavel {
 
 class HistoryProjector {
  public:
-  // What the durable `event`, row `seq` of the journal, changes. `engine` has
-  // taken it.
+  // The rows that the durable `event`, row `seq` of the journal, changes.
+  // `engine` has already taken the event.
   std::vector<HistoryRow> Observe(uint64_t seq, Time now, const Event& event,
                                   const Engine& engine);
 
-  // What it remembers of jobs that are not over, and back. DATA_LOSS: damaged.
+  // Save and restore the state about jobs that are not over. DATA_LOSS:
+  // damaged.
   std::string Save() const;
   absl::Status Load(std::string_view saved);
 
@@ -38,7 +39,7 @@ class HistoryProjector {
   const std::string& policy() const { return policy_; }
   double round_duration_s() const { return round_duration_s_; }
 
-  // ---- what is written by Save
+  // ---- Save writes these
 
   struct OpenLease {
     HistoryLease row;

@@ -9,7 +9,6 @@
 #include <variant>
 #include <vector>
 
-#include "coordinator/server/query/json_page.h"
 #include "coordinator/server/query/row_json.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
@@ -17,6 +16,7 @@
 #include "nlohmann/json.hpp"
 
 namespace gavel {
+
 namespace {
 
 using Json = nlohmann::ordered_json;

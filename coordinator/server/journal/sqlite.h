@@ -58,8 +58,8 @@ class SqliteDatabase {
  public:
   // Creates the file with mode 0600; what SQLite puts beside it inherits that.
   static absl::StatusOr<SqliteDatabase> Open(const std::string& path);
-  // Reads what is committed and changes nothing, while another process may
-  // write. NOT_FOUND: no such file.
+  // Opens the file to read committed data without changing it, while another
+  // process may write. Returns NOT_FOUND when there is no such file.
   static absl::StatusOr<SqliteDatabase> OpenReadOnly(const std::string& path);
 
   // Statements without parameters and results, separated by semicolons.

@@ -1,10 +1,9 @@
-// The queue at one moment, for any thread to list: the event loop copies it
-// when somebody asks, and everybody who asks meanwhile gets the same copy.
-//
-// QueueViews belongs to the event loop; a QueueView is immutable.
+// The jobs as `gavel queue` and `gavel why` show them: one job (JobView), and
+// the queue at one moment (QueueView).
 #ifndef GAVEL_COORDINATOR_SERVER_QUERY_QUEUE_VIEW_H_
 #define GAVEL_COORDINATOR_SERVER_QUERY_QUEUE_VIEW_H_
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,13 +12,88 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/job.h"
 #include "coordinator/engine/waiting_line.h"
-#include "coordinator/server/query/job_view.h"
+#include "coordinator/server/access/principals.h"
 #include "coordinator/server/query/rows.h"
+#include "core/ids.h"
 #include "core/messages.h"
 #include "core/units.h"
 
 namespace gavel {
+
+// A job as `gavel queue` and `gavel why` show it: copied from the engine on the
+// event loop, made into a row (rows.h) on any thread. Values; the functions are
+// pure.
+
+// The values of the job file, which stay the same from view to view.
+struct JobFacts {
+  std::string name;
+  std::string app;
+  std::string entity;
+  std::string owner;
+  std::string checkpoint_directory;
+  double weight = 1;
+  int scale_factor_asked = 1;
+  int scale_factor_min = 1;
+  int scale_factor_max = 1;
+  uint64_t steps_total = 0;
+};
+
+// The progress of a gang's ranks as one. They step together, so counts of steps
+// are those of the slowest rank, and counts of pauses those of any rank.
+struct JobProgress {
+  uint64_t steps_done = 0;
+  double steps_per_s = 0;  // 0 unless running
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  uint64_t incarnations = 0;
+  Generation last_generation;
+};
+
+struct JobView {
+  JobId id;
+  std::shared_ptr<const JobFacts> facts;
+  std::string_view state;  // StateLetters
+  // For the reason Priority, a WaitingLine tells the place in line.
+  Reason reason;
+  // Behind the reason, and where its tensors are; mostly empty.
+  std::string notes;
+  std::string memory;
+  int scale_factor = 1;
+  JobProgress progress;
+  std::vector<HeldAcceleratorRow> held;  // the first kAcceleratorsPerRowMax
+  Named<double> scalars;
+  JobShares shares;
+  double received_s = 0;
+  Time submitted_at = 0;
+  Time ended_at = 0;
+  double submitted_wall_s = 0;  // since 1970
+  double ended_wall_s = 0;
+  bool over = false;     // finished or cancelled
+  bool settled = false;  // over, and its last process has ended
+  uint64_t epoch = 0;
+  int failures_in_a_row = 0;
+  int last_end = 0;  // as Job::last_end
+};
+
+// `before` has the facts of an earlier view of the job, which are shared when
+// they have not changed; may be null. The cost does not grow with the number of
+// jobs.
+JobView ViewOf(const Job& job, const Engine& engine, Time now,
+               std::shared_ptr<const JobFacts> before);
+
+// The queue's row of the job, as of `now`, for `reader`: words of the program
+// and of the job file only where it may read them. Fills one that may have been
+// another job's, which saves allocations.
+void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
+                  const Identity& reader, QueueRow* row);
+
+// The additions of `gavel why`, for one job alone.
+std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine);
+WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
+                const Identity& reader, std::vector<ThroughputRow> throughputs);
 
 // Places in line as of one plan: the event loop copies the rows, who asks first
 // sorts them. Thread-safe.
@@ -52,12 +126,13 @@ struct QueueView {
   std::shared_ptr<PlanLine> line;
 };
 
-// A page of `view`: rows of jobs above the cursor, which is the last one's id,
-// that `filter` asks for. It is JSON, empty: all. Of
+// A page of `view`: rows of jobs above the cursor (the last one's id) that
+// match `filter`. The filter is JSON, and an empty one matches all jobs. Each
+// key of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
-// each may be missing; "own": true instead of "user": of `reader`;
-// "ended_max": of those finished and cancelled only so many, the latest.
-// `error` is set for what is no filter.
+// may be missing. "own": true instead of "user" selects the jobs of `reader`.
+// "ended_max" limits finished and cancelled jobs to so many, the latest. An
+// invalid filter sets `error`.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
                      const Identity& reader);
 
@@ -67,6 +142,10 @@ QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
                        const std::vector<ThroughputRow>& throughputs,
                        const WaitingLine& line, Time now);
 
+// The queue at one moment, for any thread to list: the event loop copies it
+// when somebody asks, and everybody who asks meanwhile gets the same copy.
+//
+// QueueViews belongs to the event loop; a QueueView is immutable.
 class QueueViews {
  public:
   // Views take at most one part in so many of the event loop's time.

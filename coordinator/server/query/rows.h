@@ -1,10 +1,10 @@
 // The rows that a coordinator sends to the command line, as JSON: the one place
 // that names their keys. The server fills the structs and writes them
-// (json_text.h, row_json.h); the command line reads them back (cli/rows.h).
+// (row_json.h); the command line reads them back (cli/rows.h).
 //
 // A member's name is its key; the list in GAVEL_ROW gives the order. Fields may
 // be added, and none changes its meaning: the other side may be older or newer.
-// Times are seconds of the engine's clock (query.h), but for those of a job,
+// Times are seconds of the engine's clock (query.h), except those of a job,
 // which are seconds since 1970. Values that are not known are null. Plain
 // values.
 #ifndef GAVEL_COORDINATOR_SERVER_QUERY_ROWS_H_
@@ -168,7 +168,7 @@ struct EntityRow {
 };
 GAVEL_ROW(EntityRow, name, weight, policy)
 
-// What a coordinator has kept out since it was started.
+// Frames, messages and connections refused since the coordinator was started.
 struct WireCounts {
   uint64_t frames_dropped = 0;       // that are no message, or none for us
   uint64_t messages_refused = 0;     // that their senders may not send
@@ -211,7 +211,7 @@ struct StatusRow {
   std::optional<double> round_duration_s;
   double lease_duration_s = 0;
   std::optional<double> round_ends_in_s;
-  // Of the last solve; null: there was none.
+  // The outcome of the last solve; null when there was none.
   std::optional<std::string> outcome;
   std::optional<double> objective;
   std::optional<double> bound;

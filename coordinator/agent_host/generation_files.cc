@@ -1,16 +1,18 @@
-#include "coordinator/agent_host/generation_inbox.h"
+#include "coordinator/agent_host/generation_files.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 namespace {
 
 constexpr size_t kVerifyBytes = size_t{1} << 20;
-// Of those fetched here, that a later one has replaced.
+// The number of superseded generations that are kept, of those fetched here.
 constexpr int kFetchedKept = 2;
 
 // Whether a file of `text` lies at `path`.
@@ -19,6 +21,14 @@ bool Holds(FileSystem& file_system, const std::string& path,
   const absl::StatusOr<std::string> found =
       ReadWholeFile(file_system, path, text.size());
   return found.ok() && *found == text;
+}
+
+// The job may remove a generation while it is being opened.
+constexpr int kListingsMax = 3;
+
+bool IsUnusable(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsDataLoss(status) ||
+         absl::IsOutOfRange(status) || absl::IsInvalidArgument(status);
 }
 
 }  // namespace
@@ -60,7 +70,8 @@ absl::StatusOr<GenerationInbox::Need> GenerationInbox::Prepare(
   return need;
 }
 
-// The attempt that was cut off, if it is of this very manifest, else a new one.
+// Resumes the interrupted attempt if it has this very manifest, and else begins
+// a new one.
 absl::Status GenerationInbox::BeginAttempt(const Attempts& attempts,
                                            std::string_view text) {
   attempt_ = {manifest_.generation, 0};
@@ -86,8 +97,8 @@ absl::Status GenerationInbox::BeginAttempt(const Attempts& attempts,
   return file_system_.SyncDirectory(directory_);
 }
 
-// Of the committed generations, and of an attempt at another one that this
-// process has under way.
+// Collects the shards of the committed generations, and of an attempt at
+// another generation that this process has under way.
 void GenerationInbox::CollectLinks(const Attempts& attempts) {
   links_.clear();
   const auto collect = [&](const Attempt& attempt, std::string_view name) {
@@ -142,8 +153,9 @@ absl::StatusOr<uint64_t> GenerationInbox::BytesHere(size_t file, bool resumed) {
   return 0;
 }
 
-// No worker of the job runs here, or it would not be fetched; one that does all
-// the same is of an older epoch, and what it has not committed is void.
+// No worker of the job runs here, since the job would not be fetched otherwise.
+// A worker that runs all the same has an older epoch, and its uncommitted files
+// are void.
 absl::Status GenerationInbox::RemoveLeftovers(const Attempts& attempts) {
   for (const Attempt& other : attempts.uncommitted) {
     if (other == attempt_ ||
@@ -230,8 +242,8 @@ absl::Status GenerationInbox::Commit() {
   return absl::OkStatus();
 }
 
-// Copies that were made ahead of a move, and that later ones replace. What the
-// job wrote itself it deletes itself.
+// Removes copies that were made ahead of a move and replaced by later ones. The
+// job itself deletes the generations that it wrote.
 void GenerationInbox::RemoveSuperseded() {
   const absl::StatusOr<Attempts> attempts =
       ListAttempts(file_system_, directory_);
@@ -252,6 +264,89 @@ void GenerationInbox::Discard() {
   if (!under_way_) return;
   under_way_ = false;
   RemoveAttempt(file_system_, directory_, attempt_).IgnoreError();
+}
+
+size_t GenerationOutbox::OpenFiles() const {
+  size_t count = 0;
+  for (const auto& [id, session] : sessions_) count += session.files.size();
+  return count;
+}
+
+absl::StatusOr<GenerationOutbox::Opened> GenerationOutbox::Open(
+    uint64_t session, const std::string& directory, Generation below) {
+  for (int listing = 0; listing < kListingsMax; ++listing) {
+    GAVEL_ASSIGN_OR_RETURN(Attempts attempts,
+                           ListAttempts(file_system_, directory));
+    bool any = false;
+    while (!attempts.committed.empty()) {
+      const Attempt attempt = attempts.committed.back();
+      attempts.committed.pop_back();
+      if (below != Generation{} && attempt.generation >= below) continue;
+      any = true;
+      Session opened;
+      absl::StatusOr<Opened> answer =
+          OpenAttempt(StrCat(directory, "/", AttemptName(attempt)),
+                      attempt.generation, &opened);
+      if (answer.ok()) {
+        sessions_[session] = std::move(opened);
+        return answer;
+      }
+      if (!IsUnusable(answer.status())) return answer.status();
+    }
+    if (!any) break;
+  }
+  return absl::NotFoundError(StrCat(directory, " has no whole checkpoint"));
+}
+
+absl::StatusOr<GenerationOutbox::Opened> GenerationOutbox::OpenAttempt(
+    const std::string& folder, Generation generation, Session* session) {
+  Opened opened;
+  opened.generation = generation;
+  GAVEL_ASSIGN_OR_RETURN(
+      opened.manifest,
+      ReadWholeFile(file_system_, StrCat(folder, "/", kManifestFileName),
+                    kManifestSizeBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const Manifest manifest,
+                         DecodeManifest(opened.manifest));
+  if (manifest.generation != generation) {
+    return absl::DataLossError(StrCat(folder, " holds another generation"));
+  }
+  if (manifest.shards.size() > kOutboxShardsMax ||
+      OpenFiles() + manifest.shards.size() > kOutboxFilesMax) {
+    return absl::ResourceExhaustedError(
+        StrCat(folder, " has ", manifest.shards.size(),
+               " shards, too many to be served at once"));
+  }
+  for (size_t i = 0; i < manifest.shards.size(); ++i) {
+    const std::string path = StrCat(folder, "/", ShardFileName(i));
+    GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> file,
+                           file_system_.OpenFile(path, FileAccess::kBuffered));
+    if (file->size_bytes() != manifest.shards[i].size_bytes) {
+      return absl::DataLossError(StrCat(path, " is not of its size"));
+    }
+    opened.file_bytes.push_back(file->size_bytes());
+    session->files.push_back(std::move(file));
+  }
+  session->manifest = opened.manifest;
+  return opened;
+}
+
+absl::StatusOr<StreamChunk> GenerationOutbox::Read(const StreamRead& read) {
+  const auto found = sessions_.find(read.session);
+  if (found == sessions_.end()) {
+    return absl::NotFoundError("the session is closed");
+  }
+  const Session& session = found->second;
+  StreamChunk chunk{read.session, read.file, read.offset, 0, ""};
+  if (read.file == kStreamManifest) {
+    chunk.data = session.manifest.substr(read.offset, read.size);
+  } else {
+    chunk.data.resize(read.size);
+    GAVEL_RETURN_IF_ERROR(session.files.at(read.file)->Read(
+        read.offset, chunk.data.data(), chunk.data.size()));
+  }
+  chunk.checksum = StreamChecksum(chunk.data);
+  return chunk;
 }
 
 }  // namespace gavel

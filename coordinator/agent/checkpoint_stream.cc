@@ -1,8 +1,17 @@
-#include "coordinator/agent/stream_receiver.h"
+#include "coordinator/agent/checkpoint_stream.h"
+
+#include <xxhash.h>
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>  // the same checksums, by AVX2 or AVX-512 if there
+#endif
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 #include <utility>
 
+#include "core/fields.h"
+#include "core/packer.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -18,6 +27,80 @@ constexpr int kDiskErrorsMax = 5;
 
 }  // namespace
 
+auto Fields(As<Generation> auto& m) { return std::tie(m.epoch, m.step); }
+auto Fields(As<StreamOpen> auto& m) {
+  return std::tie(m.nonce, m.job, m.below);
+}
+auto Fields(As<StreamRead> auto& m) {
+  return std::tie(m.session, m.file, m.offset, m.size);
+}
+auto Fields(As<StreamClose> auto& m) { return std::tie(m.session); }
+auto Fields(As<StreamOpened> auto& m) {
+  return std::tie(m.nonce, m.session, m.generation, m.manifest_bytes,
+                  m.manifest_checksum);
+}
+auto Fields(As<StreamChunk> auto& m) {
+  return std::tie(m.session, m.file, m.offset, m.checksum, m.data);
+}
+constexpr StreamRefusal LastOf(StreamRefusal) {
+  return StreamRefusal::kOutOfSessions;
+}
+auto Fields(As<StreamRefused> auto& m) {
+  return std::tie(m.nonce, m.session, m.refusal, m.why);
+}
+
+namespace {
+
+constexpr std::string_view kMagic = "GVS";
+constexpr char kVersion = 1;
+constexpr size_t kHeaderBytes = 5;
+constexpr PackLimits kLimits = {16, kStreamChunkBytesMax};
+constexpr size_t kTypes = std::variant_size_v<StreamMessage>;
+
+template <size_t index>
+StreamMessage Get(Unpacker& unpacker) {
+  StreamMessage message(std::in_place_index<index>);
+  GetFields(unpacker, std::get<index>(message));
+  return message;
+}
+
+template <size_t... index>
+constexpr auto MakeReaders(std::index_sequence<index...>) {
+  return std::array<StreamMessage (*)(Unpacker&), kTypes>{Get<index>...};
+}
+constexpr auto kReaders = MakeReaders(std::make_index_sequence<kTypes>());
+
+}  // namespace
+
+std::string EncodeStreamMessage(const StreamMessage& message) {
+  Packer packer(kLimits);
+  std::visit([&](const auto& body) { PutField(packer, body); }, message);
+  std::string frame(kMagic);
+  frame.push_back(kVersion);
+  frame.push_back(static_cast<char>(message.index() + 1));
+  frame += packer.Take();
+  return frame;
+}
+
+absl::StatusOr<StreamMessage> DecodeStreamMessage(std::string_view frame) {
+  if (frame.size() > kStreamFrameBytesMax || frame.size() < kHeaderBytes ||
+      !frame.starts_with(kMagic) || frame[kMagic.size()] != kVersion) {
+    return absl::InvalidArgumentError("not a frame of a stream");
+  }
+  const size_t type = static_cast<uint8_t>(frame[kMagic.size() + 1]);
+  if (type == 0 || type > kTypes) {
+    return absl::InvalidArgumentError("not a known frame of a stream");
+  }
+  Unpacker unpacker(frame.substr(kHeaderBytes), kLimits);
+  StreamMessage message = kReaders[type - 1](unpacker);
+  if (!unpacker.ok()) return unpacker.status();
+  return message;
+}
+
+uint64_t StreamChecksum(std::string_view data) {
+  return XXH3_64bits(data.data(), data.size());
+}
+
 StreamReceiver::StreamReceiver(StreamReceiverOptions options)
     : options_(options), nonce_(options.first_nonce) {}
 
@@ -31,7 +114,8 @@ StreamReceiver::Actions StreamReceiver::Start(Time now, Generation at_least) {
   return TakeActions();
 }
 
-// Whatever was asked for before is void. What is partly here stays.
+// Opens a new session. Earlier requests are void, and data that has already
+// arrived is kept.
 void StreamReceiver::Open() {
   state_ = State::kOpening;
   ++nonce_;
@@ -325,6 +409,178 @@ StreamReceiver::Actions StreamReceiver::Tick(Time now) {
   GoBack();
   AskForMore();
   return TakeActions();
+}
+
+void StreamSender::Allow(Time now, const std::string& reader_key, JobId job,
+                         std::string directory, std::string unix_user) {
+  std::erase_if(rights_,
+                [&](const auto& entry) { return entry.second.until < now; });
+  if (rights_.size() >= kStreamRightsMax &&
+      !rights_.contains({reader_key, job})) {
+    return;
+  }
+  rights_[{reader_key, job}] = {std::move(directory), std::move(unix_user),
+                                now + kStreamRight_s};
+}
+
+bool StreamSender::Knows(Time now, const std::string& reader_key) const {
+  return std::any_of(rights_.begin(), rights_.end(), [&](const auto& entry) {
+    return entry.first.first == reader_key && entry.second.until >= now;
+  });
+}
+
+const StreamSender::Right* StreamSender::FindRight(Time now,
+                                                   const Reader& reader) const {
+  const auto found = rights_.find(reader);
+  return found == rights_.end() || found->second.until < now ? nullptr
+                                                             : &found->second;
+}
+
+StreamSender::Actions StreamSender::Receive(Time now,
+                                            const std::string& reader_key,
+                                            const StreamMessage& message) {
+  Actions actions;
+  std::visit([&](const auto& m) { Take(now, reader_key, m, actions); },
+             message);
+  return actions;
+}
+
+void StreamSender::Take(Time now, const std::string& reader_key,
+                        const StreamOpen& open, Actions& actions) {
+  const Right* const right = FindRight(now, {reader_key, open.job});
+  if (right == nullptr) {
+    actions.emplace_back(stream_sender::Send{
+        StreamRefused{open.nonce, 0, StreamRefusal::kNotAllowed, ""}});
+    return;
+  }
+  // Asked again, for the answer was slow or lost.
+  for (const auto& [id, session] : sessions_) {
+    if (session.reader_key != reader_key || session.job != open.job ||
+        session.nonce != open.nonce) {
+      continue;
+    }
+    if (session.open) actions.emplace_back(Answer(id, session));
+    return;
+  }
+  MakeRoom(reader_key, actions);
+  if (sessions_.size() >= kStreamSessionsMax) {
+    actions.emplace_back(stream_sender::Send{
+        StreamRefused{open.nonce, 0, StreamRefusal::kOutOfSessions, ""}});
+    return;
+  }
+  const uint64_t id = next_session_++;
+  Session& session = sessions_[id];
+  session.reader_key = reader_key;
+  session.job = open.job;
+  session.nonce = open.nonce;
+  session.used_at = now;
+  actions.emplace_back(stream_sender::OpenGeneration{
+      id, right->directory, right->unix_user, open.below});
+}
+
+// A reader that opens again and again keeps its last sessions only: what it has
+// forgotten by a restart needs no time-out.
+void StreamSender::MakeRoom(const std::string& reader_key, Actions& actions) {
+  auto oldest = sessions_.end();
+  size_t count = 0;
+  for (auto it = sessions_.begin(); it != sessions_.end(); ++it) {
+    if (it->second.reader_key != reader_key) continue;
+    ++count;
+    if (oldest == sessions_.end() ||
+        it->second.used_at < oldest->second.used_at) {
+      oldest = it;
+    }
+  }
+  if (count < kStreamSessionsPerReaderMax) return;
+  actions.emplace_back(stream_sender::CloseGeneration{oldest->first});
+  sessions_.erase(oldest);
+}
+
+bool StreamSender::Within(const Session& session, const StreamRead& read) {
+  uint64_t bytes = 0;
+  if (read.file == kStreamManifest) {
+    bytes = session.manifest_bytes;
+  } else if (read.file < session.file_bytes.size()) {
+    bytes = session.file_bytes[static_cast<size_t>(read.file)];
+  } else {
+    return false;
+  }
+  return read.size > 0 && read.size <= kStreamChunkBytesMax &&
+         read.offset <= bytes && read.size <= bytes - read.offset;
+}
+
+void StreamSender::Take(Time now, const std::string& reader_key,
+                        const StreamRead& read, Actions& actions) {
+  const auto found = sessions_.find(read.session);
+  if (found == sessions_.end() || found->second.reader_key != reader_key ||
+      !found->second.open ||
+      FindRight(now, {reader_key, found->second.job}) == nullptr) {
+    actions.emplace_back(stream_sender::Send{
+        StreamRefused{0, read.session, StreamRefusal::kNoSession, ""}});
+    return;
+  }
+  if (!Within(found->second, read)) return;  // no reader of ours asks for that
+  found->second.used_at = now;
+  actions.emplace_back(stream_sender::ReadFile{read});
+}
+
+void StreamSender::Take(Time, const std::string& reader_key,
+                        const StreamClose& close, Actions& actions) {
+  const auto found = sessions_.find(close.session);
+  if (found == sessions_.end() || found->second.reader_key != reader_key) {
+    return;
+  }
+  sessions_.erase(found);
+  actions.emplace_back(stream_sender::CloseGeneration{close.session});
+}
+
+StreamSender::Actions StreamSender::Opened(uint64_t session,
+                                           Generation generation,
+                                           std::string_view manifest,
+                                           std::vector<uint64_t> file_bytes) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return {};
+  Session& opened = found->second;
+  opened.open = true;
+  opened.generation = generation;
+  opened.manifest_bytes = manifest.size();
+  opened.manifest_checksum = StreamChecksum(manifest);
+  opened.file_bytes = std::move(file_bytes);
+  return {Answer(session, opened)};
+}
+
+stream_sender::Send StreamSender::Answer(uint64_t id, const Session& session) {
+  return {StreamOpened{session.nonce, id, session.generation,
+                       session.manifest_bytes, session.manifest_checksum}};
+}
+
+StreamSender::Actions StreamSender::OpenFailed(uint64_t session,
+                                               StreamRefusal refusal,
+                                               std::string why) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return {};
+  const uint64_t nonce = found->second.nonce;
+  sessions_.erase(found);
+  return {
+      stream_sender::Send{StreamRefused{nonce, 0, refusal, std::move(why)}}};
+}
+
+StreamSender::Actions StreamSender::Tick(Time now) {
+  Actions actions;
+  std::erase_if(sessions_, [&](const auto& entry) {
+    if (now < entry.second.used_at + kStreamIdle_s) return false;
+    actions.emplace_back(stream_sender::CloseGeneration{entry.first});
+    return true;
+  });
+  return actions;
+}
+
+Time StreamSender::NextDeadline() const {
+  Time next = kNever;
+  for (const auto& [id, session] : sessions_) {
+    next = std::min(next, session.used_at + kStreamIdle_s);
+  }
+  return next;
 }
 
 }  // namespace gavel
