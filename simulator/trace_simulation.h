@@ -2,9 +2,6 @@
 // that do what they are told at once and servers that never fail unless asked
 // to: the simulator of researchers. What a real network and real processes do
 // to the same engine is VirtualCluster's part (same clock, same engine).
-//
-// Not thread-safe; several may run on several threads. Deterministic by the
-// options and the trace.
 #ifndef GAVEL_SIMULATOR_TRACE_SIMULATION_H_
 #define GAVEL_SIMULATOR_TRACE_SIMULATION_H_
 
@@ -22,9 +19,57 @@
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
 #include "core/units.h"
-#include "simulator/simulation_input.h"
 
 namespace gavel {
+
+// ---- clusters and preemption costs, as written on a command line or in a
+// file. The parsers are given text, not files. Values, thread-safe.
+
+// Accelerators of one type: `count` of them on servers of `per_server` each.
+struct ClusterPart {
+  std::string type;
+  int count = 0;
+  int per_server = 1;  // divides count; of "v100:36": all on one
+  friend bool operator==(const ClusterPart&, const ClusterPart&) = default;
+};
+
+inline constexpr int kSimulatedAcceleratorsMax = 1'000'000;  // of a type
+
+// "v100:36,p100:36,k80:36", or with the size of the servers "v100:36x4". A part
+// without that size is one server, so no gang is spread. Gavel's "36:36:36" is
+// read as v100, p100 and k80, where 0 leaves a type out.
+// INVALID_ARGUMENT says what is wrong.
+absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text);
+
+// Seconds that a job loses: `start_s` once, before its first step and after its
+// last one; `pause_s` when it gives an accelerator up, `resume_s` when it
+// starts on one again, `move_s` in place of resume_s when that is not the
+// accelerator it had last. All 0: preemption is free.
+struct Overhead {
+  double pause_s = 0;
+  double resume_s = 0;
+  double move_s = 0;
+  double start_s = 0;
+  friend bool operator==(const Overhead&, const Overhead&) = default;
+};
+
+struct Overheads {
+  Overhead all;                             // of job types that are not named
+  std::map<std::string, Overhead> by_type;  // job type
+  friend bool operator==(const Overheads&, const Overheads&) = default;
+};
+
+// "none"; or "start=8,pause=2,resume=5,move=9" (what is missing is 0, but move
+// is resume). INVALID_ARGUMENT says what is wrong.
+absl::StatusOr<Overheads> ParseOverheads(std::string_view text);
+// A file of them: a table for each job type, "*" for the others:
+//   ["ResNet-18 (batch size 64)"]
+//   pause_s = 2
+// INVALID_ARGUMENT as "SOURCE:LINE:COLUMN: what; remedy".
+absl::StatusOr<Overheads> ParseOverheadsFile(std::string_view toml,
+                                             std::string_view source);
+
+// ---- simulations
 
 // What pairs of jobs do is estimated, not read from the throughputs: each job
 // is profiled beside a part of the reference jobs when it first runs, and gets
@@ -156,6 +201,8 @@ struct SimulationResult {
   std::vector<RecordedLease> leases;
 };
 
+// Not thread-safe; several may run on several threads. Deterministic by the
+// options and the trace.
 class TraceSimulation {
  public:
   // INVALID_ARGUMENT: a policy that does not exist, an empty cluster, a job

@@ -1,16 +1,19 @@
 // The training programs that commands run live to measure them: those of a
-// file or the examples of this project, and how they are started and stopped.
+// file or the examples of this project, how they are started and stopped, and
+// when each of their steps ran.
 #ifndef GAVEL_STUDY_PROFILE_LIVE_WORKLOADS_H_
 #define GAVEL_STUDY_PROFILE_LIVE_WORKLOADS_H_
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "coordinator/cli/child_process.h"
 #include "core/messages.h"
-#include "study/profile/profile_spec.h"
+#include "core/units.h"
+#include "study/profile/profile_run.h"
 
 namespace gavel::study {
 
@@ -43,6 +46,23 @@ using LiveProcesses = std::vector<std::unique_ptr<ChildProcess>>;
 // SpawnProcess.
 absl::Status StartWorkload(const ProfileWorkload& workload, LiveLaunch launch,
                            LiveProcesses* processes);
+
+// The steps of a worker's process, from the file that GAVEL_TRACE_FILE names
+// (iterator/trace_file.h). TracedStep is a value, thread-safe.
+
+// Times of the machine's monotonic clock, the same in all processes.
+struct TracedStep {
+  Time begin_s = 0;
+  Time end_s = 0;
+};
+
+// Ascending. INVALID_ARGUMENT as "SOURCE: what; remedy": no such trace, or it
+// has lost its first steps.
+absl::StatusOr<std::vector<TracedStep>> ParseWorkerTrace(
+    std::string_view json, std::string_view source);
+// The same of a file. FAILED_PRECONDITION: there is none.
+absl::StatusOr<std::vector<TracedStep>> ReadWorkerTrace(
+    const std::string& path);
 
 }  // namespace gavel::study
 

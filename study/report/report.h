@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "study/report/report_page.h"
-#include "study/simulation/run_labels.h"
+#include "study/simulation/simulation_spec.h"
 #include "study/simulation/simulation_store.h"
 
 namespace gavel::study {
@@ -62,7 +62,7 @@ class ReportContext {
   std::map<std::string, size_t> colors_;
 };
 
-// Figures of runs as a whole: report_runs.cc.
+// Figures of runs as a whole: report.cc.
 ReportSection JctAgainstRate(const ReportContext& context);
 ReportSection MakespanAgainstJobs(const ReportContext& context);
 ReportSection AllRuns(const ReportContext& context);

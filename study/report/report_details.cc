@@ -9,8 +9,8 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
-#include "study/report/plot.h"
 #include "study/report/report.h"
+#include "study/report/report_page.h"
 
 namespace gavel::study {
 namespace {

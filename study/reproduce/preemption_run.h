@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "core/messages.h"
-#include "study/profile/profile_spec.h"
-#include "study/reproduce/worker_trace.h"
+#include "study/profile/live_workloads.h"
+#include "study/profile/profile_run.h"
 
 namespace gavel::study {
 

@@ -1,13 +1,15 @@
 // One simulation as its user describes it, for `gavel simulate`, `sweep` and
-// `reproduce`, and the key columns of the results database. A value,
-// thread-safe.
+// `reproduce`, the key columns of the results database, and names for runs
+// without what all of them have in common. Pure. Values, thread-safe.
 #ifndef GAVEL_STUDY_SIMULATION_SIMULATION_SPEC_H_
 #define GAVEL_STUDY_SIMULATION_SIMULATION_SPEC_H_
 
 #include <concepts>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "coordinator/engine/engine.h"
@@ -123,6 +125,43 @@ std::string FieldText(const T& value) {
   if constexpr (std::same_as<T, bool>) return value ? "true" : "false";
   return StrCat(value);
 }
+
+// ---- names for runs
+
+class RunLabels {
+ public:
+  explicit RunLabels(const std::vector<SimulationSpec>& specs);
+
+  // What schedules: "max_min_fairness_perf, move_aware". The policy always, the
+  // rest where it varies.
+  std::string Scheduler(const SimulationSpec& spec) const;
+  // The jobs and the cluster, without rate, seed and number of jobs:
+  // "v100:4,p100:4, multi gpu". May be empty.
+  std::string Workload(const SimulationSpec& spec) const;
+  // The two, and load and seed where they vary: "fifo, 2.5 jobs/h, seed 1".
+  std::string Run(const SimulationSpec& spec) const;
+  // Names of all fields that vary, and their texts (files without folders).
+  const std::vector<std::string>& varying() const { return names_; }
+  std::vector<std::string> Texts(const SimulationSpec& spec) const;
+
+ private:
+  bool Varies(std::string_view name) const { return varying_.count(name) > 0; }
+  std::string Join(const SimulationSpec& spec, bool scheduler) const;
+
+  std::vector<std::string> names_;
+  std::set<std::string, std::less<>> varying_;
+};
+
+// Of runs, or of what else has a `spec`.
+template <class Run>
+std::vector<SimulationSpec> SpecsOf(const std::vector<Run>& runs) {
+  std::vector<SimulationSpec> specs;
+  for (const Run& run : runs) specs.push_back(run.spec);
+  return specs;
+}
+
+// The load of a run: its rate, or the trace's name, or "n jobs at once".
+std::string LoadLabel(const SimulationSpec& spec);
 
 }  // namespace gavel::study
 

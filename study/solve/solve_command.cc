@@ -16,7 +16,6 @@
 #include "core/text.h"
 #include "runtime/stopwatch.h"
 #include "study/commands.h"
-#include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
 
 namespace gavel::study {

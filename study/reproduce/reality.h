@@ -1,22 +1,28 @@
-// The small jobs that are run live and in the simulator: drawn by a seed, of
-// programs whose throughputs are known; and what became of them in a live run,
-// from its own records: the history of its coordinator, and the traces of its
-// workers. Pure. Values, thread-safe.
-#ifndef GAVEL_STUDY_REPRODUCE_REALITY_RECORDS_H_
-#define GAVEL_STUDY_REPRODUCE_REALITY_RECORDS_H_
+// `gavel reproduce reality`: a trace of small jobs that is run live on this
+// machine and in the simulator, with the throughputs and overheads that were
+// measured; and how far the two are apart. RunReality runs programs; all else
+// is pure, of values, and thread-safe.
+#ifndef GAVEL_STUDY_REPRODUCE_REALITY_H_
+#define GAVEL_STUDY_REPRODUCE_REALITY_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/cli/json.h"
-#include "simulator/simulation_input.h"
-#include "study/profile/profile_spec.h"
-#include "study/reproduce/worker_trace.h"
+#include "simulator/trace_simulation.h"
+#include "study/profile/live_workloads.h"
+#include "study/profile/profile_run.h"
 
 namespace gavel::study {
+
+// ---- the jobs: drawn by a seed, of programs whose throughputs are known; and
+// what became of them in a live run, from the history of its coordinator and
+// the traces of its workers
 
 // A stay on an accelerator. Times of one clock, seconds.
 struct LiveLease {
@@ -90,6 +96,59 @@ std::vector<RealityJob> MakeRealityTrace(const RealityTraceOptions& options,
 std::string FormatRealityTrace(const std::vector<RealityJob>& jobs,
                                const std::vector<ProfileWorkload>& workloads);
 
+// ---- the runs
+
+struct RealityOptions {
+  // With programs that are absolute paths (FindWorkloads).
+  std::vector<ProfileWorkload> workloads;
+  std::string cluster_path;  // empty: a fast and a slow slot of the CPU
+  std::string throughputs;   // file; empty: measured first
+  std::string folder;        // of all files
+  std::string policy = "max_min_fairness_perf";
+  double round_duration_s = 10;
+  double measure_s = 8;  // of each workload on each type
+  int runs = 3;
+  RealityTraceOptions trace;
+  bool quiet = false;  // live runs don't show their queue
+  std::function<void(const std::string& what)> show;
+};
+
+struct RealityRun {
+  LiveFigures live;
+  LiveFigures simulated;
+  Overheads overheads;
+};
+
+struct Reality {
+  RealityThroughputs throughputs;  // rows as the workloads
+  std::vector<RealityRun> runs;
+};
+
+// One call at a time; the programs die with its thread.
+// CANCELLED: a signal ended it. ABORTED: a job did not finish, or a workload
+// could not be measured; the message says which and where its output is.
+// INVALID_ARGUMENT: a cluster or policy that is none.
+absl::StatusOr<Reality> RunReality(const RealityOptions& options);
+
+// ---- a live trace beside its simulation, as text
+
+// Simulated over live - 1: the median of the runs, and their range.
+struct Difference {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+};
+Difference DifferenceIn(double LiveFigures::*figure,
+                        const std::vector<RealityRun>& runs);
+
+std::string RenderReality(const RealityOptions& options, const Reality& reality,
+                          size_t width);
+std::string RenderRealityMarkdown(const RealityOptions& options,
+                                  const Reality& reality);
+
+// ABORTED: the median of a difference is beyond `limit` (0.1: 10 %).
+absl::Status CheckReality(const Reality& reality, double limit);
+
 }  // namespace gavel::study
 
-#endif  // GAVEL_STUDY_REPRODUCE_REALITY_RECORDS_H_
+#endif  // GAVEL_STUDY_REPRODUCE_REALITY_H_
