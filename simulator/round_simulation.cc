@@ -23,7 +23,8 @@ constexpr double kStuckRounds = 1000;
 // Ended jobs that the engine keeps until they are read here.
 constexpr size_t kEndedJobsKept = 32;
 
-// Deadlines of real networks and processes, which are perfect here.
+// Disables the deadlines for faulty networks and processes: here both are
+// perfect.
 EngineOptions Perfect(EngineOptions options) {
   options.lease_duration_s = kNever;
   options.plan_lead_s = 0;
@@ -33,7 +34,7 @@ EngineOptions Perfect(EngineOptions options) {
   options.pause_grace_s = kNever;
   options.agent_timeout_s = kNever;
   options.launch_timeout_s = kNever;
-  // Nor does any loop stand still; looking for one is a walk over all jobs.
+  // No training loop hangs, and the check for one walks over all jobs.
   options.hang_timeout_s = 0;
   options.ended_jobs_kept = kEndedJobsKept;
   options.journal = false;
@@ -118,7 +119,7 @@ void RoundSimulation::AddServers() {
   }
 }
 
-// All that come at this instant.
+// Submits all jobs that arrive at this instant.
 void RoundSimulation::Arrive() {
   TakeArrived(queue_.now(), [this](size_t index) {
     event::JobSubmitted submitted{work_.Spec(index), index + 1};
@@ -175,8 +176,8 @@ void RoundSimulation::Fail(AcceleratorId accelerator) {
 
 // ---- the engine's door
 
-// Lets everything happen that happens at this instant. The policy is asked
-// last: jobs that come together are solved for together.
+// Handles all events of this instant. The policy solves last, so that jobs that
+// arrive together are solved for together.
 void RoundSimulation::Drain() {
   for (;;) {
     if (!inbox_.empty()) {
@@ -359,11 +360,12 @@ SimulationResult RoundSimulation::Result() const {
   return result;
 }
 
-// ---- workers: they do at once what they are told
+// ---- workers, which obey the engine at once
 
 namespace {
 
-// Over which a speed is told to the engine, which weighs it by that.
+// The length of the window of a reported speed. The engine weighs a report by
+// its window.
 constexpr double kReportWindow_s = 60;
 
 }  // namespace
@@ -377,7 +379,8 @@ RoundSimulation::Running* RoundSimulation::Find(JobId id) {
   return found == by_id_.end() ? nullptr : &found->second->second;
 }
 
-// By the present incarnation only: to any other one the message is late.
+// Finds the job only by its present incarnation: a message to an earlier one is
+// late.
 RoundSimulation::Running* RoundSimulation::Find(const WorkerKey& key) {
   Running* job = Find(key.job);
   if (job == nullptr) return nullptr;
@@ -536,7 +539,7 @@ void RoundSimulation::Begin(Running& job) {
   if (Running* partner = PartnerOf(job)) Train(*partner);
 }
 
-// Estimates may put two together that can't share.
+// An estimate may pair two jobs that can't share an accelerator.
 bool RoundSimulation::IsOutOfMemory(const Running& job) {
   if (options_.engine.reference_models == 0) return false;
   const Running* partner = PartnerOf(job);
@@ -544,8 +547,8 @@ bool RoundSimulation::IsOutOfMemory(const Running& job) {
          !(work_.Together(job.index, partner->index, job.type, true) > 0);
 }
 
-// The one that comes second gives its lease back; its engine won't put the two
-// together on that type again.
+// The second job of the pair gives its lease back, and the engine does not pair
+// the two on that type again.
 void RoundSimulation::GiveUpPair(Running& job) {
   for (int rank = 0; rank < SizeOf(job); ++rank) {
     Worker& worker = job.workers[static_cast<size_t>(rank)];
@@ -559,7 +562,7 @@ void RoundSimulation::GiveUpPair(Running& job) {
   }
 }
 
-// Where the engine has only an estimate of it.
+// Reports the speed of a job beside another: the engine has only an estimate.
 void RoundSimulation::Report(JobId id, uint64_t plan) {
   Running* job = Find(id);
   if (job == nullptr || job->plan != plan || PartnerOf(*job) == nullptr) return;
@@ -567,7 +570,8 @@ void RoundSimulation::Report(JobId id, uint64_t plan) {
   TellSpeed(*job);
 }
 
-// Of a size that it was not asked to have: the engine resizes by what it knows.
+// Reports the speed of a job in a pair, or with another number of workers than
+// it asked for: the engine resizes jobs by the speeds that it knows.
 void RoundSimulation::TellSpeed(const Running& job) {
   event::StepsReported report;
   report.worker = {job.id, 0, job.workers.front().incarnation};
@@ -578,13 +582,13 @@ void RoundSimulation::TellSpeed(const Running& job) {
   inbox_.Push(std::move(report));
 }
 
-// Counts what it has done at its old speed, and plans its end by the new one.
+// Counts the steps done at the old speed, and plans the end by the new one.
 void RoundSimulation::Train(Running& job) {
   Count(job);
   ++job.plan;
   const Running* partner = PartnerOf(job);
   job.shared = partner != nullptr ? 0.5 : 1;
-  // As the hardware is, whatever the policy knows of it.
+  // The true speed, which the policy may only estimate.
   job.steps_per_s =
       partner != nullptr
           ? work_.Together(job.index, partner->index, job.type,
@@ -660,7 +664,7 @@ void RoundSimulation::Finish(JobId id, uint64_t plan) {
   finished_.push_back(id);
 }
 
-// The engine has taken note of a job's end: its last figures can be read.
+// Reads the last figures of the jobs whose end the engine has recorded.
 void RoundSimulation::TakeAllEnded() {
   while (!finished_.empty()) {
     const JobId id = finished_.front();
@@ -737,7 +741,7 @@ auto Fields(As<TimedQueue<RoundSimulation::Task>> auto& q) {
   return TimedQueue<RoundSimulation::Task>::State(q);
 }
 
-// Everything but what it was made with, and the engine.
+// All fields except the arguments of the constructor and the engine.
 template <class S>
 auto RoundSimulation::State(S& s) {
   return std::tie(s.queue_, s.journaled_, s.persisted_, s.armed_, s.over_,

@@ -177,8 +177,14 @@ absl::StatusOr<Overheads> ParseOverheadsFile(std::string_view toml,
   return overheads;
 }
 
+// ---- the ideal without rounds
+
 namespace {
 
+// The ideal: each job gets its allocated fractions all the time, as if rounds
+// were infinitely short and preemption free (Gavel's --ideal). It runs the
+// policy alone, without engine and mechanism, and is the standard that the
+// round mechanism is measured against. Not thread-safe.
 class FluidSimulation : public WorkSimulation {
  public:
   FluidSimulation(SimulationOptions options, SimulatedWork work,
@@ -213,14 +219,13 @@ class FluidSimulation : public WorkSimulation {
   void Give(const ShareUnit& unit, size_t column, double share);
 
   Time now_ = 0;
-  bool each_round_ = false;     // the policy wants to be asked for each
+  bool each_round_ = false;     // the policy wants to solve each round
   std::vector<Active> active_;  // by index
   double total_cost_ = 0;
   uint64_t solves_ = 0;
 };
 
-
-// What is left of a job by rounding is not worth another solve.
+// Rounding may leave a job fewer steps than this; they count as done.
 constexpr double kStepsLeftMin = 1e-6;
 
 FluidSimulation::FluidSimulation(SimulationOptions options, SimulatedWork work,
@@ -237,14 +242,14 @@ bool FluidSimulation::Run(uint64_t events) {
   return over_;
 }
 
-// One stretch of time in which nothing changes.
+// Simulates one stretch of time in which no rate changes.
 bool FluidSimulation::RunOne() {
   Solve();
   if (over_) return false;
   const double round_s = options_.engine.round_duration_s;
   Time until = next_ < work_.size() ? work_.job(next_).arrival_s : kNever;
   until = std::min(until, options_.prices.NextChange(now_));
-  // Chosen for one lease, and then chosen anew.
+  // Such a policy chooses jobs for one lease at a time.
   if (each_round_) until = std::min(until, now_ + round_s);
   for (const Active& job : active_) {
     if (job.steps_per_s <= 0) continue;
@@ -301,7 +306,7 @@ void FluidSimulation::Arrive() {
 void FluidSimulation::End() {
   std::erase_if(active_, [this](Active& job) {
     const double left = work_.job(job.index).steps_total - job.steps;
-    // By time as well: a step may take hours.
+    // The time left is compared as well, since a step may take hours.
     const bool ended =
         left <= kStepsLeftMin ||
         (job.steps_per_s > 0 && now_ + left / job.steps_per_s <= now_);
@@ -380,7 +385,8 @@ PolicyProblem FluidSimulation::Problem() const {
   return problem;
 }
 
-// Jobs of one row of the throughputs are of one kind, named by its first job.
+// Jobs that share a row of the throughputs have one kind, named by its first
+// job.
 void FluidSimulation::AddPairs(PolicyProblem& problem) const {
   std::map<ThroughputTable::Row, size_t> kind_of;
   std::vector<int> members(active_.size(), 0);
@@ -476,6 +482,7 @@ SimulationResult FluidSimulation::Result() const {
   return result;
 }
 
+// ---- simulations
 
 absl::Status CheckFigure(std::string_view name, double value, double min,
                          bool above_min) {
@@ -537,7 +544,7 @@ absl::StatusOr<std::unique_ptr<TraceSimulation>> TraceSimulation::Create(
                          MakePolicy(options.policy));
   options.engine.packing = policy->packs();
   options.engine.progress = policy->reads_progress();
-  // Borrowed, as the caller was told.
+  // The throughputs are borrowed, as Create() documents.
   options.engine.throughputs = std::shared_ptr<const ThroughputTable>(
       std::shared_ptr<void>(), &throughputs);
   for (const TraceEntity& entity : trace.entities) {

@@ -17,25 +17,26 @@
 
 namespace gavel::study {
 
-// Of a file of [[workload]]; relative paths are those of the file.
+// Reads a file of [[workload]] tables. Relative paths start at its folder.
 absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
     const std::string& path);
 
-// Those of a file, or with an empty `path` the eight trainers of examples/ in
-// sizes for one core, which train until they are ended. `types`: only these,
-// in this order; empty: all. Programs become absolute paths: one without a
-// slash is looked for beside this one, then in the PATH. NOT_FOUND: no such
-// type or program.
+// Finds the workloads of the file at `path`. An empty `path` means the eight
+// trainers of examples/ in sizes for one core, which train until they are
+// ended. `types` selects workloads and their order; empty: all. Programs become
+// absolute paths: a name without a slash is looked up beside this program, then
+// in the PATH. NOT_FOUND: no such type or program.
 absl::StatusOr<std::vector<ProfileWorkload>> FindWorkloads(
     const std::string& path, const std::vector<std::string>& types);
 
-// How a workload is started. Of `worker` the server, the names, the checkpoint
-// directory, further variables, and the worker of rank 0.
+// How a workload is started. StartWorkload reads these fields of `worker`: the
+// server, the names, the checkpoint directory, further variables, and the
+// worker of rank 0.
 struct LiveLaunch {
   LaunchWorker worker;
   std::vector<AcceleratorInfo> places;  // by rank
   std::string endpoint;                 // of the LeaseGranter
-  // For lock files, where no GPU has a place of them.
+  // The folder for lock files of accelerators that have no default one.
   std::string run_directory;
   std::string output_path;  // of stdout and stderr
 };

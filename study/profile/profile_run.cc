@@ -39,7 +39,7 @@ constexpr FileKey kVariables[] = {{.name = "NAME", .any_name = true}};
 constexpr FileTable kTables[] = {{"[[workload]]", "", kWorkloadKeys},
                                  {"[workload.environment]", "", kVariables}};
 
-// It becomes a part of "('TYPE', 1)" and of a comma separated line.
+// A type becomes a part of "('TYPE', 1)" and of a comma-separated line.
 bool IsRowName(std::string_view type) {
   return !type.empty() && std::ranges::none_of(type, [](char c) {
     return c == '\'' || c == '"' || c == ',' || c == '\\' ||
@@ -99,7 +99,7 @@ ProfileWorkload ReadWorkload(const toml::table& table, std::string_view source,
 
 using Places = std::vector<AcceleratorInfo>;
 
-// Those of one type, by server.
+// The accelerators of one type, by server.
 std::vector<Places> PlacesOf(const std::vector<ServerSpec>& servers,
                              const std::string& type) {
   std::vector<Places> places;
@@ -112,7 +112,7 @@ std::vector<Places> PlacesOf(const std::vector<ServerSpec>& servers,
   return places;
 }
 
-// The first of a server that has so many; empty: none has.
+// The first `count` of a server; empty if no server has so many.
 Places Together(const std::vector<Places>& servers, size_t count) {
   for (const Places& server : servers) {
     if (server.size() < count) continue;
@@ -122,8 +122,8 @@ Places Together(const std::vector<Places>& servers, size_t count) {
   return {};
 }
 
-// One of each server in turn; empty: they do not suffice, or one would have
-// all.
+// One of each server in turn; empty if they do not suffice, or if one server
+// would have all.
 Places Apart(const std::vector<Places>& servers, size_t count) {
   Places taken;
   size_t used = 0;
@@ -291,7 +291,7 @@ bool ReadNumber(const std::string& text, double* value) {
   return absl::SimpleAtod(text, value) && std::isfinite(*value) && *value >= 0;
 }
 
-// Empty when the line is good, else what is wrong with it.
+// Returns an error message, or an empty string for a valid line.
 std::string ReadLine(const std::vector<std::string>& cells, ProfileKey* key,
                      ProfileFigure* figure) {
   if (cells.size() != kColumns) {
@@ -442,7 +442,7 @@ namespace fs = std::filesystem;
 
 constexpr double kPoll_s = 0.05;
 constexpr size_t kTableBytesMax = size_t{64} << 20;
-// With fewer samples their spread is not known.
+// Fewer samples do not tell their spread.
 constexpr size_t kSamplesMin = 3;
 
 std::string TitleOf(const ProfileCell& cell,
@@ -570,7 +570,7 @@ class CellRun {
     return samples;
   }
 
-  // From when on all jobs of the cell have made steps; nothing: not yet.
+  // The time at which all jobs of the cell had made steps; nothing: not yet.
   std::optional<Time> TrainsFrom() const {
     Time from = 0;
     for (const LeasedJob& job : leases_.jobs()) {

@@ -23,7 +23,7 @@
 
 namespace gavel::study {
 
-// ---- what is measured
+// ---- workloads and cells
 
 struct ProfileWorkload {
   std::string type;  // the row's name: no quote, comma or control character
@@ -53,8 +53,8 @@ struct ProfileCell {
 };
 
 // By type, then scale factor: alone consolidated (on one server), alone spread
-// (over at least two), and in pairs (consolidated). What does not fit on
-// `servers` is left out, and named in `left_out`.
+// (over at least two), and in pairs (consolidated). A cell that does not fit on
+// `servers` is left out and named in `left_out`.
 std::vector<ProfileCell> CellsOf(const std::vector<ProfileWorkload>& workloads,
                                  const std::vector<ServerSpec>& servers,
                                  bool pairs,
@@ -77,8 +77,8 @@ struct ProfileKey {
 };
 
 struct ProfileFigure {
-  // Of the whole job; 0: cannot run there (the note says why); below 0: not
-  // measured, to be tried again.
+  // The speed of the whole job. 0: it cannot run there, and the note says why.
+  // Below 0: it was not measured and will be tried again.
   double steps_per_s = -1;
   // Half of the 95 % confidence interval, steps/s.
   double half_width = 0;
@@ -137,9 +137,9 @@ inline constexpr double kLongestFactor = 3;
 
 // Measures the cells that the table lacks, one after the other, and writes the
 // table after each. One call at a time; the programs die with its thread.
-// CANCELLED: stopped; the same call
-// resumes. ABORTED: some could not be measured; the message says why, and the
-// rest is in the table. `figures`: how many the table has in the end.
+// CANCELLED: stopped; the same call resumes. ABORTED: some could not be
+// measured; the message says why, and the rest is in the table. `figures`: how
+// many the table has in the end.
 absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
                         const std::vector<ProfileCell>& cells,
                         const ProfileOptions& options, size_t* figures);

@@ -234,7 +234,7 @@ Plot PlotOf(const ReportContext& context, const std::string& title,
   return plot;
 }
 
-// What is compared over: the rate, or the number of jobs.
+// The x axis of a comparison: the rate, or the number of jobs.
 struct Compared {
   std::string title;
   const char* x_label;

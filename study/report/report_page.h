@@ -1,5 +1,5 @@
-// What reports are made of: plots as SVG, tables as text, Markdown and CSV, and
-// a page of plots and tables as one HTML file. Pure: numbers in, text out.
+// The parts of a report: plots as SVG, tables as text, Markdown and CSV, and a
+// page of plots and tables as one HTML file. Pure: numbers in, text out.
 // Stateless, thread-safe.
 //
 // Colours of plots are CSS variables --s0 to --s9 of the page, so that it can

@@ -121,7 +121,8 @@ std::string FormatOverhead(std::string_view type, const Overhead& overhead) {
       overhead.move_s);
 }
 
-// Of the time in which the accelerators do the jobs.
+// The mean time between arrivals, as a part of the mean time that the
+// accelerators need for a job.
 constexpr double kArrivalPart = 0.8;
 
 // In (0, 1], the same with every standard library.
@@ -556,7 +557,7 @@ std::string Setting(const RealityOptions& options, const Reality& reality) {
       absl::StrJoin(accelerators, ", "), options.round_duration_s);
 }
 
-// What the jobs of a type lost, in the mean of the runs.
+// The mean overhead of the jobs of a type over the runs.
 Overhead MeanOverhead(const Reality& reality, const std::string& type) {
   Overhead mean;
   const double runs = static_cast<double>(reality.runs.size());

@@ -20,9 +20,11 @@
 
 namespace gavel::study {
 
-// ---- the jobs: drawn by a seed, of programs whose throughputs are known; and
-// what became of them in a live run, from the history of its coordinator and
-// the traces of its workers
+// ---- the jobs
+//
+// They are drawn by a seed, of programs with known throughputs. Their outcome
+// in a live run is read from the history of its coordinator and the traces of
+// its workers.
 
 // A stay on an accelerator. Times of one clock, seconds.
 struct LiveLease {
@@ -79,8 +81,8 @@ struct RealityJob {
   double arrival_s = 0;  // ascending, the first is 0
 };
 
-// What the accelerators do with the workloads: [workloads x types] steps/s, and
-// how many of each type there are.
+// The throughputs of the workloads, [workloads x types] in steps/s, and the
+// number of accelerators of each type.
 struct RealityThroughputs {
   std::vector<std::string> types;
   std::vector<int> counts;

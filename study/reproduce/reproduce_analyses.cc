@@ -28,7 +28,7 @@ absl::StatusOr<size_t> TypeOf(const ThroughputTable& throughputs,
              "; give those that Gavel published"));
 }
 
-// What was said of two job types in print.
+// The speed-ups that the paper states for two job types.
 std::string PublishedSpeedUp(const std::string& job_type) {
   if (job_type.starts_with("ResNet-50")) return "about 10";
   return job_type == "A3C" ? "about 2" : "";
@@ -78,7 +78,7 @@ std::string DrawMap(const HeatMap& map) {
   return drawing;
 }
 
-// "ResNet-18 (batch size 64)" is of the family "ResNet-18".
+// "ResNet-18" for "ResNet-18 (batch size 64)".
 std::string FamilyOf(const std::string& job_type) {
   return job_type.substr(0, job_type.find(" ("));
 }
@@ -153,7 +153,7 @@ absl::StatusOr<ExperimentTable> AnalyzeColocation(
   return table;
 }
 
-// ---- the analyses that put problems to policies
+// ---- the analyses that solve problems with policies
 
 namespace {
 

@@ -60,7 +60,7 @@ void PrintList(const std::vector<Experiment>& experiments) {
       "reality", "preemption");
 }
 
-// Those that the user asks for.
+// The experiments that the user names.
 absl::StatusOr<std::vector<Experiment>> Choose(
     const ReproduceOptions& options) {
   std::vector<Experiment> all = Experiments(options.quick);
@@ -403,7 +403,7 @@ std::string TimeLineChart(const PreemptionOptions& options,
   return RenderBars(chart);
 }
 
-// Of as many workloads of `options`, from the first on, as `all` has. `width`:
+// `all` holds the results of the first workloads of `options`. `width` is that
 // of the terminal.
 std::string RenderPreemption(const PreemptionOptions& options,
                              const PreemptionRounds& all, size_t width) {
@@ -463,7 +463,7 @@ absl::Status RunPreemptionCommand(PreemptionFlags flags) {
   };
   PreemptionRounds rounds;
   const absl::Status status = RunPreemption(options, &rounds);
-  // Shows what was measured, even if the rest failed.
+  // Partial results are shown even if the rest failed.
   if (rounds.empty()) return status;
   const std::string text =
       flags.markdown ? RenderPreemptionMarkdown(options, rounds)

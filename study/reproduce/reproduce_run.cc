@@ -18,9 +18,9 @@ constexpr char kLas[] = "max_min_fairness";
 constexpr char kLasPerf[] = "max_min_fairness_perf";
 constexpr char kLasPacked[] = "max_min_fairness_packed";
 
-// What the cluster of 36 of each type can do at most with generated jobs: the
-// rate at which the best division of types among jobs keeps all of it busy (a
-// linear program over the published throughputs).
+// The capacity of a cluster of 36 of each type for generated jobs: the rate at
+// which the best division of types among jobs keeps all of it busy (a linear
+// program over the published throughputs).
 constexpr double kCapacity_per_h = 5.84;
 
 // One published (or not published) figure.
@@ -202,7 +202,7 @@ Experiment OverheadsExperiment() {
 }
 
 Experiment EstimatorExperiment() {
-  // Of one GPU each: of 1 to 8 the 12 GPUs carry 0.31 jobs/h.
+  // Each job has one GPU: with 1 to 8 the 12 GPUs sustain only 0.31 jobs/h.
   SimulationSpec base = Continuous(false);
   base.cluster = "v100:4,p100:4,k80:4";
   base.rate_per_h = 0.65;
@@ -285,7 +285,7 @@ Experiment Cost() {
           /*cost_trace=*/true};
 }
 
-// What needs no simulation.
+// The experiments that need no simulation.
 std::vector<Experiment> Analyses(bool quick) {
   std::vector<Experiment> all = {
       {"hierarchical", "Fairness among organisations", "the paper, Figure 11",
@@ -388,7 +388,7 @@ namespace {
 
 // The worst published average is 104 h.
 constexpr double kJctLimit_s = 500 * kHour_s;
-// What counts as reproduced.
+// The relative difference up to which a figure counts as reproduced.
 constexpr double kTolerance = 0.05;
 
 constexpr double kHighWeight = 5;
@@ -551,7 +551,7 @@ class Comparer {
     return row;
   }
 
-  // What the move-aware mechanism saves against the paper's, all else equal.
+  // The saving of the move-aware mechanism over the paper's, all else equal.
   std::string SavingOf(const PaperCase& one, const SimulationResult& ours) {
     if (one.spec.mechanism != "move_aware") return "";
     SimulationSpec spec = one.spec;

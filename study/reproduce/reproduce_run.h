@@ -1,6 +1,6 @@
-// The paper's results: a table of what to simulate for each, what to measure,
-// and what was published; the runs that they need; and tables of our figures
-// beside the published ones. A new result is new rows.
+// The paper's results: a table of the simulations, measures and published
+// figures of each; the runs that they need; and tables of our figures beside
+// the published ones. To reproduce another result, add rows.
 //
 // Source: Narayanan et al., Heterogeneity-Aware Cluster Scheduling Policies for
 // Deep Learning Workloads, OSDI 2020 ("the paper"), and the runs that its
@@ -28,8 +28,9 @@ namespace gavel::study {
 
 // ---- the table of results
 
-// What is read off a run. The ratios are to the experiment's first case with
-// the same rate: its figure / this one's (kCostSaving), or the other way round.
+// The measure that is taken of a run. The ratios are to the experiment's first
+// case with the same rate: kCostSaving is its figure over this one's, kJctRatio
+// the inverse.
 enum class Measure : uint8_t {
   kAvgJct,
   kHighPriorityJct,  // jobs of weight 5

@@ -1,5 +1,6 @@
-// `gavel trace` makes traces of jobs and shows what is in one, `gavel simulate`
-// replays one, and `gavel sweep` simulates many into a database.
+// The commands of simulations: `gavel trace` makes and shows traces of jobs,
+// `gavel simulate` replays one, and `gavel sweep` simulates many into a
+// database.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -40,8 +41,8 @@ namespace {
 // ---- the options that `gavel simulate` and `gavel trace` share: which jobs to
 // draw, and which of a trace's columns to leave out
 
-// `Drawn`: GeneratorOptions, or SimulationSpec, which has fields of the same
-// names. What it points to outlives the command.
+// `Drawn` is GeneratorOptions, or SimulationSpec, which has fields of the same
+// names. The pointed-to objects must outlive the command.
 template <class Drawn>
 void AddDrawFlags(CLI::App& command, Drawn* drawn,
                   std::optional<double>* rate_per_h, bool* all_at_zero) {

@@ -33,7 +33,7 @@ using policy::kInfinity;
 using policy::LinearProgram;
 using policy::LpEntry;
 
-// Jobs that differ only in how much work they are.
+// Jobs that differ only in the amount of their work.
 struct JobClass {
   const TraceJob* job;
   const std::string* type;
@@ -82,14 +82,14 @@ class Capacity {
           {type, job.LeastWorkers(), job.scale_factor, job.MostWorkers()},
           classes_.size());
       if (added) classes_.push_back({&job, &type});
-      // Without a row jobs run at the speed that their durations tell.
+      // Jobs without a row run at the speed that follows from their durations.
       const bool known =
           throughputs_.FindRow(type, job.scale_factor).has_value();
       classes_[found->second].steps += known ? job.steps_total : job.duration_s;
     }
   }
 
-  // steps/s where that is best: on one server or spread.
+  // steps/s at the better placement: on one server or spread.
   double Alone(const JobClass& one, int workers, size_t j) const {
     const auto row = throughputs_.FindRow(*one.type, workers);
     if (!row) return workers == one.job->scale_factor ? 1 : 0;
@@ -163,12 +163,12 @@ double CapacityPerHour(const Trace& trace, size_t jobs,
       .Solve(trace, std::min(jobs, trace.jobs.size()), pairs);
 }
 
-// ---- what simulations read
+// ---- inputs
 
 namespace {
 
 constexpr size_t kFileBytesMax = kTraceBytesMax;
-// A file beyond that is read again for each use: a trace of a million jobs.
+// A larger file, e.g. a trace of a million jobs, is read again for each use.
 constexpr size_t kKeptBytesMax = 64 * 1024 * 1024;
 
 std::string Digest(const std::string& text) {
@@ -176,7 +176,7 @@ std::string Digest(const std::string& text) {
   return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
 }
 
-// What a trace depends on.
+// The fields of the spec that determine the trace.
 std::string TraceKey(const SimulationSpec& spec) {
   return absl::StrJoin(
       std::tuple(spec.trace, spec.throughputs, GeneratedJobs(spec),
@@ -216,7 +216,7 @@ absl::Status CheckWindow(const SimulationSpec& spec, const Trace& trace) {
              " goes beyond the ", trace.jobs.size(), " jobs of the trace"));
 }
 
-// All that needs no file.
+// The options that need no file.
 absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
   SimulationOptions options;
   options.policy = spec.policy;
@@ -244,7 +244,7 @@ absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
   return options;
 }
 
-// What the runs with the same prices have.
+// The accelerator types and policies of the runs with the same prices.
 struct PricedRuns {
   std::set<std::string> types;
   std::set<std::string> policies;  // that go by prices
@@ -377,8 +377,8 @@ absl::StatusOr<SimulationOptions> SimulationInputCache::LoadOptions(
   return options;
 }
 
-// Jobs that are known by their durations only need no throughputs. `trace` is
-// null when jobs are drawn.
+// Jobs that are given by their durations need no throughputs. `trace` is null
+// if jobs are drawn.
 absl::Status SimulationInputCache::CheckTypes(
     const SimulationSpec& run, const ThroughputTable& table, const Trace* trace,
     const std::vector<ClusterPart>& cluster) {
@@ -492,7 +492,7 @@ constexpr std::array<std::string_view, 4> kStatusNames = {"ok", "cannot_drain",
                                                           "error", "timeout"};
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Time between two looks at the clock, about.
+// The approximate time between two reads of the clock.
 constexpr double kSlice_s = 0.05;
 
 double CpuOfThread() {
@@ -566,10 +566,10 @@ void ComputeWaiting(Time ends_s, SimulationRun* run) {
   run->waiting_second = MeanWaiting(usage, middle_s, ends_s);
 }
 
-// Finds out that a simulation cannot drain long before it ends: when the
-// average JCT of the window is certain to exceed the limit (jobs that have not
-// ended count with their age), and the mean queue is longer than while the
-// first quarter of the window arrived, by half and one.
+// Detects long before its end that a simulation cannot drain: the average JCT
+// of the window is certain to exceed the limit (jobs that have not ended count
+// with their age), and the mean queue is longer, by half and one, than while
+// the first quarter of the window arrived.
 class DrainWatch {
  public:
   DrainWatch(const Trace& trace, const SimulationOptions& options,
@@ -583,7 +583,7 @@ class DrainWatch {
     ends_s_ = trace.jobs[end_ - 1].arrival_s;
   }
 
-  // A look costs time: one for each 1 % of the arrivals.
+  // A check costs time, so there is one for each 1 % of the arrivals.
   bool IsDue(Time now) const {
     if (jct_limit_s_ <= 0 || now < begins_s_ + jct_limit_s_) return false;
     return now >= looked_at_ + kLookEvery * std::max(ends_s_, jct_limit_s_);

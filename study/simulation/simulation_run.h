@@ -39,7 +39,7 @@ double CapacityPerHour(const Trace& trace, size_t jobs,
                        const ThroughputTable& throughputs,
                        const std::vector<ClusterPart>& cluster, bool pairs);
 
-// ---- what simulations read
+// ---- inputs
 
 struct SimulationInputs {
   SimulationOptions options;  // all of the spec that is not the trace
@@ -72,8 +72,9 @@ class SimulationInputCache {
   absl::StatusOr<std::shared_ptr<const ThroughputTable>> LoadThroughputs(
       const std::string& path);
 
-  // Two specs with one key describe the same simulation: its fields, with what
-  // is in the files in place of their paths. 32 hex digits.
+  // Two specs with one key describe the same simulation. The key is a digest of
+  // the fields, with the contents of files in place of their paths: 32 hex
+  // digits.
   absl::StatusOr<std::string> KeyOf(const SimulationSpec& spec);
 
  private:
@@ -121,9 +122,9 @@ struct SimulationRun {
   double cpu_s = 0;           // of the simulation, without reading files
   uint64_t jobs_arrived = 0;  // of the whole trace, by the end of the run
   uint64_t jobs_in_window = 0;
-  // Of the two halves of the window's jobs, by arrival: sum of the JCTs over
-  // the sum of what each would take alone on its fastest accelerators. NaN:
-  // some have not ended.
+  // The stretch of the first and second half of the window's jobs, by arrival:
+  // the sum of their JCTs over the sum of their times alone on their fastest
+  // accelerators. NaN: some have not ended.
   double stretch_first = 0;
   double stretch_second = 0;
   // Mean number of waiting jobs in the two halves of the time from the first
@@ -158,7 +159,8 @@ using MakeSimulation =
 
 struct RunControl {
   // Called about 20 times a second with the part that is done, in [0, 1], and
-  // the simulated time. False: stop here; the result is of what has ended.
+  // the simulated time. Return false to stop; the result then covers the jobs
+  // that have ended.
   std::function<bool(double fraction, Time now)> goes_on;
   // A run is given up as kCannotDrain when the average JCT of its window is
   // certain to exceed this while its queue grows. 0: never.

@@ -31,7 +31,7 @@ absl::Status Refuse(std::string_view what) {
   return absl::InvalidArgumentError(ToAbsl(what));
 }
 
-// Empty: the default stays.
+// An empty text keeps the default.
 bool ReadJobNumber(const std::string& text, uint64_t* number) {
   const auto is_digit = [](char c) { return absl::ascii_isdigit(c); };
   return text.empty() || (std::ranges::all_of(text, is_digit) &&
@@ -212,7 +212,8 @@ constexpr std::array<std::string_view, 10> kSchedulerFields = {
     "placement_sensitive",
     "failures_per_hour",
     "checkpoint_interval_s"};
-// Not part of a name: they are on an axis, pooled, or said by another field.
+// These fields are not part of a name: they are on an axis, pooled, or follow
+// from another field.
 constexpr std::array<std::string_view, 6> kOwnPlace = {
     "policy", "rate_per_h", "seed", "jobs", "time_limit_s", "trace"};
 

@@ -18,7 +18,7 @@
 namespace gavel::study {
 
 struct SimulationSpec {
-  // What schedules.
+  // The scheduler.
   std::string policy = "max_min_fairness_perf";
   std::string cluster = "v100:36,p100:36,k80:36";  // ParseCluster
   std::string mechanism = "gavel";                 // FindMechanism
@@ -28,12 +28,12 @@ struct SimulationSpec {
   double memory_rounds = EngineOptions().memory_rounds;
   bool placement_sensitive = false;
   bool ideal = false;
-  // What pairs do is estimated (Profiling).
+  // The throughputs of pairs are estimated (Profiling).
   bool estimator = false;
   double profiling_percentage = 20;  // (0, 100]
   int reference_models = 26;         // of each scale factor
   double profiling_cell_s = 60;
-  // What it costs.
+  // Costs and failures.
   std::string overheads = "none";  // ParseOverheads, or a file
   std::string prices = "none";     // PriceSeries::Constant, or a file
   double failures_per_hour = 0;    // of each accelerator
@@ -54,7 +54,7 @@ struct SimulationSpec {
   double fixed_duration_s = 0;  // 0: drawn
   int scale_factor_max = 8;
   uint64_t seed = 0;
-  // What is measured.
+  // The measurement.
   uint64_t window_begin = 0;
   uint64_t window_end = 0;  // 0: to the last job
   bool steady_state = false;
@@ -132,8 +132,8 @@ class RunLabels {
  public:
   explicit RunLabels(const std::vector<SimulationSpec>& specs);
 
-  // What schedules: "max_min_fairness_perf, move_aware". The policy always, the
-  // rest where it varies.
+  // The scheduler: "max_min_fairness_perf, move_aware". It names the policy
+  // always, and the rest where it varies.
   std::string Scheduler(const SimulationSpec& spec) const;
   // The jobs and the cluster, without rate, seed and number of jobs:
   // "v100:4,p100:4, multi gpu". May be empty.
@@ -152,7 +152,7 @@ class RunLabels {
   std::set<std::string, std::less<>> varying_;
 };
 
-// Of runs, or of what else has a `spec`.
+// The specs of runs, or of any other structs with a field `spec`.
 template <class Run>
 std::vector<SimulationSpec> SpecsOf(const std::vector<Run>& runs) {
   std::vector<SimulationSpec> specs;

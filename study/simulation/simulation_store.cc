@@ -30,7 +30,7 @@ constexpr char kOpenSql[] =
     "PRAGMA busy_timeout=20000;PRAGMA journal_mode=WAL;PRAGMA "
     "synchronous=NORMAL;PRAGMA foreign_keys=ON;";
 
-// Begins each table of what happened in a run.
+// The first column of each table of a run's details.
 constexpr char kRunColumn[] =
     "(run INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,";
 
@@ -326,7 +326,7 @@ absl::Status SimulationStore::Prepare() {
   return database_.Execute("COMMIT");
 }
 
-// Columns that tables lack are added at their end.
+// Adds missing columns at the end of their tables.
 absl::Status SimulationStore::Upgrade() {
   const std::pair<const char*, Columns> tables[] = {{"runs", RunColumns()},
                                                     {"jobs", JobColumns()}};

@@ -107,7 +107,7 @@ Json JobJson(const SimulatedJob& job) {
           {"share_received", job.share_received}};
 }
 
-// An array of what `json_of` makes of each.
+// An array of `json_of` of each item.
 template <class Rows, class JsonOf>
 Json ArrayOf(const Rows& rows, const JsonOf& json_of) {
   Json array = Json::array();
@@ -247,7 +247,8 @@ struct TypeGroup {
   std::vector<double> steps;  // of each job
 };
 
-// Of at least one: a number of steps that a job has.
+// The upper of the two middle values, so that the result is the number of steps
+// of a job. `values` is not empty.
 double UpperMedian(std::vector<double> values) {
   const auto middle =
       values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -1,5 +1,5 @@
-// What came of a simulation, for people and for programs, and a trace at a
-// glance. Pure. Stateless, thread-safe.
+// Summaries for people and for programs: the result of a simulation, and the
+// jobs of a trace. Pure. Stateless, thread-safe.
 #ifndef GAVEL_STUDY_SIMULATION_SIMULATION_SUMMARY_H_
 #define GAVEL_STUDY_SIMULATION_SIMULATION_SUMMARY_H_
 
@@ -18,7 +18,7 @@ namespace gavel::study {
 std::string RenderSummary(const SimulationSpec& spec, const SimulationRun& run);
 
 // {"policy", "avg_jct_s", "jobs": [{"id", ...}], ...}: docs/simulator.md has
-// them all. What is not known (a JCT when nothing ended) is null.
+// them all. An unknown figure (a JCT when nothing ended) is null.
 Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run);
 
 // ---- traces

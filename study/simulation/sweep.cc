@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One value that a field takes.
+// One value of a field.
 using Setting = std::function<void(SimulationSpec&)>;
 using Settings = std::vector<Setting>;
 
@@ -53,8 +53,8 @@ constexpr std::array<OtherName, 9> kOtherNames = {
      {"round_duration", "round_duration_s"}}};
 constexpr std::array<std::string_view, 6> kOwnKeys = {
     "window", "record", "limits", "search", "unknown_types", "ignore_columns"};
-// 0 of these is no point of a range: all jobs at once, or as many as the window
-// needs. The original's scripts leave it out, too.
+// A range of these fields leaves out 0, which stands for all jobs at once, or
+// for as many as the window needs. The original's scripts leave it out, too.
 constexpr std::array<std::string_view, 2> kNotFromZero = {"rate_per_h", "jobs"};
 
 std::string_view FieldOf(std::string_view key) {
@@ -233,7 +233,7 @@ void ReadWindow(TomlReader& reader, SimulationSpec* spec) {
   if (!status.ok()) reader.Fail("window", ToStd(status.message()));
 }
 
-// true for all that are not known, or a list of names.
+// The value is true for all unknown columns, or a list of names.
 void ReadIgnoredColumns(const toml::table& table, TomlReader& reader,
                         std::string* columns) {
   const toml::node* const node = table.get("ignore_columns");
@@ -389,7 +389,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kShowEvery(200);
 
-// What the rest of the sweep needs to know of it.
+// Keeps the part of a run that the rest of the sweep needs.
 void DropDetails(StoredRun* run) {
   SimulationResult& result = run->run.result;
   result.jobs = {};

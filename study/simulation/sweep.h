@@ -128,7 +128,7 @@ struct SweepProgress {
   size_t skipped = 0;  // there before
   double fraction = 0;
   std::vector<std::string> active;  // "max_min_fairness_perf, 2.5 jobs/h  45 %"
-  // Of runs that have ended since the last call, in that order.
+  // The runs that have ended since the last call, in that order.
   std::vector<EndedRun> ended;
 };
 
@@ -141,7 +141,7 @@ struct SearchAnswer {
 
 struct SweepOutcome {
   bool stopped = false;  // with something left to do
-  // Of the sweep's runs those that are known, without jobs, in its order.
+  // The known ones of the sweep's runs, without jobs, in its order.
   std::vector<StoredRun> runs;
   std::vector<SearchAnswer> searches;
 };
@@ -165,7 +165,7 @@ class Sweep {
     double fraction = 0;
   };
 
-  // Leaves in tasks_ what is not known yet.
+  // Leaves in tasks_ the runs that are not in the database.
   absl::Status Prepare();
   // Each thread takes one task after the other.
   void Work();
@@ -191,8 +191,8 @@ class Sweep {
   std::atomic<bool> stop_ = false;
   std::atomic<size_t> next_ = 0;
 
-  // Of the standard library: the thread sanitizer does not see into Debian's
-  // absl::Mutex.
+  // This is a std::mutex because the thread sanitizer does not see into
+  // Debian's absl::Mutex.
   std::mutex mutex_;  // guards all below
   std::condition_variable idle_;
   absl::Status error_;
@@ -219,7 +219,8 @@ class SweepScreen {
       : label_(std::move(label)), quiet_(quiet) {}
   void Show(const SweepProgress& progress);
   void Clear();
-  // Of tables: what the terminal has; a file or pipe takes lines of any length.
+  // The width of tables: the terminal's; a file or pipe takes lines of any
+  // length.
   size_t width() const {
     return terminal_.is_terminal() ? terminal_.width() : kUncutWidth;
   }

@@ -25,27 +25,28 @@
 namespace gavel::study {
 namespace {
 
+// ---- the part of a case that only some policies use: costs, entities, the
+// present allocation, times and deadlines
+
 // The jobs of a file: indices into PolicyProblem::jobs.
 struct CaseJobs {
   std::map<int64_t, size_t> by_id;
   std::vector<size_t> in_order;  // of the file
 
   absl::StatusOr<size_t> At(std::string_view id) const;
-  // Of "A,B"; "A,A" only with `alike`.
+  // The two jobs of a key "A,B". "A,A" is allowed only with `alike`.
   absl::StatusOr<std::pair<size_t, size_t>> PairAt(std::string_view key,
                                                    bool alike = false) const;
 };
 
-// A field of a case that may be left out: null. INVALID_ARGUMENT: no object.
-// `form`: what to give.
+// Returns an optional field of a case, or null without it. `form` says in the
+// error what to give. INVALID_ARGUMENT: the field is no object.
 absl::StatusOr<const ParsedJson*> OptionalTable(const ParsedJson& case_json,
                                                 const std::string& key,
-                                                std::string_view form);
-
-// Fills in `problem`, whose types and jobs are there. `case_json`: an object.
-absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
-                             PolicyProblem* problem);
-
+                                                std::string_view form) {
+  if (FindField(case_json, key) == nullptr) return nullptr;
+  return Field(case_json, key, ParsedJson::value_t::object, form);
+}
 
 absl::Status ParseCosts(const ParsedJson& json, PolicyProblem* problem) {
   constexpr char kForm[] = "{TYPE: per accelerator and hour}";
@@ -210,13 +211,7 @@ absl::StatusOr<std::pair<size_t, size_t>> CaseJobs::PairAt(std::string_view key,
   return Refuse("\"", key, "\" is a job with itself; give two ids");
 }
 
-absl::StatusOr<const ParsedJson*> OptionalTable(const ParsedJson& case_json,
-                                                const std::string& key,
-                                                std::string_view form) {
-  if (FindField(case_json, key) == nullptr) return nullptr;
-  return Field(case_json, key, ParsedJson::value_t::object, form);
-}
-
+// Fills in `problem`, which has its types and jobs. `case_json` is an object.
 absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
                              PolicyProblem* problem) {
   GAVEL_RETURN_IF_ERROR(ParseCosts(case_json, problem));
@@ -232,6 +227,7 @@ absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
   return absl::OkStatus();
 }
 
+// ---- a case
 
 constexpr int64_t kIdMax = int64_t{1} << 53;
 constexpr int64_t kCountMax = 1'000'000'000;
@@ -242,8 +238,7 @@ constexpr char kKinds[] = "kinds";
 constexpr char kPairs[] = "pair_throughputs";
 constexpr char kPairsApart[] = "unconsolidated_pair_throughputs";
 
-// What the policies of some names can't do without; true where `name` has
-// `part` in it.
+// A field that policies need if their name contains `part`.
 struct Need {
   std::string_view part;
   const char* field;
@@ -413,7 +408,7 @@ absl::StatusOr<Row> JobRow(const ParsedJson& table, const std::string& id,
   return row;
 }
 
-// Those of two jobs that share, by type; 0 where nobody has measured them.
+// The throughputs of two jobs that share, by type; 0 where none is given.
 absl::StatusOr<Row> PairRow(const ParsedJson& table, const std::string& key,
                             const PolicyProblem& problem) {
   GAVEL_ASSIGN_OR_RETURN(const ParsedJson* entry,
@@ -439,7 +434,7 @@ absl::StatusOr<Row> PairRow(const ParsedJson& table, const std::string& key,
 }
 
 // The rows of `key` in the tables `together` and, where placement matters,
-// `apart`, behind each other. What `apart` lacks is as in `together`.
+// `apart`, concatenated. A row that `apart` lacks is that of `together`.
 template <class RowOf>
 absl::StatusOr<Row> BothRows(const ParsedJson& json, const char* together,
                              const char* apart, const std::string& key,
@@ -615,6 +610,8 @@ absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
   return cases;
 }
 
+// ---- examples
+
 namespace {
 
 constexpr char kFull[] = R"json({
@@ -647,7 +644,7 @@ constexpr char kFull[] = R"json({
   "previous_allocation": {"0": {"v100": 1.0}}
 })json";
 
-// What policies of a name with `part` in it use, but do not need.
+// A field that policies use but do not need if their name contains `part`.
 struct Use {
   std::string_view part;
   std::string_view field;
@@ -695,6 +692,8 @@ Json PolicyExample(std::string_view policy) {
   return example;
 }
 
+// ---- answers
+
 namespace {
 
 constexpr char kNone[] = "-";
@@ -705,7 +704,7 @@ std::string UnitName(const ShareUnit& unit) {
   return unit.packed() ? StrCat(job, ",", IdInCase(unit.partner)) : job;
 }
 
-// Of the columns of an allocation.
+// The names of the columns of an allocation.
 std::vector<std::string> ColumnNames(const PolicyProblem& problem,
                                      size_t columns) {
   std::vector<std::string> names = problem.types;

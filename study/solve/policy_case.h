@@ -57,9 +57,9 @@ inline int64_t IdInCase(JobId id) {
 // "job 5" for "job 6": what a policy says, with the file's ids.
 std::string WithIdsOfCase(std::string_view text);
 
-// What `policy` is given to solve. Errors (INVALID_ARGUMENT) name the case, the
-// job and the remedy: a field that the policy needs and is missing, of another
-// type or out of range, an id that is there twice or unknown.
+// The problems that `policy` is to solve. Errors (INVALID_ARGUMENT) name the
+// case, the job and the remedy: a field that the policy needs and is missing,
+// of another type or out of range, an id that is there twice or unknown.
 absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
     const ParsedJson& file, std::string_view policy);
 
@@ -72,7 +72,7 @@ Json PolicyExample(std::string_view policy);
 // The same with all fields of docs/solve.schema.json.
 Json FullPolicyExample();
 
-// ---- what a policy answered, for machines and for people
+// ---- answers, for machines and for people
 
 struct PolicyAnswer {
   PolicyCase of;

@@ -36,7 +36,7 @@ SolverChoice SolverOf(const std::string& name) {
   return name == "prices" ? SolverChoice::kPrices : SolverChoice::kAuto;
 }
 
-// What users asked for and did not get.
+// Tells the user if HiGHS answered although the price solver was requested.
 void TellOtherSolver(const PolicyProblem& problem, PolicyResult* result) {
   if (problem.solver != SolverChoice::kPrices ||
       !result->solver.starts_with("highs")) {

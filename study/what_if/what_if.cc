@@ -35,7 +35,7 @@ namespace {
 
 std::string TypeName(const PredictedJob& job) { return StrCat("job-", job.id); }
 
-// Gavel's throughput file, each job a type of its own.
+// Gavel's throughput file, in which each job has a type of its own.
 std::string ThroughputJson(const std::vector<PredictedJob>& jobs,
                            const std::vector<ClusterPart>& cluster) {
   Json json = Json::object();
@@ -97,7 +97,8 @@ absl::StatusOr<SimulationInputs> MakeInputs(SimulationOptions options,
   return inputs;
 }
 
-// Servers of equal size where they are; else the size that divides them all.
+// Parts with the common size of the servers, or else with the size that divides
+// all of them.
 std::vector<ClusterPart> PartsOf(
     const std::map<std::pair<std::string, std::string>, int>& counts) {
   std::map<std::string, ClusterPart> by_type;
@@ -126,11 +127,11 @@ std::map<std::string, double> RatesIn(const Json& row, const char* key) {
 
 namespace {
 
-// A job without an end does so many steps: more than any simulation comes to.
+// The steps of a job without an end: more than any simulation reaches.
 constexpr double kEndlessSteps = 1e15;
 constexpr uint64_t kEventsAtOnce = 64;
 constexpr size_t kOthersShown = 20;
-// The new job comes after those that wait already.
+// The new job arrives after the jobs that wait already.
 constexpr double kMoment_s = 1e-3;
 
 PredictedJob JobOf(const ForecastRow& row) {
@@ -183,7 +184,7 @@ SimulationOptions SimulationOptionsOf(const LiveState& live) {
   return options;
 }
 
-// With throughputs of the same app's jobs for types that it does not name.
+// Types without a given throughput get that of jobs of the same app.
 absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
                                     const std::vector<ForecastRow>& jobs) {
   PredictedJob job;
@@ -225,7 +226,7 @@ struct Ends {
   double simulated_s = 0;
 };
 
-// Until all jobs that have an end have ended.
+// Simulates until all jobs with an end have ended.
 absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
                               std::vector<PredictedJob> jobs,
                               double wall_limit_s) {
@@ -379,7 +380,7 @@ Json WhatIfJson(const WhatIf& answer) {
 
 namespace {
 
-// A change of less is none.
+// A smaller change counts as none.
 constexpr double kShareTolerance = 0.005;
 
 JobSpec SpecOf(const ForecastRow& row) {
@@ -412,7 +413,8 @@ EngineOptions EngineOptionsOf(const StatusRow& status, const Policy& policy) {
   return options;
 }
 
-// One engine for each policy: jobs come when they came, and are solved for now.
+// One engine for each policy: jobs are submitted at their real times, and the
+// problem is that of now.
 class Solver {
  public:
   Solver(const LiveState& live, const Policy& policy)
@@ -651,22 +653,6 @@ absl::Status RunPolicyCommand(const PolicyOptions& options) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-void AddPolicyCommand(CLI::App& app, int* exit_code) {
-  auto [command, options] = AddCommand<PolicyOptions>(
-      app, exit_code, "policy",
-      "Shows which policy decides, or sets another one; jobs that it keeps go "
-      "on",
-      RunPolicyCommand);
-  AddClientOptions(command, &options);
-  AddOption(command, "name", options.name, "POLICY", "the policy to set");
-  command.add_flag("--preview", options.preview,
-                   "sets nothing: says who would gain and lose which share");
-}
-
-namespace {
-
 struct WhatIfOptions : ClientOptions {
   std::string job;
   double wall_limit_s = 20;
@@ -687,6 +673,18 @@ absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
 }
 
 }  // namespace
+
+void AddPolicyCommand(CLI::App& app, int* exit_code) {
+  auto [command, options] = AddCommand<PolicyOptions>(
+      app, exit_code, "policy",
+      "Shows which policy decides, or sets another one; jobs that it keeps go "
+      "on",
+      RunPolicyCommand);
+  AddClientOptions(command, &options);
+  AddOption(command, "name", options.name, "POLICY", "the policy to set");
+  command.add_flag("--preview", options.preview,
+                   "sets nothing: says who would gain and lose which share");
+}
 
 void AddWhatIfCommand(CLI::App& app, int* exit_code) {
   auto [command, options] = AddCommand<WhatIfOptions>(

@@ -1,7 +1,7 @@
-// What would happen to the jobs of a coordinator: when a job would start and
-// finish if it were submitted now, and how the shares of the present jobs would
-// change under another policy. Both run the engine on the coordinator's report
-// of its jobs. Pure but for the clock that bounds Predict(); thread-safe.
+// Predictions for the jobs of a coordinator: when a job would start and finish
+// if it were submitted now, and how the shares of the present jobs would change
+// under another policy. Both run the engine on the coordinator's report of its
+// jobs. Pure but for QueryLiveState() and the clock that bounds Predict().
 #ifndef GAVEL_STUDY_WHAT_IF_WHAT_IF_H_
 #define GAVEL_STUDY_WHAT_IF_WHAT_IF_H_
 
@@ -21,8 +21,8 @@
 
 namespace gavel::study {
 
-// ---- jobs as a simulation takes them, from what a coordinator or its journal
-// knows of them: for `gavel what-if` and `gavel simulate --replay`
+// ---- jobs for a simulation, made of the records of a coordinator or its
+// journal: for `gavel what-if` and `gavel simulate --replay`
 
 struct PredictedJob {
   uint64_t id = 0;
