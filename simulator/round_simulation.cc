@@ -2,9 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "core/fields.h"
+#include "core/packer.h"
+#include "core/status.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -16,7 +23,8 @@ constexpr double kStuckRounds = 1000;
 // Ended jobs that the engine keeps until they are read here.
 constexpr size_t kEndedJobsKept = 32;
 
-// Deadlines of real networks and processes, which are perfect here.
+// Disables the deadlines for faulty networks and processes: here both are
+// perfect.
 EngineOptions Perfect(EngineOptions options) {
   options.lease_duration_s = kNever;
   options.plan_lead_s = 0;
@@ -26,7 +34,7 @@ EngineOptions Perfect(EngineOptions options) {
   options.pause_grace_s = kNever;
   options.agent_timeout_s = kNever;
   options.launch_timeout_s = kNever;
-  // Nor does any loop stand still; looking for one is a walk over all jobs.
+  // No training loop hangs, and the check for one walks over all jobs.
   options.hang_timeout_s = 0;
   options.ended_jobs_kept = kEndedJobsKept;
   options.journal = false;
@@ -111,7 +119,7 @@ void RoundSimulation::AddServers() {
   }
 }
 
-// All that come at this instant.
+// Submits all jobs that arrive at this instant.
 void RoundSimulation::Arrive() {
   TakeArrived(queue_.now(), [this](size_t index) {
     event::JobSubmitted submitted{work_.Spec(index), index + 1};
@@ -168,8 +176,8 @@ void RoundSimulation::Fail(AcceleratorId accelerator) {
 
 // ---- the engine's door
 
-// Lets everything happen that happens at this instant. The policy is asked
-// last: jobs that come together are solved for together.
+// Handles all events of this instant. The policy solves last, so that jobs that
+// arrive together are solved for together.
 void RoundSimulation::Drain() {
   for (;;) {
     if (!inbox_.empty()) {
@@ -350,6 +358,446 @@ SimulationResult RoundSimulation::Result() const {
   result.usage = usage_;
   result.leases = leases_;
   return result;
+}
+
+// ---- workers, which obey the engine at once
+
+namespace {
+
+// The length of the window of a reported speed. The engine weighs a report by
+// its window.
+constexpr double kReportWindow_s = 60;
+
+}  // namespace
+
+int RoundSimulation::SizeOf(const Running& job) const {
+  return engine_.FindJob(job.id)->world_size;
+}
+
+RoundSimulation::Running* RoundSimulation::Find(JobId id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &found->second->second;
+}
+
+// Finds the job only by its present incarnation: a message to an earlier one is
+// late.
+RoundSimulation::Running* RoundSimulation::Find(const WorkerKey& key) {
+  Running* job = Find(key.job);
+  if (job == nullptr) return nullptr;
+  const Worker& worker = job->workers[static_cast<size_t>(key.rank)];
+  return worker.incarnation == key.incarnation ? job : nullptr;
+}
+
+RoundSimulation::Running* RoundSimulation::PartnerOf(const Running& job) {
+  if (!options_.engine.packing) return nullptr;
+  const Job* known = engine_.FindJob(job.id);
+  if (known == nullptr) return nullptr;
+  Running* partner = Find(known->partner);
+  if (partner == nullptr || partner->trains_from == kNever) return nullptr;
+  return partner->workers.front().held == job.workers.front().held ? partner
+                                                                   : nullptr;
+}
+
+void RoundSimulation::Launch(const WorkerKey& key) {
+  Running* job = Find(key.job);
+  if (job == nullptr) return;
+  Worker& worker = job->workers[static_cast<size_t>(key.rank)];
+  if (worker.incarnation >= key.incarnation) return;
+  worker = Worker();
+  worker.incarnation = key.incarnation;
+  WorkerHello hello;
+  hello.worker = key;
+  hello.progress = ProgressOf(*job);
+  inbox_.Push(event::WorkerJoined{std::move(hello)});
+}
+
+void RoundSimulation::Exit(Running& job, int rank, int code, int signal,
+                           bool no_failure) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.epoch != 0) {
+    Stop(job);
+    Leave(job, worker);
+  }
+  WorkerExited exit;
+  exit.server =
+      engine_.FindJob(job.id)->workers[static_cast<size_t>(rank)].server;
+  exit.worker = {job.id, rank, worker.incarnation};
+  exit.exit_code = code;
+  exit.signal = signal;
+  exit.no_failure = no_failure;
+  inbox_.Push(event::WorkerGone{std::move(exit)});
+}
+
+void RoundSimulation::Ask(Running& job, int rank) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.pausing) return;
+  LeaseRequest request;
+  request.worker = {job.id, rank, worker.incarnation};
+  request.epoch = worker.epoch;
+  request.nonce = ++worker.nonce;
+  request.holding = worker.epoch != 0;
+  if (rank == 0 && request.holding) request.gang_address = "rank-0";
+  inbox_.Push(event::LeaseRequested{request});
+}
+
+void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  if (worker.epoch != 0) return;  // continues
+  worker.epoch = epoch;
+  worker.held =
+      engine_.FindJob(job.id)->workers[static_cast<size_t>(rank)].held;
+  Occupy(worker);
+  // The other ranks are granted when rank 0's store is open: at once.
+  const int size = SizeOf(job);
+  if (rank == 0 && size > 1) Ask(job, rank);
+  const bool all = std::all_of(
+      job.workers.begin(), job.workers.begin() + size,
+      [&](const Worker& w) { return w.epoch == epoch && !w.pausing; });
+  if (all) Begin(job);
+}
+
+void RoundSimulation::Asked(Running& job, int rank, PauseTier tier) {
+  Worker& worker = job.workers[static_cast<size_t>(rank)];
+  const bool leaves = StrongerThan(tier, PauseTier::kPark);
+  if (worker.epoch == 0) {
+    if (leaves) Exit(job, rank, kExitEvicted, 0, /*no_failure=*/false);
+    return;
+  }
+  worker.leaves |= leaves;
+  if (worker.pausing) return;
+  worker.pausing = true;
+  const double pause_s = work_.OverheadOf(job.index).pause_s;
+  if (job.trains_from != kNever) {
+    Stop(job);
+    ++job.told.preemptions;
+    ++job.pauses;
+    job.pausing_s += pause_s;
+    job.told.lost_s += pause_s;
+    counters_.lost_s += pause_s * static_cast<double>(job.last.size());
+    ++counters_.preemptions;
+  }
+  if (pause_s == 0) return GiveUp(job.id, rank);
+  queue_.After(pause_s,
+               {Kind::kGiveUp, job.id.value(), static_cast<uint64_t>(rank)});
+}
+
+void RoundSimulation::GiveUp(JobId id, int rank) {
+  Running* job = Find(id);
+  if (job == nullptr) return;
+  Worker& worker = job->workers[static_cast<size_t>(rank)];
+  if (worker.epoch == 0) return;
+  const uint64_t epoch = worker.epoch;
+  Leave(*job, worker);
+  inbox_.Push(event::LeaseEnded{
+      {id, rank, worker.incarnation}, epoch, ProgressOf(*job), false});
+  if (worker.leaves) Exit(*job, rank, kExitEvicted, 0, /*no_failure=*/false);
+}
+
+// All of its workers hold their leases: it resumes, then trains.
+void RoundSimulation::Begin(Running& job) {
+  std::vector<AcceleratorId> held;
+  for (int rank = 0; rank < SizeOf(job); ++rank) {
+    held.push_back(job.workers[static_cast<size_t>(rank)].held);
+  }
+  const Cluster& cluster = engine_.cluster();
+  job.type = static_cast<size_t>(cluster.TypeOf(held.front()));
+  job.consolidated =
+      std::all_of(held.begin(), held.end(), [&](AcceleratorId id) {
+        return cluster.accelerator(id).server ==
+               cluster.accelerator(held.front()).server;
+      });
+  const Overhead overhead = work_.OverheadOf(job.index);
+  double wait = overhead.start_s;
+  if (!job.last.empty()) {
+    // A gang that shrinks stays where its first ranks are; one that grows
+    // starts again.
+    const bool moved = held.size() > job.last.size() ||
+                       !std::equal(held.begin(), held.end(), job.last.begin());
+    wait = moved ? overhead.move_s : overhead.resume_s;
+    job.told.moves += moved ? 1 : 0;
+    counters_.moves += moved ? 1 : 0;
+    job.pausing_s += wait;
+  }
+  job.told.lost_s += wait;
+  counters_.lost_s += wait * static_cast<double>(held.size());
+  if (job.profiling_s > 0) {
+    const double taken = job.profiling_s * static_cast<double>(held.size());
+    wait += job.profiling_s;
+    job.told.lost_s += job.profiling_s;
+    counters_.lost_s += taken;
+    counters_.profiling_s += taken;
+    job.profiling_s = 0;
+  }
+  job.last = std::move(held);
+  if (IsOutOfMemory(job)) return GiveUpPair(job);
+  job.trains_from = queue_.now() + wait;
+  job.counted_at = queue_.now();
+  Train(job);
+  if (static_cast<int>(job.last.size()) != job.told.scale_factor) {
+    TellSpeed(job);
+  }
+  if (Running* partner = PartnerOf(job)) Train(*partner);
+}
+
+// An estimate may pair two jobs that can't share an accelerator.
+bool RoundSimulation::IsOutOfMemory(const Running& job) {
+  if (options_.engine.reference_models == 0) return false;
+  const Running* partner = PartnerOf(job);
+  return partner != nullptr &&
+         !(work_.Together(job.index, partner->index, job.type, true) > 0);
+}
+
+// The second job of the pair gives its lease back, and the engine does not pair
+// the two on that type again.
+void RoundSimulation::GiveUpPair(Running& job) {
+  for (int rank = 0; rank < SizeOf(job); ++rank) {
+    Worker& worker = job.workers[static_cast<size_t>(rank)];
+    const uint64_t epoch = worker.epoch;
+    Leave(job, worker);
+    inbox_.Push(event::LeaseEnded{{job.id, rank, worker.incarnation},
+                                  epoch,
+                                  ProgressOf(job),
+                                  false,
+                                  ReleaseCause::kOutOfMemory});
+  }
+}
+
+// Reports the speed of a job beside another: the engine has only an estimate.
+void RoundSimulation::Report(JobId id, uint64_t plan) {
+  Running* job = Find(id);
+  if (job == nullptr || job->plan != plan || PartnerOf(*job) == nullptr) return;
+  Count(*job);
+  TellSpeed(*job);
+}
+
+// Reports the speed of a job in a pair, or with another number of workers than
+// it asked for: the engine resizes jobs by the speeds that it knows.
+void RoundSimulation::TellSpeed(const Running& job) {
+  event::StepsReported report;
+  report.worker = {job.id, 0, job.workers.front().incarnation};
+  report.epoch = job.workers.front().epoch;
+  report.progress = ProgressOf(job);
+  report.progress.throughput_steps_per_s = job.steps_per_s;
+  report.progress.window_s = kReportWindow_s;
+  inbox_.Push(std::move(report));
+}
+
+// Counts the steps done at the old speed, and plans the end by the new one.
+void RoundSimulation::Train(Running& job) {
+  Count(job);
+  ++job.plan;
+  const Running* partner = PartnerOf(job);
+  job.shared = partner != nullptr ? 0.5 : 1;
+  // The true speed, which the policy may only estimate.
+  job.steps_per_s =
+      partner != nullptr
+          ? work_.Together(job.index, partner->index, job.type,
+                           job.consolidated)
+          : work_.AtSize(job.index, job.type, static_cast<int>(job.last.size()),
+                         job.consolidated);
+  if (!(job.steps_per_s > 0)) return;
+  const double left =
+      std::max(0.0, work_.job(job.index).steps_total - job.steps);
+  const Time end =
+      std::max(queue_.now(), job.trains_from) + left / job.steps_per_s;
+  queue_.At(end, {Kind::kFinish, job.id.value(), job.plan});
+  if (partner == nullptr || options_.engine.reference_models == 0) return;
+  const Time both = std::max(job.trains_from, partner->trains_from);
+  queue_.At(std::max(queue_.now(), both) + kReportWindow_s,
+            {Kind::kReport, job.id.value(), job.plan});
+}
+
+void RoundSimulation::Count(Running& job) {
+  Charge(job);
+  if (job.trains_from == kNever) return;
+  const Time now = queue_.now();
+  job.steps += job.steps_per_s *
+               std::max(0.0, now - std::max(job.counted_at, job.trains_from));
+  job.counted_at = now;
+}
+
+// A worker pays for its accelerator from its lease to its release, also while
+// it pauses, resumes or waits for the rest of its gang.
+void RoundSimulation::Charge(Running& job) {
+  const Time now = queue_.now();
+  Time held_from = now;
+  for (const Worker& worker : job.workers) {
+    if (worker.epoch == 0) continue;
+    const Time from = std::max(worker.from, job.charged_at);
+    held_from = std::min(held_from, from);
+    const auto type =
+        static_cast<size_t>(engine_.cluster().TypeOf(worker.held));
+    const double cost = options_.prices.At(work_.types()[type], from) *
+                        (now - from) * job.shared / kHour_s;
+    job.told.cost += cost;
+    counters_.cost += cost;
+  }
+  job.told.run_s += now - held_from;
+  job.charged_at = now;
+}
+
+void RoundSimulation::Stop(Running& job) {
+  if (job.trains_from == kNever) return;
+  Count(job);
+  Running* partner = PartnerOf(job);
+  job.trains_from = kNever;
+  ++job.plan;
+  if (partner != nullptr) Train(*partner);
+}
+
+void RoundSimulation::Finish(JobId id, uint64_t plan) {
+  Running* job = Find(id);
+  if (job == nullptr || job->plan != plan) return;
+  Stop(*job);
+  job->steps = work_.job(job->index).steps_total;
+  job->told.completion_s = queue_.now();
+  for (int rank = 0, size = SizeOf(*job); rank < size; ++rank) {
+    Worker& worker = job->workers[static_cast<size_t>(rank)];
+    WorkerFinished finished;
+    finished.worker = {id, rank, worker.incarnation};
+    finished.epoch = worker.epoch;
+    finished.progress = ProgressOf(*job);
+    Leave(*job, worker);
+    inbox_.Push(event::WorkerSaidFinished{std::move(finished)});
+    Exit(*job, rank, 0, 0, /*no_failure=*/false);
+  }
+  finished_.push_back(id);
+}
+
+// Reads the last figures of the jobs whose end the engine has recorded.
+void RoundSimulation::TakeAllEnded() {
+  while (!finished_.empty()) {
+    const JobId id = finished_.front();
+    const Job* ended = engine_.FindJob(id);
+    if (ended != nullptr && ended->active()) return;
+    finished_.pop_front();
+    Running& job = *Find(id);
+    SimulatedJob& told = job.told;
+    told.jct_s = told.completion_s - told.arrival_s;
+    if (ended != nullptr) {
+      const double isolated =
+          ended->isolated_s +
+          work_.IsolatedSeconds(job.index, job.steps - ended->isolated_steps,
+                                static_cast<double>(running_.size()));
+      told.rho = isolated > 0 ? told.jct_s / isolated : 0;
+      const JobShares shares = engine_.SharesOf(id, queue_.now());
+      told.share_target = shares.target;
+      told.share_received = shares.received;
+    }
+    CountPresent(queue_.now(), running_.size());
+    TakeEnded(std::move(told));
+    const auto entry = by_id_.find(id);
+    running_.erase(entry->second);
+    by_id_.erase(entry);
+  }
+}
+
+Progress RoundSimulation::ProgressOf(const Running& job) const {
+  Progress progress;
+  progress.steps_done = static_cast<uint64_t>(job.steps);
+  progress.pauses = job.pauses;
+  progress.moves = job.told.moves;
+  progress.pausing_s = job.pausing_s;
+  return progress;
+}
+
+// ---- checkpoints: a simulation as bytes, and back
+
+constexpr RoundSimulation::Kind LastOf(RoundSimulation::Kind) {
+  return RoundSimulation::Kind::kReport;
+}
+
+auto Fields(As<SimulatedJob> auto& j) {
+  return std::tie(j.job, j.type, j.scale_factor, j.weight, j.arrival_s,
+                  j.completion_s, j.jct_s, j.rho, j.cost, j.run_s, j.lost_s,
+                  j.preemptions, j.moves, j.deadline_s, j.share_target,
+                  j.share_received, j.rho_static, j.rho_mean, j.present_s);
+}
+auto Fields(As<UnfitJob> auto& j) { return std::tie(j.job, j.reason); }
+auto Fields(As<RecordedLease> auto& l) {
+  return std::tie(l.job, l.accelerator, l.from_s, l.to_s);
+}
+auto Fields(As<UsageSample> auto& s) {
+  return std::tie(s.time_s, s.busy, s.waiting_jobs);
+}
+auto Fields(As<RoundSimulation::Task> auto& t) {
+  return std::tie(t.kind, t.id, t.number);
+}
+auto Fields(As<RoundSimulation::Worker> auto& w) {
+  return std::tie(w.incarnation, w.nonce, w.epoch, w.pausing, w.leaves, w.held,
+                  w.from);
+}
+auto Fields(As<RoundSimulation::Running> auto& r) {
+  return std::tie(r.index, r.id, r.workers, r.last, r.type, r.consolidated,
+                  r.trains_from, r.steps, r.counted_at, r.steps_per_s, r.shared,
+                  r.plan, r.pauses, r.pausing_s, r.told, r.profiling_s,
+                  r.charged_at);
+}
+auto Fields(As<RoundSimulation::Counters> auto& c) {
+  return std::tie(c.preemptions, c.moves, c.solves, c.failures, c.lost_s,
+                  c.cost, c.profiling_s);
+}
+auto Fields(As<TimedQueue<RoundSimulation::Task>> auto& q) {
+  return TimedQueue<RoundSimulation::Task>::State(q);
+}
+
+// All fields except the arguments of the constructor and the engine.
+template <class S>
+auto RoundSimulation::State(S& s) {
+  return std::tie(s.queue_, s.journaled_, s.persisted_, s.armed_, s.over_,
+                  s.stopped_, s.next_, s.ended_in_window_, s.told_, s.unfit_,
+                  s.last_end_, s.running_, s.occupants_, s.busy_, s.busy_s_,
+                  s.busy_at_, s.counters_, s.idle_since_, s.usage_, s.leases_,
+                  s.present_s_, s.present_at_);
+}
+
+absl::StatusOr<std::string> RoundSimulation::Checkpoint() const {
+  GAVEL_ASSIGN_OR_RETURN(const std::string engine, engine_.Snapshot());
+  std::ostringstream random;
+  random << random_;
+  Packer packer(kJournalLimits);
+  packer.Array(4);
+  packer.Put(static_cast<uint64_t>(work_.size()));
+  packer.Put(engine);
+  packer.Put(random.str());
+  const auto state = State(*this);
+  packer.Array(std::tuple_size_v<decltype(state)>);
+  std::apply([&](const auto&... field) { (PutField(packer, field), ...); },
+             state);
+  GAVEL_RETURN_IF_ERROR(packer.status());
+  return packer.Take();
+}
+
+absl::Status RoundSimulation::Resume(std::string_view checkpoint) {
+  Unpacker unpacker(checkpoint, kJournalLimits);
+  uint64_t jobs = 0;
+  std::string engine;
+  std::string random;
+  unpacker.Get(jobs);
+  unpacker.Get(engine);
+  unpacker.Get(random);
+  unpacker.Enter();
+  std::apply([&](auto&... field) { (GetField(unpacker, field), ...); },
+             State(*this));
+  unpacker.Leave();
+  if (!unpacker.ok()) {
+    return absl::DataLossError(StrCat("the checkpoint is damaged: ",
+                                      ToStd(unpacker.status().message())));
+  }
+  if (jobs != work_.size() || busy_.size() != work_.types().size()) {
+    return absl::DataLossError(StrCat(
+        "the checkpoint is of a simulation of ", jobs, " jobs, this one has ",
+        work_.size(), "; resume it with the options that it was made with"));
+  }
+  GAVEL_RETURN_IF_ERROR(engine_.Restore(engine));
+  std::istringstream(random) >> random_;
+  inbox_.clear();
+  queue_.Restored();
+  by_id_.clear();
+  for (auto job = running_.begin(); job != running_.end(); ++job) {
+    by_id_[job->first] = job;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace gavel

@@ -1,6 +1,5 @@
-// The simulation of rounds: the real engine, and workers that do at once what
-// it says, over a perfect network. Used through TraceSimulation. Not
-// thread-safe.
+// The simulation of rounds: the real engine, and workers that obey it at once
+// over a perfect network. Used through TraceSimulation. Not thread-safe.
 #ifndef GAVEL_SIMULATOR_ROUND_SIMULATION_H_
 #define GAVEL_SIMULATOR_ROUND_SIMULATION_H_
 
@@ -38,9 +37,9 @@ class RoundSimulation : public WorkSimulation {
   // For tests.
   const Engine& engine() const { return engine_; }
 
-  // ---- what is written into a checkpoint
+  // ---- the contents of a checkpoint
 
-  // What is to happen at some time.
+  // A task of the virtual clock.
   enum class Kind : uint8_t {
     kArrive,  // of the next job
     kPrices,
@@ -163,7 +162,7 @@ class RoundSimulation : public WorkSimulation {
   Time armed_ = kNever;
 
   std::map<JobId, Running> running_;
-  // Of running_: only to look up.
+  // An index of running_, for look-ups.
   absl::flat_hash_map<JobId, std::map<JobId, Running>::iterator> by_id_;
   std::deque<JobId> finished_;  // not yet taken by the engine
 

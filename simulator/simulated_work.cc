@@ -25,7 +25,7 @@ double Percentile(const std::vector<double>& sorted, double p) {
   return sorted[below] + part * (sorted[above] - sorted[below]);
 }
 
-// Only jobs that ended count; NaN: none did.
+// Counts only jobs that ended; NaN if none did.
 Fairness FairnessOf(const std::vector<SimulatedJob>& jobs,
                     double SimulatedJob::*rho) {
   // Rounding may put an equal part above 1 by less than this.
@@ -114,7 +114,8 @@ absl::Status SimulatedWork::Check() const {
   return absl::OkStatus();
 }
 
-// How fast it is at its bounds must be known, and then all between them is.
+// The speeds at the bounds of an elastic job must be known; those between
+// follow from them.
 absl::Status SimulatedWork::CheckElastic(size_t i) const {
   const TraceJob& job = trace_.jobs[i];
   if (job.LeastWorkers() == job.MostWorkers()) return absl::OkStatus();
@@ -241,7 +242,7 @@ double SimulatedWork::Deadline(size_t i) const {
 
 double SimulatedWork::Alone(size_t i, size_t type, bool consolidated) const {
   if (!rows_[i].has_value()) {
-    // Known by its duration only: the same everywhere.
+    // A job without a row runs at the same speed on all types.
     return trace_.jobs[i].steps_total / trace_.jobs[i].duration_s;
   }
   return InTable(*rows_[i], type, consolidated).value_or(0);

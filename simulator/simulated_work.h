@@ -1,6 +1,6 @@
-// What the jobs of a trace ask of a cluster: their specs for the engine, their
-// true speeds, and which of them fit nowhere. Shared by the simulations with
-// and without rounds. A value that is not changed once made: thread-safe.
+// The demands of a trace's jobs: their specs for the engine, their true speeds,
+// and which of them fit nowhere. The simulations with and without rounds share
+// it. SimulatedWork is an immutable value, thread-safe.
 #ifndef GAVEL_SIMULATOR_SIMULATED_WORK_H_
 #define GAVEL_SIMULATOR_SIMULATED_WORK_H_
 
@@ -37,16 +37,16 @@ class SimulatedWork {
   // Why the job fits nowhere; empty when it fits.
   std::string WhyUnfit(size_t i) const;
   JobSpec Spec(size_t i) const;
-  // What profiling tells of it. Deterministic by the seed and the job.
+  // The cells that profiling measures. Deterministic by the seed and the job.
   std::vector<ProfiledCell> Profile(size_t i) const;
   Overhead OverheadOf(size_t i) const;
   // Seconds after its arrival; kNever: none.
   double Deadline(size_t i) const;
   // steps/s on accelerators of types()[type].
   double Alone(size_t i, size_t type, bool consolidated) const;
-  // The same of an elastic job with so many workers, between its bounds: what
-  // the throughputs tell of that scale factor, else between the next smaller
-  // and larger one that they tell of, by a power of the workers.
+  // The same of an elastic job with `workers`, a number between its bounds. A
+  // scale factor without a row is interpolated between the next smaller and
+  // larger one by a power of the workers.
   double AtSize(size_t i, size_t type, int workers, bool consolidated) const;
   // The gang fits on one server of the type.
   bool FitsOnServer(size_t i, size_t type) const {
@@ -60,7 +60,7 @@ class SimulatedWork {
   std::optional<ThroughputTable::Row> Row(size_t i) const { return rows_[i]; }
   // Seconds that `steps` of the job would take with 1/n of each type.
   double IsolatedSeconds(size_t i, double steps, double n) const;
-  SimulatedJob Describe(size_t i) const;  // nothing has become of it yet
+  SimulatedJob Describe(size_t i) const;  // without an outcome
 
  private:
   SimulatedWork(const SimulationOptions& options, Trace trace,
@@ -83,8 +83,8 @@ class SimulatedWork {
   std::optional<ReferenceRows> references_;
 };
 
-// What the simulations of a trace have in common: its jobs from their arrival
-// to their end.
+// The common part of the simulations of a trace: its jobs from their arrival to
+// their end.
 class WorkSimulation : public TraceSimulation {
  public:
   uint64_t jobs_ended() const override { return ended_in_window_; }
@@ -108,11 +108,11 @@ class WorkSimulation : public TraceSimulation {
     }
   }
   void LeaveOut(size_t index, std::string why);
-  // So many jobs have been there since the last call.
+  // `jobs` have been present since the last call.
   void CountPresent(Time now, size_t jobs);
-  // Its completion time is set, and jobs are counted as present up to then.
+  // The job's completion time is set, and CountPresent() was called up to it.
   void TakeEnded(SimulatedJob job);
-  // Means over the jobs of the window, and what follows from the rest.
+  // Means over the jobs of the window, and the totals.
   // `running`: those that have not ended. `capacity` by type, may be shorter.
   SimulationResult Summary(std::vector<SimulatedJob> running, Time now,
                            const std::vector<int>& capacity,

@@ -1,10 +1,7 @@
 // Replays a trace through the scheduling engine in virtual time, with workers
-// that do what they are told at once and servers that never fail unless asked
-// to: the simulator of researchers. What a real network and real processes do
-// to the same engine is VirtualCluster's part (same clock, same engine).
-//
-// Not thread-safe; several may run on several threads. Deterministic by the
-// options and the trace.
+// that obey at once and servers that fail only if a failure rate is set: the
+// simulator of researchers. VirtualCluster (tests/simulation) runs the same
+// engine on the same clock with a faulty network and failing processes.
 #ifndef GAVEL_SIMULATOR_TRACE_SIMULATION_H_
 #define GAVEL_SIMULATOR_TRACE_SIMULATION_H_
 
@@ -22,15 +19,63 @@
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
 #include "core/units.h"
-#include "simulator/simulation_input.h"
 
 namespace gavel {
 
-// What pairs of jobs do is estimated, not read from the throughputs: each job
-// is profiled beside a part of the reference jobs when it first runs, and gets
-// the row of the reference that it is most like (Gavel sections 3.3 and 6). Of
-// how many references: EngineOptions::reference_models; 0: nothing is
-// estimated.
+// ---- clusters and preemption costs, as written on a command line or in a
+// file. The parsers are given text, not files. Values, thread-safe.
+
+// Accelerators of one type: `count` of them on servers of `per_server` each.
+struct ClusterPart {
+  std::string type;
+  int count = 0;
+  int per_server = 1;  // divides count; of "v100:36": all on one
+  friend bool operator==(const ClusterPart&, const ClusterPart&) = default;
+};
+
+inline constexpr int kSimulatedAcceleratorsMax = 1'000'000;  // of a type
+
+// "v100:36,p100:36,k80:36", or with the size of the servers "v100:36x4". A part
+// without that size is one server, so no gang is spread. Gavel's "36:36:36" is
+// read as v100, p100 and k80, where 0 leaves a type out.
+// INVALID_ARGUMENT names the error.
+absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text);
+
+// Seconds that a job loses: `start_s` once, before its first step and after its
+// last one; `pause_s` when it gives an accelerator up, `resume_s` when it
+// starts on one again, `move_s` in place of resume_s when that is not the
+// accelerator it had last. All 0: preemption is free.
+struct Overhead {
+  double pause_s = 0;
+  double resume_s = 0;
+  double move_s = 0;
+  double start_s = 0;
+  friend bool operator==(const Overhead&, const Overhead&) = default;
+};
+
+struct Overheads {
+  Overhead all;                             // of job types that are not named
+  std::map<std::string, Overhead> by_type;  // job type
+  friend bool operator==(const Overheads&, const Overheads&) = default;
+};
+
+// "none", or "start=8,pause=2,resume=5,move=9". A missing field is 0; a missing
+// move is as resume. INVALID_ARGUMENT names the error.
+absl::StatusOr<Overheads> ParseOverheads(std::string_view text);
+// A file of them: a table for each job type, "*" for the others:
+//   ["ResNet-18 (batch size 64)"]
+//   pause_s = 2
+// INVALID_ARGUMENT as "SOURCE:LINE:COLUMN: what; remedy".
+absl::StatusOr<Overheads> ParseOverheadsFile(std::string_view toml,
+                                             std::string_view source);
+
+// ---- simulations
+
+// The throughputs of pairs are estimated, not read from the table: each job is
+// profiled beside a part of the reference jobs when it first runs, and gets the
+// row of the most similar reference (Gavel sections 3.3 and 6).
+// EngineOptions::reference_models is the number of references; with 0 nothing
+// is estimated.
 struct Profiling {
   double part = 1;     // of the cells (type, reference), (0, 1]
   double cell_s = 60;  // that one takes, of all accelerators of the job; >= 0
@@ -60,12 +105,12 @@ struct SimulationOptions {
   double failures_per_hour = 0;
   double checkpoint_interval_s = 600;
   bool record_rounds = false;  // fills SimulationResult::leases and usage
-  // What the jobs of the trace had received before it, by number; of those
-  // beyond its end: nothing. Not when `ideal`.
+  // The time that jobs of the trace had received before it began, by number.
+  // Jobs beyond the end of the vector had received none. Unused when `ideal`.
   std::vector<event::Received> received;
 };
 
-// What became of one job of the trace.
+// The outcome of one job of the trace.
 struct SimulatedJob {
   uint64_t job = 0;  // its number in the trace, from 0
   std::string name;  // in the trace; empty: it names none
@@ -75,9 +120,9 @@ struct SimulatedJob {
   Time arrival_s = 0;
   Time completion_s = kNever;  // kNever: it had not ended
   double jct_s = 0;            // completion - arrival
-  // Finish-time fairness, Themis: jct over what it would have been with an
-  // equal part of the cluster, of as many jobs as there were when it did each
-  // of its steps (Gavel). 0, as the next two: not ended.
+  // Finish-time fairness (Themis): the JCT over the JCT with an equal part of
+  // the cluster, divided among the jobs present at each of its steps (Gavel).
+  // This and the next two are 0 if the job has not ended.
   double rho = 0;
   // Shockwave's two forms: jct / (time alone x contention). Contention is the
   // number of jobs per accelerator, at least 1: of all jobs of the trace, or of
@@ -137,7 +182,7 @@ struct SimulationResult {
   Fairness rho_static;          // SimulatedJob has what they are
   Fairness rho_mean;
   double worst_share = 0;  // least share received / target
-  // Of all jobs, those outside the window too.
+  // The next figures cover all jobs, also those outside the window.
   double makespan_s = 0;  // from the first arrival to the last end; NaN: none
   double cluster_utilization = 0;  // busy time / (accelerators x makespan)
   std::map<std::string, double> utilization;  // the same by type
@@ -156,6 +201,8 @@ struct SimulationResult {
   std::vector<RecordedLease> leases;
 };
 
+// Not thread-safe; several may run on several threads. Deterministic by the
+// options and the trace.
 class TraceSimulation {
  public:
   // INVALID_ARGUMENT: a policy that does not exist, an empty cluster, a job
@@ -171,7 +218,7 @@ class TraceSimulation {
   virtual Time now() const = 0;
   virtual uint64_t jobs_ended() const = 0;
   virtual uint64_t jobs_in_window() const = 0;
-  // When Run has returned true; before, of what has ended by now.
+  // The result so far; final once Run has returned true.
   virtual SimulationResult Result() const = 0;
   // Between two calls of Run: all that has happened, as bytes. A simulation
   // made by Create from the same options, trace and throughputs that resumes

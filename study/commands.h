@@ -9,8 +9,8 @@ class App;
 
 namespace gavel::study {
 
-// What would happen to the jobs of a coordinator that runs, under another
-// policy or otherwise.
+// Predictions for the jobs of a running coordinator: under another policy, or
+// with one more job.
 void AddPolicyCommand(CLI::App& app, int* exit_code);
 void AddWhatIfCommand(CLI::App& app, int* exit_code);
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "study/report/report_page.h"
-#include "study/simulation/run_labels.h"
+#include "study/simulation/simulation_spec.h"
 #include "study/simulation/simulation_store.h"
 
 namespace gavel::study {
@@ -42,9 +42,9 @@ class ReportContext {
   SimulationStore& store() const { return *store_; }
   const std::vector<StoredRun>& runs() const { return runs_; }
   const RunLabels& labels() const { return labels_; }
-  // Of a scheduler of the runs, the same in all plots.
+  // The color of a scheduler of the runs, the same in all plots.
   size_t ColorOf(const std::string& scheduler) const;
-  // In the order of workload and load.
+  // The groups of runs, in the order of workload and load.
   std::vector<RunGroup> Groups() const;
   // Notes in `section` which schedulers a chart of these runs lacks, and why.
   // `no_data`: the reason of one whose runs ended.
@@ -62,12 +62,12 @@ class ReportContext {
   std::map<std::string, size_t> colors_;
 };
 
-// Figures of runs as a whole: report_runs.cc.
+// Figures of runs as a whole: report.cc.
 ReportSection JctAgainstRate(const ReportContext& context);
 ReportSection MakespanAgainstJobs(const ReportContext& context);
 ReportSection AllRuns(const ReportContext& context);
 
-// What happened within runs: report_details.cc.
+// Charts of single runs: report_details.cc.
 absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context);
 absl::StatusOr<ReportSection> RhoDistributions(const ReportContext& context);
 absl::StatusOr<ReportSection> FairnessOverTime(const ReportContext& context);

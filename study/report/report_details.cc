@@ -9,8 +9,8 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
-#include "study/report/plot.h"
 #include "study/report/report.h"
+#include "study/report/report_page.h"
 
 namespace gavel::study {
 namespace {
@@ -65,7 +65,7 @@ struct Detail {
   std::string title() const { return StrCat(scheduler, ", ", group); }
 };
 
-// Of each scheduler of the group the run of the least seed.
+// The run with the smallest seed of each scheduler of the group.
 std::vector<Detail> DetailsOf(const ReportContext& context,
                               const RunGroup& group) {
   std::vector<Detail> details;

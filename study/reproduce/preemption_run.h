@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "core/messages.h"
-#include "study/profile/profile_spec.h"
-#include "study/reproduce/worker_trace.h"
+#include "study/profile/live_workloads.h"
+#include "study/profile/profile_run.h"
 
 namespace gavel::study {
 
@@ -46,8 +46,8 @@ struct MeasuredRound {
   Time begin_s = 0;
   Time end_s = 0;
   double lost_s = 0;  // outside of steps
-  // Of these: from the last step to the free accelerator, to the next lease,
-  // and to the next step.
+  // The three parts of lost_s: from the last step to the free accelerator, from
+  // there to the next lease, and from there to the next step.
   double leaving_s = 0;
   double away_s = 0;
   double resuming_s = 0;
@@ -71,9 +71,9 @@ struct PreemptionOptions {
 // By workload, then as kRoundEnds.
 using PreemptionRounds = std::vector<std::array<std::vector<MeasuredRound>, 3>>;
 
-// `all` gets the workloads that were run in full, in their order, also when it
-// ends early. CANCELLED: stopped. ABORTED: a program failed, or did not do what
-// it was asked to; the message says which, why, and where its output is.
+// `all` gets the workloads that ran in full, in their order, also on an error.
+// CANCELLED: stopped. ABORTED: a program failed or did not obey; the message
+// names the program, the reason, and the file of its output.
 absl::Status RunPreemption(const PreemptionOptions& options,
                            PreemptionRounds* all);
 

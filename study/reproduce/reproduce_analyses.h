@@ -14,7 +14,7 @@
 
 namespace gavel::study {
 
-// Of the paper's throughputs and prices.
+// The accelerator types of the paper's throughputs and prices.
 inline constexpr std::array<const char*, 3> kPaperTypes = {"k80", "p100",
                                                            "v100"};
 // No such figure.
@@ -26,16 +26,17 @@ struct ExperimentTable : ReportTable {
   std::vector<std::string> figures;  // SVG, for a page
 };
 
-// Shares of three entities of weights 1, 2, 3 while their jobs come.
+// The shares of three entities of weights 1, 2 and 3 while their jobs arrive.
 absl::StatusOr<ExperimentTable> AnalyzeHierarchy(
     const ThroughputTable& throughputs);
-// Of each job type on p100 and v100 against k80; also per dollar.
+// The throughput of each job type on p100 and v100 relative to k80, also per
+// dollar.
 absl::StatusOr<ExperimentTable> AnalyzeThroughputRatios(
     const ThroughputTable& throughputs);
-// What pairs keep of their throughputs on the p100.
+// The parts of their throughputs that jobs keep in pairs on the p100.
 absl::StatusOr<ExperimentTable> AnalyzeColocation(
     const ThroughputTable& throughputs);
-// What jobs gain by misreporting, over random problems.
+// The gain of jobs that misreport, over random problems.
 absl::StatusOr<ExperimentTable> AnalyzeStrategyProofness(
     const ThroughputTable& throughputs, bool quick);
 

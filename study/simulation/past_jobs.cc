@@ -24,10 +24,11 @@
 namespace gavel::study {
 namespace {
 
-// What was measured for long counts more than what was given.
+// The length of the measurement of a throughput in the journal, which does not
+// record it: enough to outweigh a given throughput.
 constexpr double kMeasured_s = 60;
 
-// The engine as the journal leaves it: its servers, and how it was set up.
+// Reads the servers and options of the engine from the journal.
 absl::Status ReadCluster(SqliteDatabase& database, Past* past) {
   Engine engine{EngineOptions()};
   HistoryProjector projector;
@@ -70,7 +71,8 @@ PastJob JobOf(const Json& row, double first_s) {
   return past;
 }
 
-// Type by type, as the coordinator would guess what nobody measured.
+// Fills in throughputs type by type; unmeasured ones are guessed as the
+// coordinator does.
 void AddRates(const Json& rows, Past* past) {
   ThroughputMatrix matrix;
   for (const Json& row : rows) {
@@ -102,7 +104,7 @@ double Quantile(const std::vector<double>& sorted, double part) {
   return sorted[static_cast<size_t>(std::lround(part * last))];
 }
 
-// `completion(i)`: of past.jobs[i]; kNever: it did not end.
+// `completion(i)` is that of past.jobs[i]; kNever if it did not end.
 Outcome Measure(const Past& past, std::string title,
                 const std::function<Time(size_t)>& completion) {
   Outcome outcome;

@@ -11,7 +11,7 @@
 #include "simulator/trace_simulation.h"
 #include "study/simulation/simulation_run.h"
 #include "study/simulation/simulation_spec.h"
-#include "study/what_if/predicted_work.h"
+#include "study/what_if/what_if.h"
 
 namespace gavel::study {
 

@@ -1,13 +1,15 @@
 // One simulation as its user describes it, for `gavel simulate`, `sweep` and
-// `reproduce`, and the key columns of the results database. A value,
-// thread-safe.
+// `reproduce`, the key columns of the results database, and names for runs
+// without what all of them have in common. Pure. Values, thread-safe.
 #ifndef GAVEL_STUDY_SIMULATION_SIMULATION_SPEC_H_
 #define GAVEL_STUDY_SIMULATION_SIMULATION_SPEC_H_
 
 #include <concepts>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "coordinator/engine/engine.h"
@@ -16,7 +18,7 @@
 namespace gavel::study {
 
 struct SimulationSpec {
-  // What schedules.
+  // The scheduler.
   std::string policy = "max_min_fairness_perf";
   std::string cluster = "v100:36,p100:36,k80:36";  // ParseCluster
   std::string mechanism = "gavel";                 // FindMechanism
@@ -26,12 +28,12 @@ struct SimulationSpec {
   double memory_rounds = EngineOptions().memory_rounds;
   bool placement_sensitive = false;
   bool ideal = false;
-  // What pairs do is estimated (Profiling).
+  // The throughputs of pairs are estimated (Profiling).
   bool estimator = false;
   double profiling_percentage = 20;  // (0, 100]
   int reference_models = 26;         // of each scale factor
   double profiling_cell_s = 60;
-  // What it costs.
+  // Costs and failures.
   std::string overheads = "none";  // ParseOverheads, or a file
   std::string prices = "none";     // PriceSeries::Constant, or a file
   double failures_per_hour = 0;    // of each accelerator
@@ -52,7 +54,7 @@ struct SimulationSpec {
   double fixed_duration_s = 0;  // 0: drawn
   int scale_factor_max = 8;
   uint64_t seed = 0;
-  // What is measured.
+  // The measurement.
   uint64_t window_begin = 0;
   uint64_t window_end = 0;  // 0: to the last job
   bool steady_state = false;
@@ -123,6 +125,43 @@ std::string FieldText(const T& value) {
   if constexpr (std::same_as<T, bool>) return value ? "true" : "false";
   return StrCat(value);
 }
+
+// ---- names for runs
+
+class RunLabels {
+ public:
+  explicit RunLabels(const std::vector<SimulationSpec>& specs);
+
+  // The scheduler: "max_min_fairness_perf, move_aware". It names the policy
+  // always, and the rest where it varies.
+  std::string Scheduler(const SimulationSpec& spec) const;
+  // The jobs and the cluster, without rate, seed and number of jobs:
+  // "v100:4,p100:4, multi gpu". May be empty.
+  std::string Workload(const SimulationSpec& spec) const;
+  // The two, and load and seed where they vary: "fifo, 2.5 jobs/h, seed 1".
+  std::string Run(const SimulationSpec& spec) const;
+  // Names of all fields that vary, and their texts (files without folders).
+  const std::vector<std::string>& varying() const { return names_; }
+  std::vector<std::string> Texts(const SimulationSpec& spec) const;
+
+ private:
+  bool Varies(std::string_view name) const { return varying_.count(name) > 0; }
+  std::string Join(const SimulationSpec& spec, bool scheduler) const;
+
+  std::vector<std::string> names_;
+  std::set<std::string, std::less<>> varying_;
+};
+
+// The specs of runs, or of any other structs with a field `spec`.
+template <class Run>
+std::vector<SimulationSpec> SpecsOf(const std::vector<Run>& runs) {
+  std::vector<SimulationSpec> specs;
+  for (const Run& run : runs) specs.push_back(run.spec);
+  return specs;
+}
+
+// The load of a run: its rate, or the trace's name, or "n jobs at once".
+std::string LoadLabel(const SimulationSpec& spec);
 
 }  // namespace gavel::study
 

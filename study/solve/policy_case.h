@@ -1,7 +1,7 @@
-// Scheduling problems as files: the JSON that `gavel solve` reads. Its form is
-// that of the cases that record the original Gavel's policies, so that one file
-// can be given to both. Called by the solve command and by tests. Pure
-// functions, thread-safe.
+// Scheduling problems as files: the JSON that `gavel solve` reads, and the
+// answers that it writes. The form of a problem is that of the cases that
+// record the original Gavel's policies, so that one file can be given to both.
+// Called by the solve command and by tests. Pure functions, thread-safe.
 //
 // A file is one case, or has several in "cases". Of a case:
 //   cluster_spec         {TYPE: accelerators}
@@ -29,6 +29,7 @@
 #ifndef GAVEL_STUDY_SOLVE_POLICY_CASE_H_
 #define GAVEL_STUDY_SOLVE_POLICY_CASE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -56,9 +57,9 @@ inline int64_t IdInCase(JobId id) {
 // "job 5" for "job 6": what a policy says, with the file's ids.
 std::string WithIdsOfCase(std::string_view text);
 
-// What `policy` is given to solve. Errors (INVALID_ARGUMENT) name the case, the
-// job and the remedy: a field that the policy needs and is missing, of another
-// type or out of range, an id that is there twice or unknown.
+// The problems that `policy` is to solve. Errors (INVALID_ARGUMENT) name the
+// case, the job and the remedy: a field that the policy needs and is missing,
+// of another type or out of range, an id that is there twice or unknown.
 absl::StatusOr<std::vector<PolicyCase>> ParsePolicyCases(
     const ParsedJson& file, std::string_view policy);
 
@@ -70,6 +71,28 @@ bool PolicyNeeds(std::string_view policy, std::string_view field);
 Json PolicyExample(std::string_view policy);
 // The same with all fields of docs/solve.schema.json.
 Json FullPolicyExample();
+
+// ---- answers, for machines and for people
+
+struct PolicyAnswer {
+  PolicyCase of;
+  PolicyResult result;
+  double time_s = 0;  // that the policy took
+};
+
+// {"policy", "cases": [{"case", "status", "allocation": {"ID" or "A,B":
+// {"TYPE": share}}, "objective", "bound", "gap", "solver", "iterations",
+// "time_s", "left_out": [ID], "reason"}]}. Iterations are passes over prices, 0
+// by other solvers. An assignment is shares of 1. Where placement
+// matters, the time of gangs across servers is that of "TYPE_unconsolidated". A
+// pair without time is not there.
+Json AnswersJson(std::string_view policy,
+                 const std::vector<PolicyAnswer>& answers);
+
+// One line for each case; of a single case its shares, too.
+std::string RenderAnswers(std::string_view policy,
+                          const std::vector<PolicyAnswer>& answers,
+                          size_t width);
 
 }  // namespace gavel::study
 

@@ -16,7 +16,6 @@
 #include "core/text.h"
 #include "runtime/stopwatch.h"
 #include "study/commands.h"
-#include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
 
 namespace gavel::study {
@@ -37,7 +36,7 @@ SolverChoice SolverOf(const std::string& name) {
   return name == "prices" ? SolverChoice::kPrices : SolverChoice::kAuto;
 }
 
-// What users asked for and did not get.
+// Tells the user if HiGHS answered although the price solver was requested.
 void TellOtherSolver(const PolicyProblem& problem, PolicyResult* result) {
   if (problem.solver != SolverChoice::kPrices ||
       !result->solver.starts_with("highs")) {

@@ -1,14 +1,13 @@
-// When a job would start and finish if it were submitted now, and how that
-// changes the ends of the others: the engine in virtual time, on the
-// coordinator's report of its jobs. Pure but for the clock that bounds it.
-//
-// The simulation begins with the time that each job has received so far. It
-// knows neither which job holds which accelerator at present nor the jobs still
-// to come. A job without steps_total runs to the end of the simulation.
+// Predictions for the jobs of a coordinator: when a job would start and finish
+// if it were submitted now, and how the shares of the present jobs would change
+// under another policy. Both run the engine on the coordinator's report of its
+// jobs. Pure but for QueryLiveState() and the clock that bounds Predict().
 #ifndef GAVEL_STUDY_WHAT_IF_WHAT_IF_H_
 #define GAVEL_STUDY_WHAT_IF_WHAT_IF_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +17,46 @@
 #include "coordinator/cli/rows.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/units.h"
+#include "study/simulation/simulation_run.h"
 
 namespace gavel::study {
+
+// ---- jobs for a simulation, made of the records of a coordinator or its
+// journal: for `gavel what-if` and `gavel simulate --replay`
+
+struct PredictedJob {
+  uint64_t id = 0;
+  std::string name;
+  std::string entity;
+  double arrival_s = 0;
+  double weight = 1;
+  int scale_factor = 1;
+  double steps = 0;  // to do, > 0
+  // steps/s of the whole job by type; a type that is missing: cannot run there.
+  std::map<std::string, double> steps_per_s;
+  double pause_s = 0;  // lost by each pause
+  event::Received received = {};
+};
+
+// The trace and throughputs of these jobs, in the order of arrival; `options`
+// gets their overheads. Sorts `jobs` the same way: job I of the results is
+// jobs[I]. INVALID_ARGUMENT: no jobs, or a figure that is none.
+absl::StatusOr<SimulationInputs> MakeInputs(SimulationOptions options,
+                                            std::vector<PredictedJob>* jobs);
+
+// The numbers of the object row[key]: steps/s by type. None where there is
+// none.
+std::map<std::string, double> RatesIn(const Json& row, const char* key);
+
+// Accelerators by (server, type), as parts of a simulated cluster.
+std::vector<ClusterPart> PartsOf(
+    const std::map<std::pair<std::string, std::string>, int>& counts);
+
+// ---- the prediction, in virtual time
+//
+// The simulation begins with the time that each job has received so far. It
+// knows neither which job holds which accelerator at present nor the jobs still
+// to come. A job without steps_total runs to the end of the simulation.
 
 // Answers of the coordinator: kStatus, kNodes, kForecast.
 struct LiveState {
@@ -55,6 +92,35 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
 
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s);
 Json WhatIfJson(const WhatIf& answer);
+
+// ---- the preview of another policy
+//
+// Both policies solve the problem that the engine makes of the report. It knows
+// neither measured pairs nor, for finish-time fairness, the isolated time of
+// each job.
+
+struct ShareChange {
+  uint64_t id = 0;
+  std::string name;
+  std::string owner;
+  double before = 0;  // share of time by the policy that decides now, [0, 1]
+  double after = 0;   // and by the other one
+};
+
+struct PolicyPreview {
+  std::string before;  // names of the policies
+  std::string after;
+  std::vector<ShareChange> jobs;  // by id
+};
+
+// INVALID_ARGUMENT: there is no such policy. FAILED_PRECONDITION: there are no
+// accelerators, or one of the two finds no allocation.
+absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
+                                      const std::string& policy);
+
+// The jobs that lose most come first; jobs that keep their share are counted.
+std::string RenderPreview(const PolicyPreview& preview, size_t width);
+Json PreviewJson(const PolicyPreview& preview);
 
 }  // namespace gavel::study
 

@@ -1,30 +1,184 @@
+// The commands of simulations: `gavel trace` makes and shows traces of jobs,
+// `gavel simulate` replays one, and `gavel sweep` simulates many into a
+// database.
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon/stop_flag.h"
+#include "coordinator/cli/daemon/stop_signals.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/terminal.h"
+#include "coordinator/workload/throughput_table.h"
+#include "coordinator/workload/trace.h"
+#include "coordinator/workload/trace_generator.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
 #include "runtime/files/text_file.h"
 #include "runtime/stopwatch.h"
 #include "study/commands.h"
-#include "study/simulation/draw_flags.h"
 #include "study/simulation/past_jobs.h"
 #include "study/simulation/simulation_run.h"
 #include "study/simulation/simulation_summary.h"
+#include "study/simulation/sweep.h"
 
 namespace gavel::study {
 namespace {
+
+// ---- the options that `gavel simulate` and `gavel trace` share: which jobs to
+// draw, and which of a trace's columns to leave out
+
+// `Drawn` is GeneratorOptions, or SimulationSpec, which has fields of the same
+// names. The pointed-to objects must outlive the command.
+template <class Drawn>
+void AddDrawFlags(CLI::App& command, Drawn* drawn,
+                  std::optional<double>* rate_per_h, bool* all_at_zero) {
+  command.add_option("--rate", *rate_per_h, "mean arrivals")
+      ->type_name("JOBS/H");
+  command.add_flag("--static", *all_at_zero, "all jobs arrive at time 0");
+  command.add_flag("--multi-gpu", drawn->multi_gpu,
+                   "30 % of the jobs need 2, 4 or 8 accelerators");
+  command.add_flag("--multi-priority", drawn->multi_priority,
+                   "a fifth of the jobs has weight 5");
+  command.add_flag("--slos", drawn->slos,
+                   "deadlines of 1.2, 2 or 10 times the duration");
+  command
+      .add_option("--fixed-duration", drawn->fixed_duration_s,
+                  "of every job on a v100, in place of a drawn one")
+      ->type_name("SECONDS");
+  AddOption(command, "--scale-factor-max", drawn->scale_factor_max, "",
+            "larger jobs are dropped");
+}
+
+// `columns`: as ParseTrace takes them; outlives the command.
+void AddIgnoreColumns(CLI::App& command, std::string* columns) {
+  command
+      .add_option_function<std::string>(
+          "--ignore-columns",
+          [columns](const std::string& names) {
+            *columns = names.empty() ? kAllOtherColumns : names;
+          },
+          "leaves out these columns of a CSV, or without NAMES all that are "
+          "not known")
+      ->type_name("NAMES")
+      ->expected(0, 1);
+}
+
+// ---- trace
+
+struct GenerateOptions {
+  GeneratorOptions generator;
+  uint64_t jobs = 0;
+  std::optional<double> rate_per_h;
+  bool all_at_zero = false;
+  std::string throughputs;
+  std::string output;
+};
+
+struct ShowOptions {
+  std::string trace;
+  std::string ignore_columns;
+  uint64_t rows = 10;
+};
+
+// The mean time between arrivals; 0: all jobs are there at time 0.
+absl::StatusOr<double> InterarrivalOf(const GenerateOptions& options) {
+  if (options.all_at_zero && options.rate_per_h) {
+    return absl::InvalidArgumentError(
+        "--static and --rate exclude each other; give one");
+  }
+  if (options.all_at_zero) return 0.0;
+  if (!options.rate_per_h) {
+    return absl::InvalidArgumentError(
+        "no arrivals; give --rate JOBS/H, or --static");
+  }
+  if (!(*options.rate_per_h > 0)) {
+    return absl::InvalidArgumentError(
+        StrCat("--rate is ", *options.rate_per_h,
+               "; give jobs per hour above 0, or --static"));
+  }
+  return kHour_s / *options.rate_per_h;
+}
+
+absl::Status Generate(GenerateOptions options) {
+  GAVEL_ASSIGN_OR_RETURN(options.generator.interarrival_s,
+                         InterarrivalOf(options));
+  GAVEL_ASSIGN_OR_RETURN(const std::string json,
+                         ReadFile(options.throughputs, kThroughputBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const ThroughputTable throughputs,
+                         ThroughputTable::Parse(json, options.throughputs));
+  GAVEL_ASSIGN_OR_RETURN(
+      TraceGenerator generator,
+      TraceGenerator::Create(options.generator, throughputs));
+  const Trace trace = generator.Take(options.jobs);
+  const std::string text = FormatTrace(trace);
+  if (options.output.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return absl::OkStatus();
+  }
+  GAVEL_RETURN_IF_ERROR(WriteFile(options.output, text));
+  std::printf("%s: %s\n", options.output.c_str(),
+              RenderTraceLine(trace).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Show(const ShowOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(options.trace, kTraceBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(const Trace trace, ParseTrace(text, options.trace,
+                                                       options.ignore_columns));
+  PrintNotices(trace.notices);
+  const std::string shown =
+      RenderTrace(trace, options.rows, Terminal().width());
+  std::fputs(shown.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+void AddGenerate(CLI::App& parent, int* exit_code) {
+  constexpr uint64_t kJobsMax = 10'000'000;
+  auto [command, options] = AddCommand<GenerateOptions>(
+      parent, exit_code, "generate",
+      "Draws jobs as the original Gavel does for the seed, and writes them in "
+      "its format (steps and weights as whole numbers)",
+      Generate);
+  command.add_option("--jobs", options.jobs, "how many")
+      ->required()
+      ->check(CLI::Range(uint64_t{1}, kJobsMax));
+  GeneratorOptions& generator = options.generator;
+  AddDrawFlags(command, &generator, &options.rate_per_h, &options.all_at_zero);
+  AddOption(command, "--seed", generator.seed, "", "");
+  AddOption(command, "--throughputs", options.throughputs, "FILE",
+            "steps/s of job types on accelerator types: Gavel's JSON")
+      ->required();
+  AddOption(command, "--output", options.output, "FILE",
+            "default: standard output");
+}
+
+void AddShow(CLI::App& parent, int* exit_code) {
+  auto [command, options] = AddCommand<ShowOptions>(
+      parent, exit_code, "show",
+      "Says what is in a trace, and lists its first jobs", Show);
+  AddOption(command, "trace", options.trace, "FILE",
+            "jobs: Gavel's format, a CSV with duration_s and num_gpus, or TOML")
+      ->required();
+  AddIgnoreColumns(command, &options.ignore_columns);
+  AddOption(command, "--rows", options.rows, "", "of the first jobs");
+}
+
+// ---- simulate
 
 struct SimulateOptions {
   SimulationSpec spec;
@@ -267,7 +421,7 @@ absl::Status RunReplay(const SimulateOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status Run(const SimulateOptions& options) {
+absl::Status RunSimulate(const SimulateOptions& options) {
   if (options.record_rounds && options.output.empty()) {
     return absl::InvalidArgumentError(
         "--record-rounds writes into the results; give --output OUT.json");
@@ -300,7 +454,99 @@ absl::Status Run(const SimulateOptions& options) {
   return absl::OkStatus();
 }
 
+// ---- sweep
+
+namespace fs = std::filesystem;
+
+struct SweepCommandOptions {
+  std::string sweep;
+  std::string database;
+  SweepOptions run;
+};
+
+absl::StatusOr<SweepSpec> ReadSweep(const std::string& path) {
+  GAVEL_ASSIGN_OR_RETURN(const auto text, ReadFile(path, kSweepBytesMax + 1));
+  return ParseSweep(text, path, fs::path(path).parent_path().string());
+}
+
+// "las.toml" keeps its results in "gavel-results/las.db".
+absl::StatusOr<std::string> DatabaseOf(const SweepCommandOptions& options) {
+  if (!options.database.empty()) return options.database;
+  return MakeResultsPath(fs::path(options.sweep).stem().string() + ".db");
+}
+
+absl::Status ErrorsStatus(size_t errors, size_t runs) {
+  if (errors == 0) return absl::OkStatus();
+  return absl::InternalError(StrCat(errors, " of ", runs,
+                                    " runs ended in an error; --retry runs "
+                                    "them again"));
+}
+
+bool IsError(const StoredRun& run) {
+  return run.run.status == RunStatus::kError;
+}
+
+absl::Status StatusOf(const std::vector<StoredRun>& runs) {
+  return ErrorsStatus(static_cast<size_t>(std::ranges::count_if(runs, IsError)),
+                      runs.size());
+}
+
+// The outcome of a search has no runs: those that end are counted.
+class SearchTally {
+ public:
+  void Add(const SweepProgress& progress) {
+    runs_ += progress.ended.size();
+    for (const EndedRun& ended : progress.ended) errors_ += IsError(ended.run);
+  }
+  absl::Status Status() const { return ErrorsStatus(errors_, runs_); }
+
+ private:
+  size_t runs_ = 0;
+  size_t errors_ = 0;
+};
+
+absl::Status RunSweep(const SweepCommandOptions& options) {
+  StopSignals signals;
+  GAVEL_ASSIGN_OR_RETURN(const SweepSpec spec, ReadSweep(options.sweep));
+  GAVEL_ASSIGN_OR_RETURN(const std::string path, DatabaseOf(options));
+  GAVEL_ASSIGN_OR_RETURN(SimulationStore store, SimulationStore::Open(path));
+  SimulationInputCache inputs;
+  const absl::StatusOr<std::vector<std::string>> notices =
+      inputs.CheckRuns(spec.runs);
+  GAVEL_RETURN_IF_ERROR(Annotate(notices.status(), options.sweep));
+  PrintNotices(*notices);
+  Sweep sweep(spec, options.run, store, inputs, TraceSimulation::Create);
+  SweepScreen screen("sweep");
+  signals.Attach([&sweep] { sweep.Stop(); });
+  SearchTally tally;
+  const absl::StatusOr<SweepOutcome> outcome =
+      sweep.Run([&](const SweepProgress& progress) {
+        tally.Add(progress);
+        screen.Show(progress);
+      });
+  signals.Attach(nullptr);
+  screen.Clear();
+  GAVEL_RETURN_IF_ERROR(outcome.status());
+  std::fputs(RenderOutcome(*outcome, screen.width()).c_str(), stdout);
+  if (outcome->stopped) {
+    return absl::CancelledError(
+        StrCat("stopped; what has ended is in ", path,
+               ", and the same command goes on from there"));
+  }
+  std::printf("results in %s; `gavel report %s` draws them\n", path.c_str(),
+              path.c_str());
+  return spec.search ? tally.Status() : StatusOf(outcome->runs);
+}
+
 }  // namespace
+
+void AddTraceCommand(CLI::App& app, int* exit_code) {
+  CLI::App* command =
+      app.add_subcommand("trace", "Makes and shows traces of jobs");
+  command->require_subcommand(1);
+  AddGenerate(*command, exit_code);
+  AddShow(*command, exit_code);
+}
 
 void AddSimulateCommand(CLI::App& app, int* exit_code) {
   auto options = std::make_shared<SimulateOptions>();
@@ -322,8 +568,27 @@ void AddSimulateCommand(CLI::App& app, int* exit_code) {
   command->callback([options, command, exit_code] {
     options->cluster_given = command->count("--cluster") > 0;
     options->round_duration_given = command->count("--round-duration") > 0;
-    *exit_code = ExitCodeOf(Run(*options));
+    *exit_code = ExitCodeOf(RunSimulate(*options));
   });
+}
+
+void AddSweepCommand(CLI::App& app, int* exit_code) {
+  auto [command, options] = AddCommand<SweepCommandOptions>(
+      app, exit_code, "sweep",
+      "Simulates all combinations of policies, seeds, rates and clusters, or "
+      "searches the highest rate; goes on where it was stopped",
+      RunSweep);
+  options.run.threads =
+      static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  AddOption(command, "sweep", options.sweep, "SWEEP.toml", "what to run")
+      ->required();
+  command.add_option("-j,--threads", options.run.threads, "runs at a time")
+      ->check(CLI::Range(1, 1024))
+      ->default_str("all cores");
+  AddOption(command, "--output", options.database, "RESULTS.db",
+            "results; default: gavel-results/SWEEP.db");
+  command.add_flag("--retry", options.run.retry,
+                   "runs again what ended in an error or timeout");
 }
 
 }  // namespace gavel::study
