@@ -7,6 +7,7 @@
 #define GAVEL_RUNTIME_TRANSPORT_CURVE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,6 +63,13 @@ absl::StatusOr<CurveKeyPair> ReadKeyFile(const std::string& path);
 // GAVEL_KEY_FILE names, and GAVEL_COORDINATOR_KEY; nothing when neither is set.
 // Errors as of ReadKeyFile; INVALID_ARGUMENT when only one is set.
 absl::StatusOr<std::optional<CurveClient>> CurveClientOfEnvironment();
+
+// What comes of a handshake with keys. Values.
+
+// Peers learn which of the last two it is, and try again all the same. Those of
+// earlier versions then do not: kNotYet is for keys that may be allowed in a
+// moment, as of a worker that is here before its agent has told of it.
+enum class Admission : uint8_t { kAllowed, kNotYet, kRefused, kRevoked };
 
 }  // namespace gavel
 
