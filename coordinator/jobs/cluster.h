@@ -59,7 +59,7 @@ class Cluster {
   // INVALID_ARGUMENT: duplicate uuid in `accelerators`.
   absl::Status Join(std::string_view server,
                     const std::vector<AcceleratorInfo>& accelerators);
-  // What Join would say.
+  // Returns the error that Join would return.
   static absl::Status CheckUuids(
       std::string_view server,
       const std::vector<AcceleratorInfo>& accelerators);
@@ -152,20 +152,21 @@ class Cluster {
   mutable std::vector<Place> places_;  // made when asked for; empty: not yet
 };
 
-// Who has which accelerators: for each of them a few values, nearly always one
-// or none. The engine keeps two. A value without locks: not thread-safe.
+// Keeps a few values for each accelerator, nearly always one or none: for
+// example, the jobs that have it. The engine keeps two of these. A value
+// without locks: not thread-safe.
 
 template <class T>
 class ByAccelerator {
  public:
-  // What is there of `id`, in the order in which it came. Until the next
-  // change.
+  // Returns the values of `id`, in the order in which they came. The span is
+  // valid until the next change.
   std::span<const T> At(AcceleratorId id) const {
     const uint64_t index = id.value() - 1;
     if (index >= values_.size()) return {};
     return {values_[index].data(), values_[index].size()};
   }
-  // Of ids beyond it nothing is there.
+  // Ids beyond this have no values.
   size_t size() const { return values_.size(); }
   void Add(AcceleratorId id, T value) {
     if (values_.size() < id.value()) values_.resize(id.value());

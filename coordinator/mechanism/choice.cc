@@ -105,7 +105,7 @@ constexpr uint64_t kHighest = kNoClaim - 1;
 // four times as many.
 constexpr size_t kPieceMin = 64;
 constexpr size_t kPieceGrowth = 4;
-// Where a piece ends is told by a sample of so many units.
+// A sample of so many units decides where a piece ends.
 constexpr size_t kSampleUnits = 4096;
 // Units are looked at in blocks of so many.
 constexpr size_t kBlockUnits = 1024;
@@ -201,9 +201,9 @@ void Choice::Take(size_t unit, size_t type) {
   taken_[view_.Job(unit)] = taken_[view_.Partner(unit)] = true;
 }
 
-// With a queue per type, what is left of one type goes out before the next
-// type's turn, as in the original: its first type is never idle for the sake of
-// a share of another.
+// With a queue per type, the remainder of one type goes out before the next
+// type has its turn, as in the original: its first type is never idle for the
+// sake of a share of another.
 void Choice::TakeAll() {
   const size_t types = view_.types();
   if (types == 0 || !HasRoom({0, types})) return;
@@ -419,7 +419,7 @@ void Choice::Move(uint32_t unit, uint32_t to) {
   const RoundTable& table = view_.table();
   uint32_t& type = type_of_[unit];
   if (claimed_.empty()) claimed_.assign(table.size(), kNoIndex);
-  // No unit claims what was left over.
+  // No unit claims an accelerator that was left over.
   if (claimed_[unit] == kNoIndex && table.share(unit)[type] > kShareMin) {
     claimed_[unit] = type;
   }
@@ -448,7 +448,7 @@ double Choice::Worth(size_t unit, size_t type) const {
   return worth * std::max(0.0, 1 - move_s / options_.round_duration_s);
 }
 
-// Jobs alone, but for those that keep what they run on.
+// Only jobs that run alone may move, except those that keep their accelerators.
 bool Choice::MayMove(size_t unit) const {
   const RoundTable& table = view_.table();
   const bool stays = options_.keep_running && view_.Held(unit) != kNoIndex;

@@ -204,8 +204,8 @@ constexpr std::array<std::string_view, 2> kMechanismNames = {"gavel",
                                                              "move_aware"};
 constexpr std::array<std::string_view, 2> kQueueNames = {"global", "per_type"};
 
-// A round is chosen anew so often for the sake of units that avoid what is
-// left.
+// A round is chosen again at most so often because units avoid the accelerators
+// that are left.
 constexpr int kPassesMax = 8;
 
 template <class Kind>
@@ -289,7 +289,7 @@ RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
     Placement placement(view, choice, /*free=*/nullptr);
     RoundAssignment plan(placement.PlaceAll(moves_within_s).Release(),
                          choice.Claims());
-    // What was chosen for units that may not use it is there for others.
+    // Accelerators chosen for units that may not use them go to others.
     if (placement.unplaced().empty() || pass == kPassesMax) return plan;
     if (!barred.has_value()) barred = units;
     for (const auto& [u, type] : placement.unplaced()) barred->Bar(u, type);

@@ -1,7 +1,7 @@
-// The round mechanism: from fractions of time to the accelerators of each unit
-// in the next round. Gavel section 5. Pure and deterministic: ties go by job
-// id, never by hash order. The engine calls it at each round and whenever an
-// accelerator is idle.
+// The round mechanism turns fractions of time into the accelerators of each
+// unit in the next round (Gavel section 5). It is pure and deterministic: ties
+// are broken by job id, never by hash order. The engine calls it at each round
+// and whenever an accelerator is idle.
 #ifndef GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 #define GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 
@@ -29,7 +29,7 @@ namespace gavel {
 // round goes. Made for one plan, or kept from one to the next by a caller that
 // plans few units at a time. Not thread-safe.
 
-// Those of one type, server by server.
+// The free accelerators of one type, server by server.
 class FreeAccelerators {
  public:
   // Servers one after the other, by name, and so their indices. `given`:
@@ -87,13 +87,15 @@ class FreeAccelerators {
 
 class FreePlaces {
  public:
-  // Of a cluster in which no accelerator comes or goes from then on. `given`:
-  // by accelerator id - 1, not 0 for one that a unit has.
+  // The cluster must not gain or lose accelerators from then on. `given` is
+  // indexed by accelerator id - 1, and not 0 for an accelerator that a unit
+  // has.
   FreePlaces(const Cluster& cluster, std::span<const uint8_t> given);
 
   // By type: how many are free.
   std::vector<int> Counts() const;
-  // Of one type: how many are free, and how many of them on one server.
+  // How many accelerators of a type are free, and how many of them are on one
+  // server.
   size_t Count(size_t type) const { return types_[type].count(); }
   size_t LargestHole(size_t type) { return types_[type].LargestHole(); }
   bool IsFree(AcceleratorId id) const { return given_[id.value() - 1] == 0; }
@@ -131,10 +133,10 @@ std::optional<QueueKind> FindQueue(std::string_view name);
 std::string_view MechanismName(MechanismKind kind);
 std::string_view QueueName(QueueKind kind);
 
-// What every unit counts as having received on each type besides what it has:
-// half a round, as the original at a reset. Without it a unit is infinitely
-// behind where it has received nothing, and the smallest shares (those of
-// gangs) get a whole round there first.
+// Each unit counts as having received this much on each type in addition to its
+// real time: half a round, as in the original at a reset. Without it a unit
+// that has received nothing is infinitely behind, and the smallest shares
+// (those of gangs) get a whole round there first.
 inline double HeadStartSeconds(double round_duration_s) {
   return std::isfinite(round_duration_s) ? std::max(0.0, round_duration_s / 2)
                                          : 0;
@@ -176,7 +178,7 @@ class RoundAssignment {
   // end(): it waits.
   std::vector<Entry>::const_iterator find(const ShareUnit& unit) const;
   bool contains(const ShareUnit& unit) const { return find(unit) != end(); }
-  // Of a unit that is there.
+  // The unit must be in the assignment.
   const std::vector<AcceleratorId>& at(const ShareUnit& unit) const;
   template <class Predicate>
   void EraseIf(Predicate predicate) {
@@ -213,17 +215,17 @@ struct RoundOptions {
   bool leftovers_by_worth = false;
 };
 
-// Chooses by priority, greedily, gangs all or nothing, then places: where a
-// unit already is, else consolidated, else wherever there is room. Of equal
-// priorities the larger deficit goes first, then the larger share, then the
-// unit that holds that type already, then the smaller unit, then the cluster's
-// order of types.
+// Chooses units greedily by priority, gangs all or nothing, and then places
+// them: where a unit already is, else consolidated, else wherever there is
+// room. Among equal priorities the larger deficit goes first, then the larger
+// share, then the unit that holds that type already, then the smaller unit,
+// then the cluster's order of types.
 //
-// RoundTable::slow accelerators go to those that are chosen last. A unit that
-// holds some leaves them for idle ones when that pays for the move within the
-// round, and not in the middle of one (keep_running). A unit goes to what it
-// avoids (RoundTable::Avoided) only where no other of the type is free, and
-// leaves it for an idle one.
+// RoundTable::slow accelerators go to the units that are chosen last. A unit
+// that holds some leaves them for idle ones when that pays for the move within
+// the round, and not in the middle of one (keep_running). A unit gets an
+// accelerator that it avoids (RoundTable::Avoided) only if no other of the type
+// is free, and leaves it for an idle one.
 //
 // Every job of `units` is in the answer at most once, whether alone or in a
 // pair, with scale_factor usable accelerators of one type; no accelerator is in
@@ -231,11 +233,12 @@ struct RoundOptions {
 RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
                           const RoundOptions& options);
 
-// A policy's own choice of types (FIFO): the same placement, no priorities.
-// `types`: by row of `units`, an index into the cluster's types, kNoIndex for
-// none. What no longer fits (the cluster may have shrunk since) is left out,
-// the later units of `units` first. `free`: what these units may have, of which
-// their places are taken; null: all accelerators.
+// Places units on the types that a policy has chosen (FIFO), without
+// priorities. `types` has for each row of `units` an index into the cluster's
+// types, or kNoIndex for none. Units that no longer fit (the cluster may have
+// shrunk since) are left out, the later ones of `units` first. `free` has the
+// accelerators that these units may have; their places are taken out of it.
+// Null: all accelerators.
 RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,
                                 std::span<const uint32_t> types,
                                 FreePlaces* free = nullptr);

@@ -35,9 +35,9 @@ struct PolicyJob {
   double time_since_start_s = 0;
   double time_received_s = 0;  // that it ran, alone or in a pair
   // How long an equal part of the cluster (1/n of each type) would have taken
-  // for what it has done so far: Gavel's cumulative isolated time.
+  // for the work that it has done so far: Gavel's cumulative isolated time.
   double isolated_s = 0;
-  // From now; <= 0: missed. Of rounds, a round less: the engine takes it off.
+  // Seconds from now; <= 0: missed. In rounds the engine takes a round off.
   double deadline_s = kNoDeadline;
   int entity = -1;      // index into PolicyProblem::entities; -1: none
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
@@ -74,7 +74,7 @@ class JobRows {
   explicit JobRows(const PolicyProblem& problem,
                    size_t rows_max = std::numeric_limits<size_t>::max());
 
-  // Of a job with these `throughputs` [columns], steps/s.
+  // The number of the row of a job with these `throughputs` [columns], steps/s.
   uint32_t Number(const PolicyJob& job, std::span<const double> throughputs);
   // How many different ones, those of jobs that have gone included.
   size_t size() const { return table_.size(); }
@@ -82,7 +82,7 @@ class JobRows {
   std::vector<uint32_t> row_of;  // [n] by job; empty: not known
 
  private:
-  // Of a row of the table: its job's scale factor, weight and throughputs.
+  // For each row of the table: its job's scale factor, weight and throughputs.
   std::vector<double> values_;  // [rows x (2 + columns)]
   RowTable table_;
 };
@@ -118,8 +118,9 @@ struct PolicyProblem {
   // not matter. Else each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
   SolverChoice solver = SolverChoice::kAuto;
-  // CheckProblem has passed it, and so has what was changed since: for callers
-  // that keep a problem from one solve to the next. Policies take its word.
+  // CheckProblem has passed it, and all changes since have been checked. For
+  // callers that keep a problem from one solve to the next. Policies rely on
+  // it.
   bool checked = false;
   // The same for which jobs are equal. Policies that ask and don't find it here
   // find it out: answers are the same to the bit.
@@ -193,8 +194,8 @@ enum class SolveOutcome : uint8_t {
 // "optimal", "iteration_limit", "infeasible", "failed".
 std::string_view OutcomeName(SolveOutcome outcome);
 
-// What makes an accelerator of one type worth more than one of another, by
-// which rounds give what shares leave over.
+// Why an accelerator of one type is worth more than one of another. Rounds use
+// it to give out what shares leave over.
 enum class TypeWorth : uint8_t {
   // Nothing: agnostic policies, those that give each job its part of each type,
   // and those that keep deadlines.
@@ -217,8 +218,9 @@ struct SolveReport {
   int iterations = 0;
 };
 
-// What a policy decided, with its certificate. Whatever the outcome, what is
-// given is feasible, and `objective`, `bound` and `gap` are true of it.
+// A policy's decision with its certificate. Whatever the outcome, the
+// allocation or assignment is feasible, and `objective`, `bound` and `gap` are
+// true of it.
 struct PolicyResult : SolveReport {
   bool is_assignment = false;
   // An assignment that is asked for again for each round, not only when jobs
@@ -271,8 +273,8 @@ std::vector<std::string> PolicyNames();
 // name a type that is gone. OK at once when it has been `checked`.
 absl::Status CheckProblem(const PolicyProblem& problem);
 
-// Of one job, its row of throughputs and its place behind the job before it:
-// CheckProblem finds nothing wrong.
+// True if CheckProblem finds nothing wrong with this job, its row of
+// throughputs and its place behind the job before it.
 bool IsSoundJob(const PolicyProblem& problem, size_t job);
 
 // The index of the pair of the kinds of two jobs. nullopt: they don't share.

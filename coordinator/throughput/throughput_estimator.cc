@@ -47,7 +47,7 @@ Centered Center(std::span<const double> values, size_t columns) {
 constexpr double kDiagonalMin = 1e-30;
 
 // The factors of the rows of `values`, given those of its columns: a ridge
-// regression over what is known of each row.
+// regression over the known cells of each row.
 Matrix SolveRows(const Matrix& values, const Mask& known, const Matrix& others,
                  double regularization) {
   const Index rank = others.cols();
@@ -70,13 +70,13 @@ Matrix SolveRows(const Matrix& values, const Mask& known, const Matrix& others,
   return factors;
 }
 
-// Root of the mean square of what is known.
+// The root mean square of the known cells.
 double Spread(const Centered& centered) {
   const auto known = static_cast<double>(centered.known.count());
   return known > 0 ? centered.values.norm() / std::sqrt(known) : 0;
 }
 
-// Of the columns, to begin with: the main directions of what is known.
+// The first factors of the columns: the main directions of the known cells.
 Matrix FirstFactors(const Matrix& values, Index rank) {
   const Eigen::BDCSVD<Matrix> svd(values, Eigen::ComputeThinV);
   return svd.matrixV().leftCols(rank) *
@@ -170,7 +170,8 @@ std::vector<double> TypeSpeeds(size_t types,
   return speeds;
 }
 
-// Speeds on the types against each other, then what is kept of them.
+// A row has the speeds on the types against each other, and then the parts of
+// them that the job keeps beside each partner.
 std::vector<double> MakeRow(const std::vector<double>& type_speeds,
                             const std::vector<double>& alone,
                             std::span<const double> kept) {

@@ -26,10 +26,10 @@ struct CompletionOptions {
 
 // Alternating least squares with weighted regularisation (Zhou et al. 2008,
 // Large-Scale Parallel Collaborative Filtering for the Netflix Prize, section
-// 3.1), from strong to weak, on what is left of each column without its mean.
-// `values`: [rows x columns], row-major; NaN: not known, and so is what is
-// infinite. Known cells come back as they are; a row without any as the
-// columns' means, a column without any as 0. Never NaN.
+// 3.1), from strong to weak, on the residuals of each column without its mean.
+// `values`: [rows x columns], row-major; NaN and infinite cells are unknown.
+// Known cells come back as they are; a row without any as the columns' means, a
+// column without any as 0. The result has no NaN.
 std::vector<double> CompleteMatrix(std::span<const double> values,
                                    size_t columns,
                                    const CompletionOptions& options = {});
@@ -56,7 +56,7 @@ class ThroughputEstimator {
   ThroughputEstimator(size_t types, std::vector<ReferenceJob> references);
 
   static constexpr size_t kAlone = std::numeric_limits<size_t>::max();
-  // What was measured of a job: as in ReferenceJob. Others are ignored.
+  // A measured cell of a job, as in ReferenceJob. Others are ignored.
   struct Cell {
     size_t type = 0;
     size_t partner = kAlone;  // a reference
@@ -64,9 +64,9 @@ class ThroughputEstimator {
   };
   struct Match {
     size_t reference = 0;
-    // Root of the mean square by which the rows differ, cells alone as natural
-    // logarithms of what is left without the job's own speed. Cells that were
-    // not measured are completed, and count for kCompletedWeight.
+    // The root mean square by which the rows differ; cells alone count as
+    // natural logarithms after the job's own speed is taken off. Cells that
+    // were not measured are completed, and count for kCompletedWeight.
     double distance = 0;
     // How many times as fast as the reference it is: the geometric mean over
     // the types that it was measured on alone; 0: on none.

@@ -35,7 +35,8 @@ namespace gavel {
 
 // The median of figures. Pure function, thread-safe.
 
-// Of at least one value; the mean of the middle two of an even number.
+// The median of at least one value; for an even number, the mean of the middle
+// two.
 inline double Median(std::vector<double> values) {
   assert(!values.empty());
   std::sort(values.begin(), values.end());
@@ -59,7 +60,7 @@ class AcceleratorSpeeds {
   // window_s > 0. Ignored unless finite and > 0.
   void Measure(JobId job, std::string_view type, AcceleratorId accelerator,
                double steps_per_s, double window_s);
-  // What it said of accelerators stays, for the last kJobsKept jobs of each.
+  // Its figures of accelerators stay, for the last kJobsKept jobs of each.
   void RemoveJob(JobId job);
   // Its agent began anew: what was known of it no longer counts.
   void Forget(AcceleratorId accelerator);
@@ -84,7 +85,7 @@ class AcceleratorSpeeds {
  private:
   static constexpr size_t kJobsKept = 16;
   using Rates = std::map<AcceleratorId, Rate>;
-  // Of each job the latest, the latest last.
+  // The latest value of each job; the latest of all comes last.
   using Ratios = std::vector<std::pair<JobId, double>>;
 
   void Compare(JobId job, const Rates& rates, AcceleratorId accelerator);
@@ -94,9 +95,10 @@ class AcceleratorSpeeds {
   std::map<AcceleratorId, double> slow_;
 };
 
-// kGuessed: no figure of this job on this type; from its own other types and
-// the ratios of other jobs. kGiven: by the user. kMeasured: reported by the
-// job's workers, and then it counts more than what was given.
+// kGuessed: there is no figure of this job on this type; the value is derived
+// from its own other types and the ratios of other jobs. kGiven: by the user.
+// kMeasured: reported by the job's workers; then it counts more than the given
+// figure.
 enum class ThroughputSource : uint8_t { kGuessed, kGiven, kMeasured };
 
 struct Throughput {
@@ -126,9 +128,9 @@ class ThroughputMatrix {
   bool Measure(JobId job, std::string_view type, double steps_per_s,
                double window_s, Time now = 0);
 
-  // What is thought of it on types without a figure of its own, steps/s > 0 by
-  // type: a better guess, forgotten where it is measured. In place of earlier
-  // ones.
+  // Sets an estimate for types without a figure of its own, steps/s > 0 by
+  // type. It is a better guess, forgotten where the job is measured, and
+  // replaces earlier estimates.
   void Estimate(JobId job, std::map<std::string, double> steps_per_s);
 
   // Known figure, else the estimate, else the guess: for each type that the job
@@ -154,9 +156,9 @@ class ThroughputMatrix {
   // As Measure.
   bool MeasureSize(JobId job, std::string_view type, int workers,
                    double steps_per_s, double window_s, Time now = 0);
-  // As Get. What was not measured is guessed from the nearest number that is
-  // known, by ratio, the smaller of two: throughput grows with the number of
-  // workers to the power kScalingExponent.
+  // As Get. A size that was not measured is guessed by ratio from the nearest
+  // known number of workers, of two the smaller: throughput grows with the
+  // number of workers to the power kScalingExponent.
   Throughput AtSize(JobId job, std::string_view type, int workers) const;
   // It can't run with so many there, or more: 0, until Readmit.
   void ExcludeSize(JobId job, std::string_view type, int workers);
@@ -172,13 +174,13 @@ class ThroughputMatrix {
   bool MeasureTogether(JobId job, JobId other, std::string_view type,
                        double steps_per_s, double window_s, double prior = 0,
                        Time now = 0);
-  // Of `job` beside `other`, as measured; 0 when they ran out of memory there;
-  // nullopt: not known.
+  // The measured throughput of `job` beside `other`; 0 when they ran out of
+  // memory there; nullopt: not known.
   std::optional<double> Together(JobId job, JobId other,
                                  std::string_view type) const;
   bool has_pairs() const { return !pairs_.empty(); }
-  // Those that Together has something else to say of, beside anyone, than what
-  // was thought before: other jobs of their kind can't stand for them.
+  // The jobs for which Together has a value, beside any other job, that differs
+  // from the earlier estimate: other jobs of their kind can't stand for them.
   std::set<JobId> UnlikeTheirKind() const;
 
   // ---- out of memory: 0 there, whatever was given or measured
@@ -190,10 +192,10 @@ class ThroughputMatrix {
   bool IsExcluded(JobId job, std::string_view type) const;
   bool HasExclusions(JobId job) const;
 
-  // What was measured beside what was said: a given figure that measurements
+  // How measurements differ from earlier figures: a given figure that they
   // contradict by more than kWorthTelling, and a speed that has moved by more
   // than that from its mean over about the last kHalfLife_s. -1: nothing to
-  // tell, or not enough measured (kTellingMin_s).
+  // report, or not enough measured (kTellingMin_s).
   struct Contradiction {
     double measured = -1;
     double given = -1;
@@ -220,7 +222,7 @@ class ThroughputMatrix {
       return (kPrior_s * given + seen_s * measured) / (kPrior_s + seen_s);
     }
   };
-  // Of each job of a pair, in the order of the pair.
+  // The figures of both jobs of a pair, in the order of the pair.
   using PairFigure = std::pair<Figure, Figure>;
   template <class M>
   static auto State(M& matrix) {

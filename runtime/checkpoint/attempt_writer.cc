@@ -98,7 +98,7 @@ std::set<std::string> ChooseUnchanged(
 
 namespace {
 
-// Of one write call: long enough for the full speed of a disk.
+// The bytes of one write call: enough for the full speed of a disk.
 constexpr uint64_t kWriteBytesMax = uint64_t{8} << 20;
 
 absl::Status SyncAndClose(WritableFile& file) {
@@ -128,8 +128,8 @@ absl::Status AttemptWriter::Write(const std::string& folder,
   return SyncRest();
 }
 
-// What is left is made durable by all threads at once, as a disk is flushed for
-// several files in the time that it takes for one.
+// All threads make the rest durable at once, as a disk is flushed for several
+// files in the time that it takes for one.
 absl::Status AttemptWriter::SyncRest() {
   std::vector<std::function<absl::Status()>> syncs = {
       [this] { return (*when_summed_)(summaries_); },
@@ -240,9 +240,9 @@ Deadline After(const GangWait& wait) {
          std::chrono::duration<double>(wait.wait_s);
 }
 
-// Calls `look`, which returns true when it has found what it looks for, until
-// then. False: not before the deadline, which is put off while a rank has not
-// begun.
+// Calls `look` again and again until it returns true, that is, until it has
+// found its file. Returns false at the deadline, which is put off while a rank
+// has not begun.
 template <class Look>
 absl::StatusOr<bool> WaitUntil(Deadline deadline, const GangWait& wait,
                                Look look) {

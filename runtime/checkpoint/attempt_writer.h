@@ -93,7 +93,7 @@ class AttemptWriter {
                      const std::vector<StagedShard>& shards,
                      const WhenSummed& when_summed);
 
-  // Of what Write has written.
+  // The shards that the last Write linked instead of writing them.
   size_t linked_count() const { return linked_count_; }
 
  private:
@@ -108,7 +108,7 @@ class AttemptWriter {
   FileSystem& file_system_;
   WorkerPool& pool_;
   const ShardHistory& history_;
-  // Of the present Write.
+  // The fields below belong to the present Write.
   std::string folder_;
   const std::vector<StagedShard>* shards_ = nullptr;
   const WhenSummed* when_summed_ = nullptr;
@@ -128,8 +128,8 @@ class AttemptWriter {
 // Called by GenerationStore. Functions over a FileSystem that all ranks see;
 // each wait is bounded.
 
-// How the functions below wait; see CommitOptions. What they ask is asked some
-// hundred times a second.
+// How the functions below wait; see CommitOptions. They look some hundred times
+// a second.
 struct GangWait {
   double wait_s = 60;
   std::function<absl::Status()> gives_up = nullptr;

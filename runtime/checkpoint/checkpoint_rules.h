@@ -46,8 +46,8 @@ class Retention {
   Retention(uint64_t every_steps, BestBy best)
       : every_steps_(every_steps), best_(std::move(best)) {}
 
-  // Of `committed`, undamaged ones. A manifest is read once; one that can't be
-  // read has no score.
+  // Returns the generations of `committed` that stay; all of them must be
+  // undamaged. A manifest is read once; one that can't be read has no score.
   std::vector<Generation> Preserved(const std::vector<Attempt>& committed,
                                     const ReadManifest& read);
   // It is deleted.

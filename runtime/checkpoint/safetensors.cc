@@ -122,7 +122,7 @@ absl::StatusOr<Shard> DecodeShard(char* file, uint64_t size_bytes,
 
 namespace {
 
-// Of one read call; a multiple of kDirectAlignmentBytes.
+// The bytes of one read call; a multiple of kDirectAlignmentBytes.
 constexpr uint64_t kReadBytesMax = uint64_t{8} << 20;
 
 // Small: it is read for the page cache's sake.

@@ -28,7 +28,7 @@
 
 namespace gavel {
 
-// Of a dtype that CheckStorable accepts; nothing for any other.
+// The dtype of a type that CheckStorable accepts; nothing for any other.
 std::optional<Dtype> DtypeOf(at::ScalarType dtype);
 
 // OK when the layout has a place for `tensor`; else INVALID_ARGUMENT that names

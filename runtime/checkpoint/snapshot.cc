@@ -60,7 +60,7 @@ at::Tensor Narrow(const at::Tensor& tensor, int64_t dim, PartRange range) {
   return tensor.narrow(dim, range.begin, range.size());
 }
 
-// Of the whole that `parts` make, the elements in `range` along `dim`.
+// Returns the elements in `range` along `dim` of the whole that `parts` make.
 at::Tensor Assemble(const std::vector<StoredPart>& parts, int64_t dim,
                     PartRange range) {
   const int64_t cut = parts.front().partition.dim;

@@ -24,8 +24,8 @@
 namespace gavel {
 
 // Tensors that are larger than one rank's part of them: how they are cut over
-// the ranks of a gang, the names of the parts in a generation, and what a rank
-// of another gang takes out of them.
+// the ranks of a gang, the names of the parts in a generation, and which
+// elements a rank of another gang reads from them.
 //
 // A part is stored as a tensor of its own, whose name tells where it lies:
 //
@@ -35,8 +35,8 @@ namespace gavel {
 // which has SIZE elements there. The parts of a tensor cover it. With one rank
 // a tensor is stored whole, under its own name.
 //
-// Called by ShardPlan, and by the iterator for what it restores. Values and
-// pure functions, thread-safe.
+// Called by ShardPlan, and by the iterator when it restores. Values and pure
+// functions, thread-safe.
 
 inline constexpr std::string_view kPartPrefix = "gavel.part/";
 
@@ -56,7 +56,7 @@ struct PartRange {
 };
 PartRange RangeOfRank(const Partition& partition, int rank, int world_size);
 
-// What one rank has of a tensor.
+// One rank's part of a tensor.
 struct OwnPart {
   Partition partition;
   int rank = 0;
@@ -81,11 +81,11 @@ struct PartEntry {
 // The inverse; nullopt: no such name.
 std::optional<PartEntry> ParsePartEntryName(std::string_view entry_name);
 
-// What a generation has of the tensor `name`: it whole (or null), or its parts
-// by place (or none). Gives what is `wanted` of it, null: all; a view where one
-// holds it, else a copy; undefined when the generation has neither.
-// FAILED_PRECONDITION: the whole has another size than the wanted one's.
-// DATA_LOSS: a part is missing.
+// Finds `wanted` elements of the tensor `name` (null: all) in a generation,
+// which has the whole tensor (or null) or its parts by place (or none). Returns
+// a view if one of them holds the elements, else a copy; undefined when the
+// generation has neither. FAILED_PRECONDITION: the whole has another size than
+// the wanted one's. DATA_LOSS: a part is missing.
 absl::StatusOr<at::Tensor> TakePart(std::string_view name,
                                     const at::Tensor* whole,
                                     const std::vector<StoredPart>* parts,
@@ -107,10 +107,11 @@ struct Snapshot {
   std::vector<NamedTensor> tensors;
   // RNG states, the position in the data, hyper-parameters, user state.
   std::map<std::string, std::string> bytes;
-  // Of a snapshot that is to be committed: those of `tensors` that are this
+  // In a snapshot that is to be committed: those of `tensors` that are this
   // rank's part of a larger one. The other ranks have the same names here.
   std::map<std::string, Partition> partitions = {};
-  // Of a restored one: what is there in parts, by place, and not in `tensors`.
+  // In a restored snapshot: the tensors that are stored in parts, by place, and
+  // not in `tensors`.
   std::map<std::string, std::vector<StoredPart>> parts = {};
 };
 
@@ -122,16 +123,17 @@ absl::StatusOr<at::Tensor> FindPart(const Snapshot& snapshot,
                                     const std::string& name,
                                     const OwnPart* wanted);
 
-// Of a gang each rank has the same tensors (but for `partitions`) and entries
-// of bytes, except those under this prefix, which are that rank's own:
+// All ranks of a gang have the same tensors (except for `partitions`) and
+// entries of bytes, except those under this prefix, which are that rank's own:
 // "gavel/rank/3/".
 std::string RankEntryPrefix(int rank);
 // The rank that a bytes entry belongs to by its name; nullopt: to all.
 std::optional<int> RankOfEntry(std::string_view name);
 
-// What the tensors of all shards of a generation make: bytes entries are the
-// rows of U8 under kBytesPrefix, parts have names as of PartEntryName. Sorts by
-// name and place. DATA_LOSS: one is no such row, or no part.
+// Makes a snapshot from the tensors of all shards of a generation: bytes
+// entries are the rows of U8 under kBytesPrefix, parts have names as of
+// PartEntryName. Sorts by name and place. DATA_LOSS: one is no such row, or no
+// part.
 absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors);
 
 }  // namespace gavel

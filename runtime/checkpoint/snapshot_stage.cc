@@ -21,8 +21,8 @@
 namespace gavel {
 namespace {
 
-// What Python's readers look for. Nothing that changes from one generation to
-// the next, or no shard would ever be unchanged.
+// The metadata that Python's readers look for. It must not change from one
+// generation to the next, or no shard would ever be unchanged.
 const std::map<std::string, std::string>& Metadata() {
   static const std::map<std::string, std::string> metadata = {{"format", "pt"}};
   return metadata;

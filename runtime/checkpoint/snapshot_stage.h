@@ -1,8 +1,9 @@
-// The copy of a job's state that a checkpoint is written from: the very bytes
-// of the shards' files, in the arena. Copying is all that training waits for.
-// Called by GenerationStore.
+// The copy of a job's state from which a checkpoint is written: the exact bytes
+// of the shards' files, in the arena. Training waits for this copy only. Called
+// by GenerationStore.
 //
-// Not thread-safe. What shards() gives lives until the next Copy or Release.
+// Not thread-safe. The result of shards() is valid until the next Copy or
+// Release.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_STAGE_H_
 #define GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_STAGE_H_
 
@@ -46,12 +47,13 @@ struct PlannedShard {
 
 class ShardPlan {
  public:
-  // Those of `unchanged` first, the others in shards of their own, both in the
-  // order of the snapshot, what all ranks have before each rank's parts; a new
-  // shard is begun when the tensors of one reach `shard_size_bytes_max`, and a
-  // larger tensor has one of its own. `snapshot` is that of `rank`, the plan of
-  // all. INVALID_ARGUMENT: an empty, repeated or reserved name, a tensor that
-  // cannot be stored (see CheckStorable), or one that is not this rank's part.
+  // Plans the tensors of `unchanged` first, and the others in shards of their
+  // own, both in the order of the snapshot, with the tensors that all ranks
+  // have before each rank's parts. A new shard begins when the tensors of one
+  // reach `shard_size_bytes_max`, and a larger tensor has a shard of its own.
+  // `snapshot` is that of `rank`; the plan covers all ranks. INVALID_ARGUMENT:
+  // an empty, repeated or reserved name, a tensor that cannot be stored (see
+  // CheckStorable), or one that is not this rank's part.
   static absl::StatusOr<ShardPlan> Make(
       const Snapshot& snapshot, uint64_t shard_size_bytes_max,
       const std::set<std::string>& unchanged = {}, int rank = 0,
@@ -126,9 +128,10 @@ class SnapshotStage {
   // has none (see the iterator's DividedTensors).
   absl::Status Copy(const Snapshot& snapshot, int rank, int world_size);
 
-  // Of the tensors of `snapshot`, which was copied last, those in the arena,
-  // and which rank has copied each other that all have. Nothing is copied.
-  // Their memory is not used for another Copy while one of them is there.
+  // Returns the tensors of `snapshot`, which was copied last, that are in the
+  // arena, and which rank has copied each of the others that all ranks have.
+  // Copies nothing. Their memory is not used for another Copy while one of them
+  // is alive.
   std::vector<HostCopy> Copies(const Snapshot& snapshot) const;
 
   // The memory that Copy will take. Nothing is staged afterwards.
@@ -183,7 +186,7 @@ class SnapshotStage {
   std::weak_ptr<ArenaBlock> there_block_;
   std::map<const char*, uint64_t> there_;
   uint64_t skipped_bytes_ = 0;
-  // Of the present Copy.
+  // The fields below belong to the present Copy.
   std::vector<std::optional<uint64_t>> hashes_;  // of the snapshot's tensors
   std::map<const char*, uint64_t> copied_;       // what will be there
   CopyList list_;

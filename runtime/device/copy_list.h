@@ -48,7 +48,7 @@ class WorkerPool {
   std::condition_variable changed_;
   std::vector<std::thread> workers_;
   bool stopping_ = false;
-  // Of the present Run.
+  // The fields below belong to the present Run.
   const Task* task_ = nullptr;
   size_t count_ = 0;
   size_t next_ = 0;
@@ -57,8 +57,8 @@ class WorkerPool {
   absl::Status error_;
 };
 
-// memcpy for large blocks that nobody reads soon, such as a copy of a model: it
-// goes past the caches, so that training finds what it had in them, and memory
+// A memcpy for large blocks that nobody reads soon, such as a copy of a model.
+// It bypasses the caches, so that training finds its data in them, and memory
 // is not read before it is overwritten. Called by CopyList.
 //
 // Pure, thread-safe.
@@ -72,8 +72,8 @@ void StreamingCopy(char* to, const char* from, size_t size);
 // Not thread-safe.
 class CopyList {
  public:
-  // What one thread copies at a time: large against the cost of taking it,
-  // small against the whole.
+  // The bytes that one thread copies at a time: large against the cost of
+  // taking a piece, small against the whole.
   static constexpr size_t kPieceBytesMax = size_t{8} << 20;
 
   // Blocks must not overlap.

@@ -267,8 +267,8 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"cuda", c10::kCUDA}, {"xpu", c10::kXPU}, {"hpu", c10::kHPU}};
 
-// `tensors` and their gradients, without repetition and, unless all are to be
-// copied, without what is there.
+// Returns `tensors` and their gradients, without repetition and, unless all are
+// to be copied, without those that are on the device already.
 std::vector<at::Tensor> TensorsToMove(const std::vector<at::Tensor>& tensors,
                                       c10::Device device, MoveCopy move_copy) {
   std::vector<at::Tensor> result;
@@ -563,7 +563,7 @@ absl::Status ReleaseMemory(c10::Device device) {
   if (device.is_cpu()) return absl::OkStatus();
   return CatchAsStatus(StrCat("releasing memory of ", device.str()), [device] {
     const c10::DeviceGuard guard(device);
-    // A copy between devices may still read what was freed.
+    // A copy between devices may still read freed memory.
     c10::impl::VirtualGuardImpl(device.type())
         .synchronizeDevice(device.index());
     BackendOf(device.type()).ReleaseWorkspaces(device);

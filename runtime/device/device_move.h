@@ -83,8 +83,8 @@ Pinning PinningOf(c10::DeviceType type);
 // else. FAILED_PRECONDITION: there is no such device; the message says why.
 absl::StatusOr<c10::Device> ParseDevice(std::string_view text);
 
-// What a process without a lease trains on: "KIND:N" of the first kind that it
-// sees, else "cpu".
+// The device on which a process without a lease trains: "KIND:N" of the first
+// kind that it sees, else "cpu".
 std::string DefaultDevice(int local_rank);
 
 // Begins to use `device`: it is the current one of this thread from now on.
@@ -105,12 +105,12 @@ absl::Status MoveTensors(const std::vector<at::Tensor>& tensors,
                          MoveCopy copy = MoveCopy::kIfNeeded,
                          Arena* arena = nullptr);
 
-// Handles to the parameters and buffers of `module` and of what it contains.
+// Handles to the parameters and buffers of `module` and of its submodules.
 std::vector<at::Tensor> ModuleTensors(const torch::nn::Module& module);
 
-// Parameters, buffers and gradients of `module` and of what it contains. Then
-// calls module.to(device), so that modules which override it (LSTM: one block
-// for cuDNN) can follow.
+// Moves parameters, buffers and gradients of `module` and of its submodules.
+// Then calls module.to(device), so that modules which override it (LSTM: one
+// block for cuDNN) can follow.
 absl::Status MoveModule(torch::nn::Module& module, c10::Device device);
 
 // Waits until all work given to `device` is done; errors of earlier
@@ -128,8 +128,8 @@ struct DeviceMemory {
 // Zeros on a CPU, or where the device can't tell.
 DeviceMemory ReadDeviceMemory(c10::Device device);
 
-// Whether the device does what it is for: some bytes are written there and read
-// back. OK when only its memory is full. Nothing to do on a CPU.
+// Checks that the device works: some bytes are written there and read back. OK
+// when only its memory is full. Nothing to do on a CPU.
 absl::Status CheckDevice(c10::Device device);
 
 // The most that this process may hold on `device`, in bytes without its

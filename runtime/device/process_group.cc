@@ -41,7 +41,7 @@ std::chrono::milliseconds ToMilliseconds(double time_s) {
 
 constexpr int64_t kBroadcastCopyBytesMax = 16 << 20;
 
-// What c10d throws means that somebody is not there, whatever its type.
+// Any exception of c10d means that a peer is gone, whatever its type.
 template <class Body>
 absl::Status CatchAsUnavailable(std::string_view what, Body&& body) {
   absl::Status status = CatchAsStatus(what, std::forward<Body>(body));
@@ -198,8 +198,9 @@ absl::Status CheckReducible(at::ScalarType type) {
              "of 16 bits or more, or to int, long or 8 bits"));
 }
 
-// Who waits for a collective wakes up when it is done or the group is aborted:
-// LibTorch's Gloo can't be, and would wait for a frozen rank to the time-out.
+// A thread that waits for a collective wakes up when it is done or the group is
+// aborted. LibTorch's Gloo cannot be aborted, and would wait for a frozen rank
+// until the time-out.
 struct Waiting {
   std::mutex mutex;
   std::condition_variable changed;

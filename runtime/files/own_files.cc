@@ -26,7 +26,7 @@
 namespace gavel {
 namespace {
 
-// What the holder wrote; empty when it has not yet.
+// The text that the holder wrote; empty if it has not written yet.
 std::string ReadOwner(int descriptor) {
   std::array<char, 64> text{};
   const ssize_t bytes = pread(descriptor, text.data(), text.size(), 0);
@@ -107,8 +107,8 @@ absl::StatusOr<FileLock> FileLock::Take(const std::string& path) {
                std::strtol(ReadOwner(descriptor.get()).c_str(), nullptr, 10)));
   }
   HeldLocks::OfThisProcess().Add(descriptor.get());
-  // On a full disk what is there must do: who takes the lock after this one and
-  // finds room changes it, and who finds none can write no journal either.
+  // On a full disk the old text stays. A later owner of the lock that finds
+  // room changes it, and one that finds none cannot write a journal either.
   WriteOwner(descriptor.get());
   std::string owner = ReadOwner(descriptor.get());
   return FileLock(std::move(descriptor), path, std::move(owner));
@@ -143,8 +143,8 @@ absl::StatusOr<PrivateDirectory> PrivateDirectory::Make(
   if (path.size() > 1 && path.back() == '/') path.pop_back();
   const bool created =
       !error && std::filesystem::create_directories(path, error);
-  // Root's and our own links are followed. Whoever else made it can turn it to
-  // another place at any time.
+  // Root's and our own links are followed. Any other owner of a link can point
+  // it to another place at any time.
   struct stat info {};
   if (!error && lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode) &&
       info.st_uid != geteuid() && info.st_uid != 0) {

@@ -30,9 +30,10 @@ class FileLock {
   // path and the holder's pid; else what open(2) said.
   static absl::StatusOr<FileLock> Take(const std::string& path);
 
-  // What the path leads to says that this is still the last one that took it.
-  // Not so once the file was removed or replaced, or another one took the lock
-  // because the file system does not honour it. May be called by any thread.
+  // True if the file at the path says that this object was the last to take the
+  // lock. False once the file was removed or replaced, or once another one took
+  // the lock because the file system does not honour it. May be called by any
+  // thread.
   bool IsLast() const;
 
  private:
@@ -49,10 +50,11 @@ class FileLock {
 // coordinator's and the agent's own. Move-only; not thread-safe.
 class PrivateDirectory {
  public:
-  // Makes `given` and what is missing above it, of mode 0700; one that is there
-  // stays as it is. PERMISSION_DENIED, naming it and `flag` ("--state"), by
-  // which another is chosen: it can't be made, belongs to another user, others
-  // may write to it, or it is another user's symbolic link.
+  // Makes `given` and its missing parents with mode 0700; an existing directory
+  // stays as it is. PERMISSION_DENIED names the directory and `flag`
+  // ("--state"), by which another is chosen: it can't be made, belongs to
+  // another user, others may write to it, or it is another user's symbolic
+  // link.
   static absl::StatusOr<PrivateDirectory> Make(const std::string& given,
                                                std::string_view flag);
 
@@ -78,9 +80,9 @@ std::string ReadAll(const std::string& path);
 // The permissions of a file that others may read, as far as the umask allows.
 inline constexpr mode_t kSharedMode = 0666;
 
-// Puts `text` in the place of what is there, all or nothing, and on disk when
-// it returns; "PATH.new" is used for it. `mode`: by default for this user
-// alone. Else what the system said, with the path.
+// Replaces the file's content by `text`, all or nothing; it is on disk when
+// this returns. "PATH.new" is used for it. `mode`: by default for this user
+// alone. An error has the system's message and the path.
 absl::Status ReplaceFile(const std::string& path, std::string_view text,
                          mode_t mode = 0600);
 

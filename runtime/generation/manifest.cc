@@ -100,7 +100,7 @@ void DecodeShard(const Json& value, Manifest* manifest) {
   manifest->shards.push_back(std::move(shard.summary));
 }
 
-// What earlier versions wrote has none of it.
+// Manifests of earlier versions have none.
 void DecodeUnchanged(const Json& body, Manifest* manifest) {
   if (!body.contains("unchanged")) return;
   for (const auto& [name, generations] :
@@ -110,7 +110,7 @@ void DecodeUnchanged(const Json& body, Manifest* manifest) {
   manifest->unchanged_shards = DecodeUnsigned(body.at("unchanged_shards"));
 }
 
-// What earlier versions wrote, or a job that reports nothing, has none.
+// Manifests of earlier versions, and of jobs that report nothing, have none.
 void DecodeScalars(const Json& body, Manifest* manifest) {
   if (!body.contains("scalars")) return;
   for (const auto& [name, value] :
@@ -210,7 +210,7 @@ std::string Sealed(Json body) {
   return json.dump(1) + "\n";
 }
 
-// Of "PREFIX00003.json".
+// The number in "PREFIX00003.json".
 std::optional<size_t> NumberIn(std::string_view name, std::string_view prefix) {
   size_t number = 0;
   if (!name.starts_with(prefix)) return std::nullopt;

@@ -1,5 +1,6 @@
-// What a generation consists of: the last file written of it, and the proof
-// that it is complete. JSON that carries its own checksum.
+// A manifest lists the files of a generation. It is the last file written of
+// it, and so the proof that the generation is complete: JSON that carries its
+// own checksum.
 //
 // Called by GenerationStore, and by agents that stream generations; tests and
 // `gavel doctor` compare the manifests of two runs to see whether they are
@@ -36,17 +37,17 @@ struct Manifest {
   int world_size = 1;
   // Shard i lies in ShardFileName(i).
   std::vector<ShardSummary> shards;
-  // Of the one that was read.
+  // The version of the manifest that was read.
   int format_version = kManifestFormatVersion;
-  // Of shards whose file is that of earlier generations, too (a hard link): for
-  // how many generations it has not been written.
+  // For shards that share the file of earlier generations (a hard link): for
+  // how many generations the file has not been written.
   std::map<size_t, int> linked = {};
-  // What the next generation is cut by (runtime/checkpoint/attempt_writer.h):
-  // for how many generations, up to a few, a tensor has been as it is, if it
-  // has; and how many shards, the first ones, are of such tensors alone.
+  // How the next generation is cut (runtime/checkpoint/attempt_writer.h): for
+  // how many generations, up to a few, each tensor has been unchanged, and how
+  // many of the first shards have unchanged tensors only.
   std::map<std::string, int> unchanged = {};
   size_t unchanged_shards = 0;
-  // What the job reported last, by name; finite ones.
+  // The values that the job reported last, by name; finite ones.
   std::map<std::string, double> scalars = {};
   ShardChecksum shard_checksum() const {
     return format_version == 1 ? ShardChecksum::kAllBytes
@@ -54,8 +55,8 @@ struct Manifest {
   }
 };
 
-// What one rank of a gang adds to a generation; rank 0 makes the manifest of
-// its own shards and the other ranks' parts.
+// The part of a generation that one rank of a gang writes; rank 0 makes the
+// manifest from its own shards and the other ranks' parts.
 struct ManifestPart {
   Generation generation;
   int rank = 0;
@@ -147,7 +148,7 @@ std::string AttemptName(const Attempt& attempt);
 // The inverse; nothing else is accepted.
 std::optional<Attempt> ParseAttemptName(std::string_view name);
 
-// What lies in a checkpoint directory, each sorted.
+// The folders in a checkpoint directory, each list sorted.
 struct Attempts {
   std::vector<Attempt> committed;    // with a manifest, unverified
   std::vector<Attempt> uncommitted;  // left over from a crash, or under way

@@ -289,7 +289,7 @@ class Checksum {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
-// Of dtype and shape; the data follows.
+// Begins with dtype and shape; the data follows.
 Checksum BeginChecksum(const TensorEntry& entry) {
   Checksum checksum;
   std::string kind(TorchNameOfDtype(entry.dtype));

@@ -1,6 +1,6 @@
 // How a shard lies in memory and on disk, the safetensors layout, and its
-// XXH3-64 checksums: of the whole and of every tensor. Needs no LibTorch, so
-// that an agent can verify what it was sent.
+// XXH3-64 checksums, of the whole and of every tensor. It needs no LibTorch, so
+// that an agent can verify the shards that it receives.
 //
 // Called by the checkpoint folder and by agents that stream generations. Pure
 // functions, thread-safe.
@@ -72,7 +72,7 @@ struct TensorEntry {
 };
 
 // The order of a header's tensors: by place; empty ones, which share theirs, by
-// name. Whoever writes a file and whoever reads it must go through it alike.
+// name. Writers and readers of a file must use the same order.
 bool IsStoredBefore(const TensorEntry& a, const TensorEntry& b);
 
 struct SafetensorsHeader {
@@ -98,9 +98,10 @@ absl::StatusOr<std::string> EncodeSafetensorsHeader(
 absl::StatusOr<uint64_t> DecodeSafetensorsHeaderLength(
     std::string_view bytes, uint64_t file_size_bytes);
 
-// `json` is the header without its length. Checks all that the layout demands:
-// known dtypes, sizes equal to dtype times shape, and data_offsets that cover
-// `data_size_bytes` without gap or overlap. DATA_LOSS says what is wrong.
+// `json` is the header without its length. Checks all requirements of the
+// layout: known dtypes, sizes equal to dtype times shape, and data_offsets that
+// cover `data_size_bytes` without gap or overlap. DATA_LOSS says which one is
+// broken.
 absl::StatusOr<SafetensorsHeader> DecodeSafetensorsHeader(
     std::string_view json, uint64_t data_size_bytes);
 
@@ -120,7 +121,8 @@ struct ShardSummary {
   friend bool operator==(const ShardSummary&, const ShardSummary&) = default;
 };
 
-// What ShardSummary::checksum is, by the format version of the manifest.
+// The bytes that ShardSummary::checksum covers, by the format version of the
+// manifest.
 enum class ShardChecksum {
   kAllBytes,          // version 1: XXH3-64 of the file
   kHeaderAndTensors,  // of its header and, in the order in which they are
@@ -133,7 +135,7 @@ struct ShardLayout {
   std::string encoded_header;
   uint64_t size_bytes = 0;
 
-  // Of header.tensors[i].
+  // The place of header.tensors[i].
   uint64_t TensorOffset(size_t i) const {
     return encoded_header.size() + header.tensors[i].begin;
   }
@@ -146,11 +148,11 @@ absl::StatusOr<ShardLayout> LayOutShard(
     std::vector<TensorEntry> tensors,
     const std::map<std::string, std::string>& metadata);
 
-// Of the file that lies at `file`, kHeaderAndTensors.
+// Summarises the file in memory at `file`, by kHeaderAndTensors.
 ShardSummary SummarizeShard(const ShardLayout& layout, const char* file);
 
-// Of the file of `size_bytes` that lies at `file`. DATA_LOSS when it is not in
-// the layout.
+// Decodes the file of `size_bytes` in memory at `file`. DATA_LOSS if it is not
+// in the layout.
 absl::StatusOr<ShardLayout> DecodeShardLayout(const char* file,
                                               uint64_t size_bytes);
 

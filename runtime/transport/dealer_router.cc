@@ -84,15 +84,16 @@ constexpr int kEventsWatched =
 // After a refusal that ZeroMQ takes for the last word.
 constexpr double kConnectAgain_s = 1;
 // A coordinator also closes the first handshakes of a key that it does not know
-// yet, and refuses that key in words a second after the first one. Who still
-// closes them after this long has another key, or keeps us out.
+// yet, and refuses that key explicitly a second after the first one. A
+// coordinator that still closes them after this long has another key, or does
+// not admit us.
 constexpr std::chrono::seconds kClosedAfter(2);
 // The size of ZMTP's greeting. Only the owner of the coordinator key that
 // this client was given can write the rest of CURVE's handshake. The kernel
 // counts the end of a connection as a byte, too.
 constexpr uint64_t kGreetingBytes = 64;
 
-// Fresh for each Dealer, and nothing to guess: whoever connects with the id of
+// Each Dealer has a new, unguessable id: a peer that connects with the id of
 // another takes its place. Ids that begin with a zero byte are ZeroMQ's own.
 std::string NewRoutingId() {
   std::string id(kRoutingIdBytes, '\0');
@@ -357,12 +358,12 @@ namespace {
 // Connections that may be remembered at once; beyond, all are forgiven, so that
 // the table does not grow.
 constexpr size_t kOffendersMax = 4096;
-// Of one connection, in ZeroMQ.
+// The limit of one connection, in ZeroMQ.
 constexpr uint64_t kUntakenBytesMax =
     uint64_t{transport::kUnreadMessagesMax} * kFrameBytesMax +
     transport::kUntakenBytesSlack;
 
-// What is remembered of connections that do not keep the protocol.
+// Remembers connections that do not keep the protocol.
 class Offenders {
  public:
   // True when `peer` has had its fill.
@@ -414,11 +415,11 @@ struct Router::Impl {
   void Bind(const transport::Endpoint& endpoint, RouterOptions options) {
     channel.Open(zmq::socket_type::router, endpoint);
     zmq::socket_t& socket = channel.socket;
-    // Else what is sent to a peer that is gone or stalled is lost in silence.
+    // Else messages to a peer that is gone or stalled are lost in silence.
     socket.set(zmq::sockopt::router_mandatory, true);
-    // Who connects again may be back before the old connection is forgotten,
-    // and would never be heard else. Nobody guesses the id of another: those of
-    // Dealers are random.
+    // A peer that connects again may be back before its old connection is
+    // forgotten, and would otherwise never be heard. Nobody can guess the id of
+    // another: those of Dealers are random.
     socket.set(zmq::sockopt::router_handover, true);
     encrypted = options.keys.has_value();
     const transport::GuardLimits limits = {
@@ -458,7 +459,7 @@ struct Router::Impl {
       guard->Cut(descriptor, address);
   }
 
-  // Of each message that comes.
+  // Called for each incoming message.
   void Note(const transport::Sender& sender, const absl::Status& decoded) {
     guard->Taken(sender.descriptor, sender.bytes, sender.public_key);
     if (decoded.ok()) return;

@@ -47,8 +47,8 @@ struct Link {
   bool closed() const {
     return state == LinkState::kWrongKey || state == LinkState::kKeptOut;
   }
-  // What was allowed before is no more: the key was revoked, maybe before the
-  // coordinator that runs now was started.
+  // The key was allowed before and is not any more: it was revoked, maybe
+  // before the present coordinator was started.
   bool revoked() const {
     return state == LinkState::kRevoked ||
            (state == LinkState::kRefused && was_connected);
@@ -110,7 +110,7 @@ class Dealer {
 // Whether it is an endpoint of this machine alone, which needs no keys.
 bool IsLoopback(const std::string& endpoint);
 
-// INVALID_ARGUMENT for what is no endpoint, as Dealer::Connect.
+// INVALID_ARGUMENT for a text that is not an endpoint, as Dealer::Connect.
 absl::Status CheckEndpoint(const std::string& endpoint);
 // NOT_FOUND: its host is a name that does not resolve. Waits for the name
 // service, which an event loop must not.
@@ -134,7 +134,7 @@ struct RouterOptions {
   // As of ConnectionGuard: a connection that has brought nothing for so long is
   // silent.
   double silent_s_max = 30;
-  // Whoever takes so long nothing of what is sent to it is cut.
+  // A peer that takes nothing of its messages for so long is cut.
   double unsent_s_max = 10;
 };
 
@@ -148,16 +148,16 @@ struct Incoming {
 
 class Router {
  public:
-  // What one connection may send within kOffenceWindow_s of frames that are
-  // none and of messages that are not its to send; then it is cut.
+  // The number of malformed frames and of messages that are not its to send
+  // that a connection may send within kOffenceWindow_s; then it is cut.
   static constexpr int kOffencesMax = 100;
   static constexpr double kOffenceWindow_s = 10;
 
   // `endpoint`: "tcp://127.0.0.1:PORT", PORT 0 for a free one.
   // PERMISSION_DENIED for an address that is not loopback when there are no
-  // keys, INVALID_ARGUMENT for what is no endpoint; ALREADY_EXISTS when the
-  // port is taken, naming it and the remedy. Raises the process's limit of open
-  // files as far as it may.
+  // keys, INVALID_ARGUMENT for a text that is not an endpoint; ALREADY_EXISTS
+  // when the port is taken, naming it and the remedy. Raises the process's
+  // limit of open files as far as it may.
   static absl::StatusOr<std::unique_ptr<Router>> Bind(
       const std::string& endpoint, RouterOptions options = {});
   ~Router();
@@ -167,14 +167,14 @@ class Router {
 
   // The next message, or nothing after `timeout_s` (0: don't wait, kNever: for
   // ever), at a Wake or at a signal. Malformed and multipart frames are dropped
-  // and counted, and who speaks another version of the protocol is told so,
-  // once a connection; whoever sends a frame of more than kFrameBytesMax is
-  // disconnected by ZeroMQ, uncounted.
+  // and counted. A peer that speaks another version of the protocol gets one
+  // message about that per connection. ZeroMQ disconnects a peer that sends a
+  // frame of more than kFrameBytesMax, uncounted.
   std::optional<Incoming> Receive(double timeout_s);
 
-  // Never blocks. One peer's id is of one connection: a peer that reconnects is
-  // to be answered where it spoke last. NOT_FOUND: that peer is gone;
-  // UNAVAILABLE: its queue is full.
+  // Never blocks. A peer's id belongs to one connection: a peer that reconnects
+  // gets its answer on the connection on which it spoke last. NOT_FOUND: that
+  // peer is gone; UNAVAILABLE: its queue is full.
   absl::Status Send(const std::string& peer, const Message& message);
 
   // Counts a message that its sender had no right to; see kOffencesMax.
@@ -183,8 +183,8 @@ class Router {
   // may be another's by now.
   void Cut(const Incoming& incoming);
 
-  // Its peer asks for nothing more for some seconds once this is answered: its
-  // connection may end meanwhile, for what it takes of memory
+  // The peer asks for nothing more for some seconds once this is answered. Its
+  // connection may end meanwhile, because of the memory that it takes
   // (connection_guard.h), and the peer connects again by itself.
   void MayRenew(const Incoming& incoming);
 
@@ -194,8 +194,8 @@ class Router {
   uint64_t connections_refused() const;
   // Handshakes that failed or were broken off before any key was asked for.
   uint64_t handshakes_failed() const;
-  // Those ended for what they sent: offences, or parts of a message without
-  // end.
+  // The connections that were ended for offences, or for parts of a message
+  // without an end.
   uint64_t connections_cut() const;
 
  private:

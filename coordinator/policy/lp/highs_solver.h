@@ -42,7 +42,7 @@ struct LinearProgram {
   int columns() const { return static_cast<int>(column_cost.size()); }
   int rows() const { return static_cast<int>(row_lower.size()); }
 
-  // Both return the index of what they added.
+  // Both return the index of the new column or row.
   int AddColumn(double cost, double lower, double upper) {
     column_cost.push_back(cost);
     column_lower.push_back(lower);
@@ -83,8 +83,8 @@ struct LpBasis {
 
 struct LpOptions {
   LpMethod method = LpMethod::kAutomatic;
-  // Of each run. One that takes many times more than is usual for the size of
-  // its program is tried in another way, whatever this is.
+  // The limit of each run. A run that takes many times more than is usual for
+  // the size of its program is tried in another way, whatever this limit is.
   int iterations_max = 1'000'000;
   double tolerance = 1e-9;  // primal and dual feasibility
   // HiGHS is given the program's variables times this, and so meets bounds to
@@ -95,8 +95,8 @@ struct LpOptions {
   // A solver starts from it where it has the program's sizes, and leaves there
   // where it ended. Borrowed; null: none.
   LpBasis* basis = nullptr;
-  // Of the problem that programs are about, where it has pairs not listed: they
-  // are told what time and accelerators are worth. Borrowed; null: none.
+  // The columns of the pairs that the problem has but does not list; solvers
+  // give them the duals of time and accelerators. Borrowed; null: none.
   PairColumns* pairs = nullptr;
 };
 
@@ -111,9 +111,10 @@ struct LpSolution : SolveReport {
   std::vector<double> row_duals;
 };
 
-// Which simplex: primal where the last solution (at first: the lower bounds of
-// all columns) is feasible still, dual where it is optimal but for what it
-// violates (after changes of rows' bounds, new rows).
+// Which simplex runs: the primal one if the last solution (at first: the lower
+// bounds of all columns) is still feasible, the dual one if it is still optimal
+// except for the bounds that it violates (after changes of rows' bounds, or new
+// rows).
 enum class Restart : uint8_t { kPrimal, kDual };
 
 class HighsSolver {
@@ -130,7 +131,7 @@ class HighsSolver {
   // `costs` by column, sizes as in the program.
   void ChangeCosts(const std::vector<double>& costs);
   void ChangeColumnBounds(int column, double lower, double upper);
-  // Of the rows from `first` on.
+  // Changes the rows from `first` on.
   void ChangeRowBounds(int first, std::span<const double> lower,
                        std::span<const double> upper);
   void ChangeValue(int row, int column, double value);

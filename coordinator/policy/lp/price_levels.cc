@@ -24,7 +24,8 @@ constexpr double kBelowPart = 0.01;
 constexpr double kLevelReach = 0.1;
 // Far enough below a level that is nearly right.
 constexpr double kGuess = 1;
-// Prices that prove the bound to this part of it tell what is scarce.
+// Prices that prove the bound to this relative gap show which columns are
+// scarce.
 constexpr double kScarceGap = 1e-8;
 // A type of which more than this part is left is not scarce.
 constexpr double kFullPart = 1e-6;
@@ -223,7 +224,8 @@ class LevelSearch {
     if (!(root - answer_.level <= kScarceGap * std::abs(answer_.level))) {
       prices = answer_.prices;
     }
-    // Neither what the mixture leaves nor what is worth next to nothing.
+    // A column is not scarce if the mixture leaves some of it, or if it is
+    // worth next to nothing.
     std::vector<double> used(capacity_.size(), 0.0);
     double all = 0;
     for (const auto& [k, weight] : mixture_) {
@@ -515,9 +517,10 @@ PriceEvaluator PriceClasses::Evaluator() const {
 
 namespace {
 
-// Of the least cost, which sums up positive terms.
+// The relative rounding error of the least cost, which sums up positive terms.
 constexpr double kCostRounding = 1e-13;
-// Mixtures of two choices cost the same but for rounding.
+// Mixtures of two choices whose costs differ by at most this part cost the
+// same.
 constexpr double kSameCost = 1e-13;
 
 struct DemandPoint {
@@ -555,8 +558,8 @@ size_t ChoicesOf(const PricePass& pass, size_t job,
 
 }  // namespace
 
-// Of two choices, one on each side of the rate, or of one that is better than
-// free.
+// The cheapest mixture is of two choices, one on each side of the rate, or of
+// one choice that is better than free.
 LeastCost LeastCostOf(std::span<const Choice> choices, double rate) {
   LeastCost least{std::numeric_limits<double>::infinity(), 0};
   for (const Choice& above : choices) {

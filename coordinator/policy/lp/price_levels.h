@@ -51,8 +51,8 @@ struct PriceColumn {
   std::vector<double> prices;
 };
 
-// Of the prices of the best bound in the next ones, the rest is the master's:
-// without them prices jump from corner to corner.
+// The weight of the best bound's prices in the next prices; the rest is that of
+// the master's prices. Without the best ones prices jump from corner to corner.
 inline constexpr double kBestPart = 0.6;
 
 // The columns of the master's mixture, with weights that sum to 1.
@@ -109,8 +109,8 @@ std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
 // HighestLevel uses them. A value without locks: not thread-safe.
 class PriceClasses {
  public:
-  // Of jobs m that demand level a[m] (a: [n], >= 0). nullopt: there are more
-  // than `classes_max` classes.
+  // Classes of jobs m that demand level a[m] (a: [n], >= 0). nullopt: there are
+  // more than `classes_max` classes.
   static std::optional<PriceClasses> Of(const PriceJobs& jobs,
                                         std::span<const double> a,
                                         size_t classes_max);
@@ -149,12 +149,13 @@ class PriceClasses {
   std::vector<Class> classes_;
 };
 
-// What prices prove, worked out anew: job by job, over all pairs of points that
-// a job can mix, without the walk along the hull and the classes by which the
-// prices were found (SumPass, PriceClasses). Called once with the
-// prices that an answer rests on. Pure functions, thread-safe.
+// The functions below work out anew what prices prove: job by job, over all
+// pairs of points that a job can mix, without the walk along the hull and the
+// classes by which the prices were found (SumPass, PriceClasses). They are
+// called once, with the prices that an answer rests on. Pure functions,
+// thread-safe.
 
-// What a job has and pays when it spends all of its time in one way.
+// The rate and the cost of a job that spends all of its time in one way.
 struct Choice {
   double rate = 0;
   double cost = 0;
@@ -171,10 +172,10 @@ LeastCost LeastCostOf(const PricePass& pass, double level,
 // rate, of equal ones the steepest. Infinite: none has.
 LeastCost LeastCostOf(std::span<const Choice> choices, double rate);
 
-// The least level that `prices`, at which all accelerators are worth 1, prove
-// to be out of reach, at least `bound`, which they are said to prove, and at
-// most `level_max`, which needs no proof. Demands without caps: the cost is
-// convex in the level.
+// Returns the least level that `prices` prove to be out of reach; at them all
+// accelerators together are worth 1. `bound` is the level that the prices are
+// believed to prove. The result is at least that and at most `level_max`, which
+// needs no proof. Demands must have no caps: the cost is convex in the level.
 double ProvedLevel(const PricePass& pass, std::span<const double> prices,
                    double bound, double level_max);
 

@@ -22,8 +22,8 @@ namespace gavel::policy {
 inline constexpr size_t kPriceLanes = 8;
 inline constexpr size_t kPriceTypesMax = 64;
 
-// Of job m at level t. kRamp: min(b + t a, c); kFinish: a / (-t b - c), the
-// rate that finishes with the ratio rho = -t (finish_time_fairness.cc).
+// The demand of job m at level t. kRamp: min(b + t a, c); kFinish: a / (-t b -
+// c), the rate that finishes with the ratio rho = -t (finish_time_fairness.cc).
 enum class DemandCurve : uint8_t { kRamp, kFinish };
 
 // Jobs by blocks of kPriceLanes; the last block is filled up with jobs that
@@ -62,9 +62,8 @@ PriceSums SumPass(const PricePass& pass, double level,
 void AddShares(const PricePass& pass, std::span<const PricePoint> points,
                std::span<double> shares);
 
-// What the price method knows of the jobs, in the order in which its pass reads
-// it. Called by the solvers on prices and what feeds them. A value without
-// locks.
+// The jobs as the price method sees them, in the order in which its pass reads
+// them. The solvers on prices use them. Values without locks.
 
 // n jobs, J columns: types of which there is something, and parts of such that
 // gangs may use only so much of (where they do not fill the servers).

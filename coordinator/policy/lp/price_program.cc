@@ -18,12 +18,12 @@
 namespace gavel::policy {
 namespace {
 
-// The most total gain of all jobs together with a floor under each one's rate,
-// by prices: maximum throughput with service-level objectives (Gavel section
-// 4.2), and what to do with accelerators that a fair allocation leaves.
+// Finds the highest total gain of all jobs with a floor under each one's rate,
+// by prices. It serves maximum throughput with service-level objectives (Gavel
+// section 4.2), and gives out the accelerators that a fair allocation leaves.
 //
 // At prices p each job solves its own small problem (price_pass.h): what it
-// gains less what it pays, with its floor. sum_j p_j N_j plus all of that
+// gains less its cost, with its floor. sum_j p_j N_j plus all of that
 // bounds the total (the Lagrangian); their choices are columns of the same
 // master as in price_levels.h. Pure function, thread-safe.
 struct PriceSum {
@@ -99,8 +99,8 @@ class SumSearch {
            gap_max_ * std::max(std::abs(answer_.bound), gross_);
   }
 
-  // The bound that the prices really prove. Below what is there by more than
-  // rounding it is none.
+  // Sets the bound that the prices prove. If it is below the value by more than
+  // rounding, the answer has not converged.
   void Prove() {
     answer_.bound =
         std::max(answer_.bound, ProvedSum(jobs_, pass_, rent_, answer_.prices));
@@ -211,7 +211,7 @@ PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
   return SumSearch(jobs, pass, rent, known, gap_max).Run();
 }
 
-// What is left over of the total is worth looking for to this precision.
+// The relative gap to which the leftovers of the total are optimised.
 constexpr double kRestGap = 1e-9;
 
 }  // namespace
@@ -262,7 +262,7 @@ PriceProgram::PriceProgram(const ShareProblem& problem)
   }
   for (size_t m = 0; m < problem.size(); ++m) {
     const std::span<const JobCell> cells = problem.Cells(m);
-    // Of a class of equal jobs: all that they hold.
+    // For a class of equal jobs: all that they hold.
     jobs_.accelerators[m] = problem.cells[cells.front().cell].scale_factor;
     for (const JobCell& cell : cells) {
       const ShareCell& at = problem.cells[cell.cell];
@@ -279,7 +279,7 @@ std::vector<double> PriceProgram::CellsOf(std::span<const double> rows) const {
     for (const JobCell& entry : problem_.Cells(m)) {
       const auto i = entry.cell;
       const size_t j = ColumnOf(problem_.cells[i]);
-      // Of two columns of a type the faster one, the first if they are equal.
+      // Takes the faster of two columns of a type, the first if they are equal.
       if (entry.throughput < jobs_.Throughput(m, j)) continue;
       shares[i] = std::exchange(left[m * jobs_.types + j], 0);
     }
@@ -344,9 +344,9 @@ std::vector<double> PriceProgram::RowsOf(std::span<const double> shares) const {
 
 namespace {
 
-// Of jobs that have `floors`, gain by `gain` and `worth` and pay `rent`, what
-// SumObjective says by column. `rows` [n x J], which keep the floors, become
-// those of the most gain.
+// Maximises the gain by `gain` and `worth`, less `rent`, of jobs that have
+// `floors`, as SumObjective defines it by column. On entry `rows` [n x J] keep
+// the floors; on return they have the highest gain found.
 PriceSum RaiseGain(const PriceJobs& jobs, std::vector<double> floors,
                    std::vector<double> gain, const std::vector<double>& worth,
                    const std::vector<double>& rent, double gap_max,

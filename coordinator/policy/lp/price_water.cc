@@ -123,7 +123,8 @@ void PriceRest::Freeze(std::span<const double> shares,
   std::erase_if(columns_, [&](size_t j) {
     return !free_[j] || is_full(j) || is_full(jobs_.Within(j));
   });
-  // Those that can use no column any more, of which next to nothing was left.
+  // Removes members that can no longer use any column, having been left next to
+  // nothing.
   std::erase_if(members_, [&](const RestMember& member) {
     return std::ranges::none_of(columns_,
                                 [&](size_t j) { return Speed(member, j) > 0; });
@@ -151,9 +152,9 @@ RestMember PriceRest::TiedPart(size_t i, std::span<const double> shares) const {
 
 namespace {
 
-// One stage of water filling by prices (price_water.h): the highest level that
-// jobs which still rise can have on what is left. Owned by a filling for as
-// long as the stage lasts. Not thread-safe.
+// One stage of water filling by prices (price_water.h): finds the highest level
+// that the rising jobs can have on the remaining capacity. A filling owns it
+// for as long as the stage lasts. Not thread-safe.
 
 // Prices at which the demands cost this little less than 1 prove the level.
 constexpr double kProofSlack = 1e-11;
@@ -218,14 +219,14 @@ constexpr int kWaterStallMax = 60;
 // Evaluations of one search for a root, and where it ends: the cost above 1.
 constexpr int kRootStepsMax = 30;
 constexpr double kCostSlack = 1e-12;
-// A mixture that fits as well as rounding allows is looked for some passes
-// longer: where throughputs differ by many powers of ten, what is left here is
-// all that a later stage has.
+// The search continues for some passes for a mixture that fits as well as
+// rounding allows: where throughputs differ by many powers of ten, a later
+// stage has only the capacity that this one leaves.
 constexpr double kOverloadAim = 1e-13;
 constexpr int kAimStallMax = 8;
 
-// Prices that prove the level to this part of it tell what is scarce: those of
-// the master may be off by a rounding where nothing is.
+// Prices that prove the level to this relative slack show which columns are
+// scarce; those of the master may be off by a rounding where nothing is scarce.
 constexpr double kScarceSlack = 1e-9;
 
 double Newton(const PriceSums& sums, double level) {
@@ -381,8 +382,8 @@ JobTies TiesOf(const WaterEnd& end, std::span<const double> prices, size_t job,
         {jobs.Throughput(job, j), jobs.accelerators[job] * prices[j]});
   }
   JobTies ties;
-  // What it has is worth `earned_here` to it, its time what it does not pay:
-  // the supporting line of its choices there.
+  // The supporting line of the job's choices at its rate: the rate is worth
+  // `earned_here` to it, and its time the part that it does not pay.
   const LeastCost least = LeastCostOf(choices, end.has[job]);
   if (std::isinf(least.cost)) return ties;
   const double earned_here = least.slope * end.has[job];
@@ -395,7 +396,8 @@ JobTies TiesOf(const WaterEnd& end, std::span<const double> prices, size_t job,
     const double paid = cost + time;
     const double earned = least.slope * speed;
     if (speed <= 0 || paid - earned > kTieSlack * (paid + earned)) continue;
-    // Of free columns only the fastest are among them: any of those.
+    // Only the fastest free columns are among them, and the job may have any of
+    // those.
     const bool another = cost > 0 || ties.free == 0;
     if (cost <= 0) ties.free |= uint64_t{1} << j;
     points += another ? 1 : 0;
@@ -407,11 +409,11 @@ JobTies TiesOf(const WaterEnd& end, std::span<const double> prices, size_t job,
   return ties;
 }
 
-// Frozen jobs with several choices at the same cost may exchange what they have
-// of scarce columns, and so leave more or less of the free ones to the jobs
-// that rise: the stage's shares are then not the only ones to continue from,
-// and others may be better. False: what is full leaves each of them one choice,
-// or they all use the same free columns.
+// Frozen jobs with several choices at the same cost may exchange their shares
+// of scarce columns, and so leave more or less of the free ones to the rising
+// jobs. Then the stage's shares are not the only ones to continue from, and
+// others may be better. Returns false if the full columns leave each frozen job
+// one choice, or if they all use the same free columns.
 bool ExchangeMatters(const WaterEnd& end) {
   const std::vector<double> prices = PricesOfColumns(end.jobs, end.scarcity);
   const std::vector<bool> free = FreeTypes(end.jobs, end.scarcity);

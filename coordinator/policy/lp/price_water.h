@@ -1,17 +1,17 @@
-// Water filling by prices (Gavel section 4.3), in at most J stages however
-// many levels there are and without integer variables. Amounts of all jobs rise
-// with the level t, min(t rate_m, cap_m), to the highest level that can be had.
-// There the prices tell which jobs can have no more: those that need more than
-// the accelerators that cost nothing. These jobs are frozen at what they have,
-// the types with a price are full, and the other jobs rise on what is left of
-// the other types. Where frozen jobs could exchange what they have, the
-// filling ends without a proof.
+// Water filling by prices (Gavel section 4.3), in at most J stages however many
+// levels there are, and without integer variables. Amounts of all jobs rise
+// with the level t, min(t rate_m, cap_m), to the highest feasible level. There
+// the prices show which jobs cannot rise further: those that need more than the
+// accelerators that cost nothing. These jobs are frozen at their amounts, the
+// types with a price are full, and the other jobs rise on the rest of the other
+// types. Where frozen jobs could exchange their shares, the filling ends
+// without a proof.
 //
 // Caps make C (price_levels.h) neither convex nor concave in t, so a stage
 // comes down from above: at the best bound t so far the master looks for a
-// mixture of columns that fits. Where the cost at new prices is above 1, the
-// root below t is the next bound; older columns give more than is asked for,
-// and stay good. It ends when a mixture fits.
+// mixture of columns that fits. If the cost at new prices is above 1, the root
+// below t is the next bound; older columns then give more than the demand, and
+// stay valid. The stage ends when a mixture fits.
 //
 // Called by water_filling.cc. Pure function, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_H_
@@ -43,9 +43,9 @@ PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
 PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> factor,
                         Demands demands, std::span<const double> caps);
 
-// What jobs that are frozen leave to the others: columns that are not scarce,
-// and what is left of them. Called by water filling between its stages
-// (price_water.cc) and by PriceProgram for what a level leaves over. Not
+// The capacity that frozen jobs leave to the others: columns that are not
+// scarce, and the rest of them. Water filling calls it between its stages
+// (price_water.cc), and PriceProgram for the leftovers of a level. Not
 // thread-safe.
 
 // [J] columns whose accelerators cost nothing.
@@ -73,15 +73,15 @@ class PriceRest {
   explicit PriceRest(const PriceJobs& jobs);
 
   std::span<const RestMember> members() const { return members_; }
-  // Those of all jobs that are left.
+  // The columns of the original problem that are left.
   std::span<const size_t> columns() const { return columns_; }
   // Nobody can have anything.
   bool empty() const { return members_.empty() || columns_.empty(); }
-  // The members on the columns left, and what is left of these.
+  // The members on the remaining columns, with their remaining capacity.
   PriceJobs Jobs() const;
 
-  // Of Jobs(), which have `shares` [members x columns]: those that do not rise
-  // are frozen, and columns that are not free or full are no more.
+  // Freezes the members that do not rise, and drops columns that are full or
+  // not free. `shares` [members x columns] are those of Jobs().
   void Freeze(std::span<const double> shares, const std::vector<bool>& free,
               const std::vector<bool>& rises);
   // All of them keep these shares.

@@ -111,7 +111,7 @@ namespace {
 // A pair that makes less than this of its program's objective, which is near 1,
 // goes into the bound instead.
 constexpr double kGainMin = 1e-10;
-// Of each job that many of the best new cells are listed at a time.
+// At most so many of the best new cells of each job are listed at a time.
 constexpr int kCellsOfJobMax = 3;
 // Cells that make less than this part of what another one of the same jobs
 // makes wait for the next time.

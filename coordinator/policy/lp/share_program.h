@@ -25,9 +25,10 @@ inline constexpr double kRowValueMax = 1e6;
 
 class ShareProgram {
  public:
-  // Columns [0, cells) are the shares, in [0, 1], at cost 0. Rows are first the
-  // limits, divided by what they allow (unscaled rows put the bound below the
-  // objective), then the jobs' time. `problem` outlives the program.
+  // Columns [0, cells) are the shares, in [0, 1], at cost 0. The first rows are
+  // the limits, each divided by its right-hand side (unscaled rows put the
+  // bound below the objective); the jobs' time follows. `problem` outlives the
+  // program.
   explicit ShareProgram(const ShareProblem& problem);
 
   LinearProgram lp;  // to be added to; what is there stays first
@@ -62,12 +63,12 @@ class ShareProgram {
   std::vector<LpEntry> row_;  // reused
 };
 
-// What no feasible point of the program exceeds, whatever the duals: weak
-// duality, evaluated from the program itself. Duals of the wrong sign for the
-// row's bounds count as 0; a column's reduced cost counts at the column's
-// bounds, so give all columns finite ones (a reduced cost of rounding size on
-// an infinite one makes the bound infinite). `row_duals` as in LpSolution, one
-// per row, or empty: all 0.
+// Returns an upper bound on the objective of every feasible point, whatever the
+// duals: weak duality, evaluated from the program itself. Duals of the wrong
+// sign for the row's bounds count as 0; a column's reduced cost counts at the
+// column's bounds, so give all columns finite ones (a reduced cost of rounding
+// size on an infinite one makes the bound infinite). `row_duals` are as in
+// LpSolution, one per row, or empty: all 0.
 double DualBound(const LinearProgram& program,
                  std::span<const double> row_duals);
 
@@ -85,12 +86,12 @@ class PairColumns {
   // problem->pairs is not null. It outlives this; only List changes it.
   explicit PairColumns(ShareProblem* problem);
 
-  // Looks for pairs at the duals of a program that was solved. `objective` is
-  // what its shares are worth, over `scale`; null: nothing. Raises the duals of
-  // the jobs' time by the reduced costs of listed columns, so that
-  // DualBound with them counts no column at its upper bound. Returns how much
-  // that bound rises to hold for pairs that are not listed, too, but for those
-  // that List will add.
+  // Looks for pairs at the duals of a solved program. `objective` is the value
+  // of its shares, over `scale`; null: nothing. Raises the duals of the jobs'
+  // time by the reduced costs of listed columns, so that DualBound with them
+  // counts no column at its upper bound. Returns how much that bound has to
+  // rise to hold also for pairs that are not listed, other than those that List
+  // will add.
   double Price(const ShareProgram& program, const SumObjective* objective,
                double scale, std::vector<double>* row_duals);
   // Lists the pairs found since; false: none. Programs must be built anew.
@@ -102,7 +103,7 @@ class PairColumns {
   LpBasis* basis() { return &basis_; }
 
  private:
-  // What duals say, for one job of each class.
+  // The values that the duals give, for one job of each class.
   struct Worth {
     std::vector<double> step;   // [k x J] of a step/s
     std::vector<double> time;   // [k] of all of its time

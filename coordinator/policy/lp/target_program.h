@@ -27,9 +27,9 @@ struct TargetAnswer : SolveReport {
   std::vector<double> shares;  // feasible; EvenShares at least
   double level = 0;            // theirs
   double bound = 0;            // no X has a higher level; see bound.h
-  // Of linear programs. A linear inequality that all feasible X satisfy:
-  // sum_m slope[m] T_m(X) <= slope_bound, with slope >= 0. It is what proves
-  // `bound`: at targets * level it is tight. Empty: the solver has no duals.
+  // Set by linear programs: a linear inequality that all feasible X satisfy,
+  // sum_m slope[m] T_m(X) <= slope_bound, with slope >= 0. It proves `bound`:
+  // at targets * level it is tight. Empty: the solver has no duals.
   std::vector<double> slope;
   double slope_bound = 0;
 };
@@ -46,7 +46,7 @@ class TargetProgram {
   // After Solve: of all X with T_m(X) >= level target_m, to 1e-9, one with the
   // most sum_m gain[m] T_m(X). Empty when the solver fails.
   std::vector<double> SpendTheRest(double level, std::span<const double> gain);
-  // What it gave is not taken when it lost more than this part of the optimum.
+  // Its shares are discarded if they lost more than this part of the optimum.
   static constexpr double kLossMax = 1e-8;
 
  private:
@@ -65,16 +65,16 @@ class TargetProgram {
   std::unique_ptr<HighsSolver> solver_;
 };
 
-// Max-min over shares with a target for each job, max over X of min_m T_m(X) /
-// target_m, and what it leaves to the jobs that gain most: by prices where the
-// problem has their shape, by HiGHS where it has not, where prices did not
-// prove enough, or where the problem says so. Called by the max-min and
-// makespan policies. Pure function, thread-safe.
+// The functions below solve max-min over shares with a target for each job, max
+// over X of min_m T_m(X) / target_m, and give the leftovers to the jobs that
+// gain most. They use prices where the problem has their shape, and HiGHS where
+// it has not, where prices did not prove enough, or where the problem asks for
+// it. The max-min and makespan policies call them. Pure functions, thread-safe.
 
 // Relative: prices that prove less than this leave the problem to HiGHS.
 inline constexpr double kPriceGapMax = 1e-8;
 inline constexpr std::string_view kPricesSolver = "prices";
-// Of HiGHS where prices were tried first.
+// Appended to the name of HiGHS where prices were tried first.
 inline constexpr std::string_view kAfterPrices = " after prices";
 
 // The answer of prices() where they serve and prove it, or are chosen, else
@@ -104,13 +104,13 @@ struct LevelQuestion {
   std::function<std::vector<double>(double level)> rates;
 };
 
-// By prices alone, which serve the problem; what the level leaves goes by
-// `gain`. No `slope`.
+// Solves by prices alone; the problem must have their shape. The leftovers of
+// the level go to jobs by `gain`. Sets no `slope`.
 TargetAnswer LevelByPrices(const ShareProblem& problem, LevelQuestion question,
                            std::span<const double> gain);
 
-// `targets` [k] steps/s, > 0; `gain` [k] of a step/s of what is left over.
-// `problem` has at least one job.
+// `targets` [k] steps/s, > 0; `gain` [k] is the value of a step/s of the
+// leftovers. `problem` has at least one job.
 TargetAnswer SolveTargets(const ShareProblem& problem,
                           const std::vector<double>& targets,
                           std::span<const double> gain, SolverChoice choice,

@@ -102,7 +102,7 @@ struct Slot {
   int from_end = 1;
   std::vector<size_t> jobs;  // that have it
   double price = 0;          // dual, <= 0; below 0 only when full
-  // Of the search that is under way:
+  // The state of the present search:
   double distance = kFar;
   size_t from = kNone;  // the job that reaches it
   bool done = false;
@@ -342,7 +342,7 @@ class Durations {
 // Accelerators that are taken, by type and by when they become free.
 using Busy = std::map<std::pair<size_t, double>, int>;
 
-// Those that run stay; the others, in order of arrival.
+// Running jobs stay where they are. Returns the others, in order of arrival.
 std::vector<size_t> KeepRunning(Assigner& assigner, const Durations& durations,
                                 Busy* busy) {
   std::vector<size_t> waiting;
@@ -381,9 +381,9 @@ void Reserve(Assigner& assigner, size_t gang) {
   assigner.HoldBack(where, assigner.Job(gang).scale_factor);
 }
 
-// By type, in jobs that wait for an accelerator of it. Of all jobs that are
-// here, as those to come will be like them. Busy accelerators are the sign
-// that more will come.
+// Returns the price of each type, in jobs that wait for an accelerator of it.
+// It is taken over all present jobs, as those to come will be like them. Busy
+// accelerators are the sign that more will come.
 std::vector<double> Prices(const Assigner& assigner, const Durations& durations,
                            const Busy& busy, size_t waiting) {
   std::vector<int> capacity = assigner.rooms();

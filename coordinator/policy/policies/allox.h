@@ -10,10 +10,10 @@
 
 namespace gavel::policy {
 
-// What a second of each accelerator type is worth to a mix of jobs: the dual
-// of the least makespan, max over p of sum_m min_j p_j t[m][j] with
-// sum_j p_j N_j = 1. A division of jobs among types that keeps all types busy
-// to the end has every job where p_j t[m][j] is least.
+// The value of a second of each accelerator type to a mix of jobs: the dual of
+// the least makespan, max over p of sum_m min_j p_j t[m][j] with sum_j p_j N_j
+// = 1. A division of jobs among types that keeps all types busy to the end has
+// every job where p_j t[m][j] is least.
 //
 // `time_s` [n x J] row-major, accelerator-seconds that each job takes on each
 // type, > 0; infinity: it can't run there. `capacity` [J], N_j >= 0.

@@ -115,8 +115,8 @@ PolicyResult SolveDrf(const PolicyProblem& problem) {
 // jobs is made as large as it can be. The objective is min over jobs of
 //   v_m = s_m / (w_m prop_m) * T_m(X),
 // prop_m = sum_j T[m][j] N_j / sum_j N_j, with T = 0 where the job cannot run.
-// What then is left over goes where it gains most, with no job below the
-// optimum: the total of s_m / prop_m * T_m(X) is made as large as it can be.
+// The leftovers then go where they gain most, with no job below the optimum:
+// the total of s_m / prop_m * T_m(X) is made as large as it can be.
 
 namespace {
 
@@ -259,7 +259,7 @@ struct Entity {
   std::vector<size_t> jobs;  // indices into the share problem
 };
 
-// Those that have jobs.
+// The entities that have jobs.
 std::vector<Entity> EntitiesOf(const PolicyProblem& problem,
                                const ShareProblem& shares) {
   std::vector<Entity> entities(problem.entities.size());
@@ -398,8 +398,8 @@ absl::StatusOr<Demands> DemandsOf(const PolicyProblem& problem,
 }
 
 // The highest level whose demands the amounts meet, to the solver's precision:
-// with less room, a job a hair below its cap would count as short from there
-// on. What that room alone puts above the bound is not counted.
+// with less tolerance, a job a hair below its cap would count as short from
+// there on. A level is not raised above the bound by that tolerance alone.
 double LevelOf(const Demands& demands, std::span<const double> amounts,
                double bound) {
   constexpr double kRounding = 1e-7;

@@ -78,12 +78,12 @@ absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
 // The most throughput for the money: max over X of N(X) / D(X), with
 //
 //   N = sum_m w_m s_m / prop_m T_m(X)    normalised throughput (section 4.1)
-//   D = sum_uj cost_j s_u X[u][j]        cost per hour of what is used
+//   D = sum_uj cost_j s_u X[u][j]        cost per hour of all that runs
 //
 // ("minimise cost", Gavel section 4.2, where the original adds up T / cost
 // instead.) Jobs with a deadline get what they need to meet it, as in
 // SolveMaxSumThroughput. Without any deadline only the jobs of the best ratio
-// run: time on all others would cost more for each step. Of equal ratios the
+// run: time on all others would cost more for each step. Among equal ratios the
 // highest throughput is taken.
 //
 // Dinkelbach's method (1967): for the ratio r of the last X maximise N - r D,
@@ -97,7 +97,8 @@ constexpr double kRiseMin = 1e-12;
 // The last step may lose this part of the ratio for the sake of throughput:
 // above the solver's tolerance.
 constexpr double kCostLossMax = 1e-7;
-// What prices call optimal is this close to its bound, relative.
+// An answer of prices that is called optimal is this close to its bound,
+// relative.
 constexpr double kProvedGapMax = 1e-6;
 // As far as rounding lets prices prove a margin, where 1e-9 is not enough.
 constexpr double kSharpGap = 1e-12;

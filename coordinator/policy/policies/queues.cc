@@ -36,7 +36,7 @@ std::optional<size_t> FirstFit(const Assigner& assigner, size_t job) {
   return std::nullopt;
 }
 
-// Those that run now, on what they have; the others, by arrival.
+// Running jobs with their types, and the others by arrival.
 struct Split {
   std::vector<std::pair<size_t, size_t>> running;  // (job, type)
   std::vector<size_t> waiting;
@@ -131,7 +131,7 @@ struct Placed {
   std::optional<size_t> partner;
 };
 
-// Of those that are alone, the one to share with; null where none gains enough.
+// The unit of one job that is best to join; null where none gains enough.
 Placed* BestToJoin(const Assigner& assigner, size_t job,
                    std::vector<Placed>& placed) {
   Placed* best = nullptr;
@@ -192,7 +192,7 @@ PolicyResult SolveFifoPacked(const PolicyProblem& problem) {
 }
 
 // Shortest remaining time first (the "shortest job first" of Gavel section
-// 4.2), aware of throughputs. Of all waiting jobs and free types the pair of
+// 4.2), aware of throughputs. Among all waiting jobs and free types the pair of
 // least steps_remaining / (T w) is assigned, until nothing fits; w is the
 // priority weight, as in Smith's rule for weighted completion times. Jobs whose
 // remaining steps are not known come last, by arrival.

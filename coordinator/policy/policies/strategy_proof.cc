@@ -90,7 +90,7 @@ constexpr int kIterationsMax = 200;
 constexpr double kGapPerJob = 1e-13;
 // Above this linear programs help out.
 constexpr double kGapPerJobPolished = 1e-11;
-// What is still called optimal.
+// A larger gap is not called optimal.
 constexpr double kGapPerJobMax = 1e-9;
 // Iterations without a smaller gap that are enough to see that rounding rules.
 constexpr int kIdleMax = 8;
@@ -115,7 +115,8 @@ struct Inequality {
   double slack_step = 0;
   double price_step = 0;
 
-  // What the price step is worth: usage step - slack / price of it = Side().
+  // The right-hand side of the row of the price step: usage step - slack /
+  // price * price step = Side().
   double Side(double sigma) const { return missing - sigma / price + slack; }
   void StepSlack(double sigma) {
     slack_step = sigma / price - slack - slack / price * price_step;
@@ -399,7 +400,8 @@ void InteriorPoint::Factor() {
   schur_.compute(schur);
 }
 
-// Of the Lagrangian with the barrier, downwards, at the prices as they are.
+// The negative derivative of the Lagrangian with the barrier, at the present
+// prices.
 double InteriorPoint::Gradient(const Job& job, const Variable& v,
                                double sigma) const {
   double gradient = v.rate / job.throughput - job.time.price + sigma / v.share;
@@ -409,7 +411,7 @@ double InteriorPoint::Gradient(const Job& job, const Variable& v,
 }
 
 // The Newton step to the point of the central path at sigma: first as if the
-// prices of the limits stayed, then their step, then what it changes.
+// prices of the limits stayed, then their step, then the changes that it makes.
 void InteriorPoint::Direction(double sigma) {
   Eigen::VectorXd prices(std::ssize(limits_));
   for (size_t r = 0; r < limits_.size(); ++r) {
@@ -502,11 +504,11 @@ NashProduct MaximizeNashProduct(const ShareProblem& problem,
 // max_min_fairness_strategy_proof).
 //
 // x* maximises the geometric mean over jobs of v_m = s_m / (w_m prop_m) T_m(X).
-// What job i takes from the others is
+// The part that job i takes from the others is
 //   discount_i = prod_{k != i} T_k(x*) / T_k(x* without i),
 // with "x* without i" the same optimum without job i; it keeps this part of its
 // row of x*, and loses by claiming other throughputs than its own. A job alone
-// keeps all. What the discount takes is left idle.
+// keeps all. The part that the discount takes off is left idle.
 //
 // `objective` is the geometric mean of v at x*, before the discount, and
 // `bound` the most that any allocation has. Weights scale v; they do not change
@@ -524,8 +526,8 @@ std::vector<double> LogsOfLargest(const ShareProblem& shares) {
   return logs;
 }
 
-// [k] discounts. In logarithms: what the others have at x* less what they have
-// without the job; at most 0, up to the solver's precision.
+// [k] discounts. In logarithms: those of the others at x* less those without
+// the job; at most 0, up to the solver's precision.
 std::vector<double> Discounts(const ShareProblem& shares, NashProduct& nash) {
   const std::vector<double> largest = LargestThroughputs(shares);
   std::vector<double> discounts;

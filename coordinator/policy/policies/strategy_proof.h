@@ -27,8 +27,9 @@ struct NashProduct : SolveReport {
   double bound = 0;  // to rounding
 };
 
-// Without job `without`, which then has no time, and its logarithm. Of units of
-// one job only; at least one job besides `without`, or the product is empty: 0.
+// Leaves out job `without`, which then has no time, and its logarithm. All
+// units must be of one job only. If there is no job besides `without`, the
+// product is empty: 0.
 NashProduct MaximizeNashProduct(const ShareProblem& problem,
                                 std::optional<size_t> without = std::nullopt);
 

@@ -316,7 +316,7 @@ UnitsOfPairs PairUnits(const ShareProblem& problem) {
   return units;
 }
 
-// What the cells added mean to the jobs in them: (job m, cell).
+// The new cells of the jobs in them: (job m, cell).
 using Additions = std::vector<std::pair<uint32_t, JobCell>>;
 
 // One pass: a job's new cells come behind the ones it has.

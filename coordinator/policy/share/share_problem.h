@@ -56,12 +56,13 @@ struct ShareCell {
   }
 };
 
-// A cell that holds the job, and what the job has of all of its time there.
+// A cell that holds the job, and the job's rate if it spends all of its time
+// there.
 struct JobCell {
   uint32_t cell = 0;
   double throughput = 0;  // steps/s, > 0
-  // Of the job's time, in (0, 1]; below 1 for a class of jobs (job_classes.h)
-  // of which not all can be in the cell at a time.
+  // The largest part of the job's time there, in (0, 1]; below 1 for a class of
+  // jobs (job_classes.h) that cannot all be in the cell at a time.
   double time = 1;
 };
 
@@ -103,7 +104,7 @@ struct ShareProblem {
   std::vector<double> limits;
   // Pairs that may not be listed as units; null: all are.
   std::shared_ptr<const PairTable> pairs;
-  // Of the last cells, those that were listed from it: indices of its cells.
+  // The last cells, which were listed from it: indices of its cells.
   std::vector<size_t> listed;
 
   size_t size() const { return jobs.size(); }
@@ -144,9 +145,9 @@ double Throughput(const ShareProblem& problem, size_t m,
 std::vector<double> Throughputs(const ShareProblem& problem,
                                 std::span<const double> shares);
 // [k] throughput(m, X^equal), Gavel section 4.1: prop_m = sum_j T[m][j] N_j /
-// sum_j N_j, what the job alone would have of equal time on all accelerators.
-// With placement T of a type is that of its consolidated column, where the job
-// can run there, else of the unconsolidated one.
+// sum_j N_j, the throughput of the job alone with equal time on all
+// accelerators. With placement T of a type is that of its consolidated column,
+// where the job can run there, else of the unconsolidated one.
 std::vector<double> ProportionalThroughputs(const ShareProblem& problem);
 // [k] the most that job m can have, all the time in its best cell, whether
 // that is listed or not.
@@ -163,9 +164,10 @@ std::vector<double> WeightedNormalizers(const ShareProblem& problem);
 void RepairShares(const ShareProblem& problem, std::span<double> shares);
 
 // Gives jobs that are short of `wanted` ([k] steps/s) by more than 1e-9,
-// relative, what is missing, in their best cells, if that takes less than 1e-9
+// relative, the missing rate in their best cells, if that takes less than 1e-9
 // of the cluster from the others: a job of little weight may need less time
-// than the solver's tolerance. Feasible shares stay so; empty ones, too.
+// than the solver's tolerance. Feasible shares stay feasible, and so do empty
+// ones.
 void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
                  std::span<double> shares);
 

@@ -1,5 +1,5 @@
-// What share_problem.h declares for plain shares: throughputs, repairs, even
-// spreads and results.
+// The functions of share_problem.h over plain shares: throughputs, repairs,
+// even spreads and results.
 
 #include <algorithm>
 #include <cassert>
@@ -14,8 +14,6 @@
 #include "coordinator/policy/share/share_problem.h"
 
 namespace gavel::policy {
-
-// What share_problem.h says of plain shares.
 
 namespace {
 
@@ -66,7 +64,7 @@ bool Alone(const ShareProblem& problem, size_t cell) {
   return problem.units[problem.cells[cell].unit].second < 0;
 }
 
-// What is left of the limits while jobs are put in whole cells.
+// The remainder of the limits while jobs are put in whole cells.
 struct Room {
   const ShareProblem& problem;
   std::vector<double> left;
@@ -216,7 +214,7 @@ std::optional<std::vector<double>> EveryoneAtBest(const ShareProblem& problem) {
   const std::vector<double> fastest = LargestThroughputs(problem);
   std::vector<double> shares(problem.cells.size(), 0.0);
   Room room{problem, problem.limits};
-  // Those that are as fast in several cells take what the others leave.
+  // Jobs that are equally fast in several cells take what the others leave.
   for (const bool choosy : {true, false}) {
     for (size_t m = 0; m < problem.size(); ++m) {
       const auto cells = problem.Cells(m);
@@ -311,7 +309,7 @@ PolicyResult ToResult(const ShareProblem& problem,
   return result;
 }
 
-// What share_problem.h says of jobs to which all types are alike.
+// Even spreads, for policies to which all types are alike.
 
 namespace {
 
