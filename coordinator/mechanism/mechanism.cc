@@ -3,15 +3,200 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <functional>
 #include <limits>
 #include <span>
 #include <utility>
 
 #include "coordinator/mechanism/choice.h"
 #include "coordinator/mechanism/placement.h"
-#include "coordinator/mechanism/round_view.h"
+#include "coordinator/mechanism/round_table.h"
 
 namespace gavel {
+namespace {
+
+// Keys of a heap of rooms: a server in use before one that is whole.
+constexpr uint64_t kWhole = uint64_t{1} << 63;
+
+}  // namespace
+
+uint32_t FreeAccelerators::Add(uint32_t server, AcceleratorId id, bool given) {
+  if (rooms_.empty() || rooms_.back().server != server) {
+    rooms_.push_back({server, id, free_.size(), 0, 0});
+  }
+  Room& room = rooms_.back();
+  ++room.size;
+  free_.emplace_back();
+  if (!given) free_[room.begin + room.free++] = id;
+  return static_cast<uint32_t>(rooms_.size() - 1);
+}
+
+void FreeAccelerators::Close() {
+  count_ = 0;
+  filed_.assign(free_.size(), 0);
+  for (const Room& room : rooms_) {
+    std::ranges::sort(FreeIn(room));
+    count_ += room.free;
+  }
+  // Those in use first: sorted, and so a heap.
+  for (const bool whole : {false, true}) {
+    for (size_t r = 0; r < rooms_.size(); ++r) {
+      if ((rooms_[r].free == rooms_[r].size) == whole) File(r);
+    }
+  }
+}
+
+// Enters a room under the number that it has free now.
+void FreeAccelerators::File(size_t room) {
+  const size_t free = rooms_[room].free;
+  if (free == 0) return;
+  // It may be there still, from when it had as many before.
+  if (std::exchange(Filed(room, free), 1) != 0) return;
+  if (rooms_with_.size() <= free) rooms_with_.resize(free + 1);
+  std::vector<uint64_t>& heap = rooms_with_[free];
+  heap.push_back((free == rooms_[room].size ? kWhole : 0) | room);
+  std::push_heap(heap.begin(), heap.end(), std::greater<>());
+}
+
+void FreeAccelerators::Release(uint32_t index, AcceleratorId id) {
+  Room& room = rooms_[index];
+  ++room.free;
+  ++count_;
+  const std::span<AcceleratorId> free = FreeIn(room);
+  const auto place = std::lower_bound(free.begin(), free.end() - 1, id);
+  std::copy_backward(place, free.end() - 1, free.end());
+  *place = id;
+  File(index);
+}
+
+void FreeAccelerators::Claim(uint32_t index, AcceleratorId id) {
+  Room& room = rooms_[index];
+  const std::span<AcceleratorId> free = FreeIn(room);
+  const auto place = std::find(free.begin(), free.end(), id);
+  std::copy(place + 1, free.end(), place);
+  --room.free;
+  --count_;
+  File(index);
+}
+
+// The best of the rooms with exactly so many free.
+std::optional<size_t> FreeAccelerators::BestWith(size_t free) {
+  std::vector<uint64_t>& heap = rooms_with_[free];
+  while (!heap.empty()) {
+    const size_t room = heap.front() & ~kWhole;
+    if (rooms_[room].free == free) return room;
+    Filed(room, free) = 0;
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    heap.pop_back();
+  }
+  return std::nullopt;
+}
+
+size_t FreeAccelerators::LargestHole() {
+  for (size_t free = rooms_with_.size(); free-- > 1;) {
+    if (BestWith(free).has_value()) return free;
+  }
+  return 0;
+}
+
+// Where all fit: home, else the tightest fit, which leaves the large holes to
+// the gangs; of equal ones a server in use, so that idle ones stay whole.
+// Where none has room for all: the largest hole, so that the gang ends on the
+// fewest servers. Called while something is free.
+size_t FreeAccelerators::BestRoom(size_t needed, std::optional<size_t> home) {
+  if (home.has_value() && rooms_[*home].free >= needed) return *home;
+  for (size_t free = needed; free < rooms_with_.size(); ++free) {
+    if (const auto room = BestWith(free)) return *room;
+  }
+  size_t free = std::min(needed, rooms_with_.size()) - 1;
+  while (!BestWith(free).has_value()) --free;
+  if (home.has_value() && rooms_[*home].free == free) return *home;
+  return *BestWith(free);
+}
+
+std::optional<size_t> FreeAccelerators::Find(const Cluster& cluster,
+                                             const std::string& server) const {
+  const auto name = [&](const Room& room) -> const std::string& {
+    return cluster.accelerator(room.first).server;
+  };
+  const auto found = std::ranges::lower_bound(rooms_, server, {}, name);
+  if (found == rooms_.end() || name(*found) != server) return std::nullopt;
+  return static_cast<size_t>(found - rooms_.begin());
+}
+
+std::vector<AcceleratorId> FreeAccelerators::Take(
+    const Cluster& cluster, size_t wanted, const std::string& home_server,
+    std::span<const AcceleratorId> own) {
+  std::vector<AcceleratorId> taken;
+  if (count_ < wanted) return taken;
+  taken.reserve(wanted);
+  std::optional<size_t> home;
+  if (!home_server.empty()) home = Find(cluster, home_server);
+  while (taken.size() < wanted) {
+    const size_t index = BestRoom(wanted - taken.size(), home);
+    Room& room = rooms_[index];
+    const std::span<AcceleratorId> free = FreeIn(room);
+    const size_t count = std::min(wanted - taken.size(), room.free);
+    const auto end = free.begin() + static_cast<std::ptrdiff_t>(count);
+    // Its own accelerators first: no other unit has to leave them.
+    if (!own.empty()) {
+      std::stable_partition(free.begin(), free.end(), [&](AcceleratorId id) {
+        return std::find(own.begin(), own.end(), id) != own.end();
+      });
+    }
+    taken.insert(taken.end(), free.begin(), end);
+    std::copy(end, free.end(), free.begin());
+    room.free -= count;
+    count_ -= count;
+    if (!own.empty()) std::ranges::sort(FreeIn(room));
+    File(index);
+  }
+  std::sort(taken.begin(), taken.end());
+  return taken;
+}
+
+// Servers on which nothing is usable have no room.
+FreePlaces::FreePlaces(const Cluster& cluster, std::span<const uint8_t> given)
+    : types_(cluster.types().size()),
+      type_of_(cluster.usable_types().begin(), cluster.usable_types().end()),
+      given_(given.begin(), given.end()),
+      rooms_(given.size(), 0) {
+  for (const Cluster::Place& place : cluster.places()) {
+    const size_t index = place.id.value() - 1;
+    if (type_of_[index] == Cluster::kUnusable) continue;
+    rooms_[index] =
+        types_[type_of_[index]].Add(place.server, place.id, given_[index] != 0);
+  }
+  for (FreeAccelerators& type : types_) type.Close();
+}
+
+std::vector<int> FreePlaces::Counts() const {
+  std::vector<int> counts;
+  for (const FreeAccelerators& type : types_) {
+    counts.push_back(static_cast<int>(type.count()));
+  }
+  return counts;
+}
+
+void FreePlaces::Release(AcceleratorId id) {
+  given_[id.value() - 1] = 0;
+  OfType(id).Release(rooms_[id.value() - 1], id);
+}
+
+void FreePlaces::Claim(AcceleratorId id) {
+  given_[id.value() - 1] = 1;
+  OfType(id).Claim(rooms_[id.value() - 1], id);
+}
+
+std::vector<AcceleratorId> FreePlaces::Take(
+    const Cluster& cluster, size_t type, size_t wanted,
+    const std::string& home_server, std::span<const AcceleratorId> own) {
+  std::vector<AcceleratorId> taken =
+      types_[type].Take(cluster, wanted, home_server, own);
+  for (const AcceleratorId id : taken) given_[id.value() - 1] = 1;
+  return taken;
+}
+
 namespace {
 
 // By the value of the enum.
@@ -19,8 +204,8 @@ constexpr std::array<std::string_view, 2> kMechanismNames = {"gavel",
                                                              "move_aware"};
 constexpr std::array<std::string_view, 2> kQueueNames = {"global", "per_type"};
 
-// A round is chosen anew so often for the sake of units that avoid what is
-// left.
+// A round is chosen again at most so often because units avoid the accelerators
+// that are left.
 constexpr int kPassesMax = 8;
 
 template <class Kind>
@@ -104,7 +289,7 @@ RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
     Placement placement(view, choice, /*free=*/nullptr);
     RoundAssignment plan(placement.PlaceAll(moves_within_s).Release(),
                          choice.Claims());
-    // What was chosen for units that may not use it is there for others.
+    // Accelerators chosen for units that may not use them go to others.
     if (placement.unplaced().empty() || pass == kPassesMax) return plan;
     if (!barred.has_value()) barred = units;
     for (const auto& [u, type] : placement.unplaced()) barred->Bar(u, type);

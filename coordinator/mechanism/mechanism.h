@@ -1,7 +1,7 @@
-// The round mechanism: from fractions of time to the accelerators of each unit
-// in the next round. Gavel section 5. Pure and deterministic: ties go by job
-// id, never by hash order. The engine calls it at each round and whenever an
-// accelerator is idle.
+// The round mechanism turns fractions of time into the accelerators of each
+// unit in the next round (Gavel section 5). It is pure and deterministic: ties
+// are broken by job id, never by hash order. The engine calls it at each round
+// and whenever an accelerator is idle.
 #ifndef GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 #define GAVEL_COORDINATOR_MECHANISM_MECHANISM_H_
 
@@ -19,12 +19,104 @@
 #include <vector>
 
 #include "coordinator/jobs/cluster.h"
-#include "coordinator/mechanism/free_places.h"
 #include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 
 namespace gavel {
+
+// The free accelerators of a cluster, by type and server: where a unit of a
+// round goes. Made for one plan, or kept from one to the next by a caller that
+// plans few units at a time. Not thread-safe.
+
+// The free accelerators of one type, server by server.
+class FreeAccelerators {
+ public:
+  // Servers one after the other, by name, and so their indices. `given`:
+  // a unit has it. Returns the room that it is in.
+  uint32_t Add(uint32_t server, AcceleratorId id, bool given);
+  // All are there.
+  void Close();
+
+  size_t count() const { return count_; }
+  // The most that are free on one server.
+  size_t LargestHole();
+  // One of the room that was given, and one that was free.
+  void Release(uint32_t room, AcceleratorId id);
+  void Claim(uint32_t room, AcceleratorId id);
+
+  // `wanted` accelerators, ascending: on one server when any has room, else on
+  // the fewest. `home_server` first among servers that serve as well, `own`
+  // accelerators first on their server. Empty when there are not as many.
+  std::vector<AcceleratorId> Take(const Cluster& cluster, size_t wanted,
+                                  const std::string& home_server,
+                                  std::span<const AcceleratorId> own);
+
+ private:
+  // One server's accelerators of the type. The free ones are
+  // free_[begin, begin + free), ascending.
+  struct Room {
+    uint32_t server = 0;
+    AcceleratorId first;  // one of them
+    size_t begin = 0;
+    size_t free = 0;
+    size_t size = 0;  // usable ones, free or not
+  };
+
+  std::span<AcceleratorId> FreeIn(const Room& room) {
+    return {free_.data() + room.begin, room.free};
+  }
+  void File(size_t room);
+  // Not 0: the room is in rooms_with_[free], free > 0.
+  uint8_t& Filed(size_t room, size_t free) {
+    return filed_[rooms_[room].begin + free - 1];
+  }
+  std::optional<size_t> BestWith(size_t free);
+  size_t BestRoom(size_t needed, std::optional<size_t> home);
+  std::optional<size_t> Find(const Cluster& cluster,
+                             const std::string& server) const;
+
+  std::vector<AcceleratorId> free_;  // room by room
+  std::vector<Room> rooms_;          // by the server's name
+  size_t count_ = 0;                 // that are free
+  // By the number of free accelerators: a heap of rooms, those in use first,
+  // then by name. A room that has another number by now is passed over.
+  std::vector<std::vector<uint64_t>> rooms_with_;
+  std::vector<uint8_t> filed_;
+};
+
+class FreePlaces {
+ public:
+  // The cluster must not gain or lose accelerators from then on. `given` is
+  // indexed by accelerator id - 1, and not 0 for an accelerator that a unit
+  // has.
+  FreePlaces(const Cluster& cluster, std::span<const uint8_t> given);
+
+  // By type: how many are free.
+  std::vector<int> Counts() const;
+  // How many accelerators of a type are free, and how many of them are on one
+  // server.
+  size_t Count(size_t type) const { return types_[type].count(); }
+  size_t LargestHole(size_t type) { return types_[type].LargestHole(); }
+  bool IsFree(AcceleratorId id) const { return given_[id.value() - 1] == 0; }
+  // Usable ones: of one that is given, and of one that is free.
+  void Release(AcceleratorId id);
+  void Claim(AcceleratorId id);
+  // As FreeAccelerators::Take.
+  std::vector<AcceleratorId> Take(const Cluster& cluster, size_t type,
+                                  size_t wanted, const std::string& home_server,
+                                  std::span<const AcceleratorId> own);
+
+ private:
+  FreeAccelerators& OfType(AcceleratorId id) {
+    return types_[type_of_[id.value() - 1]];
+  }
+
+  std::vector<FreeAccelerators> types_;
+  std::vector<uint32_t> type_of_;  // by accelerator id - 1, as the next two
+  std::vector<uint8_t> given_;
+  std::vector<uint32_t> rooms_;  // of its type
+};
 
 // kGavel: the paper's; every round the highest priorities, whatever it costs
 // to change. kMoveAware: a unit keeps its accelerators over consecutive rounds
@@ -41,10 +133,10 @@ std::optional<QueueKind> FindQueue(std::string_view name);
 std::string_view MechanismName(MechanismKind kind);
 std::string_view QueueName(QueueKind kind);
 
-// What every unit counts as having received on each type besides what it has:
-// half a round, as the original at a reset. Without it a unit is infinitely
-// behind where it has received nothing, and the smallest shares (those of
-// gangs) get a whole round there first.
+// Each unit counts as having received this much on each type in addition to its
+// real time: half a round, as in the original at a reset. Without it a unit
+// that has received nothing is infinitely behind, and the smallest shares
+// (those of gangs) get a whole round there first.
 inline double HeadStartSeconds(double round_duration_s) {
   return std::isfinite(round_duration_s) ? std::max(0.0, round_duration_s / 2)
                                          : 0;
@@ -86,7 +178,7 @@ class RoundAssignment {
   // end(): it waits.
   std::vector<Entry>::const_iterator find(const ShareUnit& unit) const;
   bool contains(const ShareUnit& unit) const { return find(unit) != end(); }
-  // Of a unit that is there.
+  // The unit must be in the assignment.
   const std::vector<AcceleratorId>& at(const ShareUnit& unit) const;
   template <class Predicate>
   void EraseIf(Predicate predicate) {
@@ -123,17 +215,17 @@ struct RoundOptions {
   bool leftovers_by_worth = false;
 };
 
-// Chooses by priority, greedily, gangs all or nothing, then places: where a
-// unit already is, else consolidated, else wherever there is room. Of equal
-// priorities the larger deficit goes first, then the larger share, then the
-// unit that holds that type already, then the smaller unit, then the cluster's
-// order of types.
+// Chooses units greedily by priority, gangs all or nothing, and then places
+// them: where a unit already is, else consolidated, else wherever there is
+// room. Among equal priorities the larger deficit goes first, then the larger
+// share, then the unit that holds that type already, then the smaller unit,
+// then the cluster's order of types.
 //
-// RoundTable::slow accelerators go to those that are chosen last. A unit that
-// holds some leaves them for idle ones when that pays for the move within the
-// round, and not in the middle of one (keep_running). A unit goes to what it
-// avoids (RoundTable::Avoided) only where no other of the type is free, and
-// leaves it for an idle one.
+// RoundTable::slow accelerators go to the units that are chosen last. A unit
+// that holds some leaves them for idle ones when that pays for the move within
+// the round, and not in the middle of one (keep_running). A unit gets an
+// accelerator that it avoids (RoundTable::Avoided) only if no other of the type
+// is free, and leaves it for an idle one.
 //
 // Every job of `units` is in the answer at most once, whether alone or in a
 // pair, with scale_factor usable accelerators of one type; no accelerator is in
@@ -141,11 +233,12 @@ struct RoundOptions {
 RoundAssignment PlanRound(const Cluster& cluster, const RoundTable& units,
                           const RoundOptions& options);
 
-// A policy's own choice of types (FIFO): the same placement, no priorities.
-// `types`: by row of `units`, an index into the cluster's types, kNoIndex for
-// none. What no longer fits (the cluster may have shrunk since) is left out,
-// the later units of `units` first. `free`: what these units may have, of which
-// their places are taken; null: all accelerators.
+// Places units on the types that a policy has chosen (FIFO), without
+// priorities. `types` has for each row of `units` an index into the cluster's
+// types, or kNoIndex for none. Units that no longer fit (the cluster may have
+// shrunk since) are left out, the later ones of `units` first. `free` has the
+// accelerators that these units may have; their places are taken out of it.
+// Null: all accelerators.
 RoundAssignment PlaceAssignment(const Cluster& cluster, const RoundTable& units,
                                 std::span<const uint32_t> types,
                                 FreePlaces* free = nullptr);

@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "coordinator/mechanism/choice.h"
-#include "coordinator/mechanism/free_places.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/mechanism/round_view.h"
+#include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 
 namespace gavel {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/jobs/cluster.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 
@@ -40,16 +41,18 @@ struct RoundUnit {
   // came later and are missing at the end count as zero, and not usable.
   std::vector<double> share;            // X[u][j]; from the allocation
   std::vector<double> time_received_s;  // on type j since the last reset
-  // What X would have given it on type j less what it received, over all
-  // resets; positive: it is owed. kMoveAware orders by it.
+  // The time that X would have given it on type j less the time that it
+  // received, over all resets. If positive, the unit is owed that time.
+  // kMoveAware orders by it.
   std::vector<double> deficit_s;
   std::vector<bool> usable;  // has a throughput there
-  // What an accelerator of type j does for the policy when the unit runs there,
-  // for what shares leave over. Empty: all types are alike.
+  // How much an accelerator of type j contributes to the policy's objective
+  // when the unit runs there; decides who gets leftovers. Empty: all types are
+  // alike.
   std::vector<double> worth;
-  // What it holds now, as this unit (empty: nothing): all of one type. A unit
-  // keeps only what is complete and usable; with an accelerator lost it is
-  // placed anew.
+  // The accelerators that it holds now as this unit (empty: none), all of one
+  // type. A unit keeps them only if they are complete and usable; if one is
+  // lost, the unit is placed anew.
   std::vector<AcceleratorId> holds;
   // The type whose time it uses while it holds these; kNoIndex: theirs. See
   // RoundAssignment::claims.
@@ -57,11 +60,12 @@ struct RoundUnit {
   std::string home_server;  // where its process is; preferred; may be empty
   // The one accelerator of it that its process sees; invalid: all.
   AcceleratorId home;
-  // Seconds of work lost when it gives up what it holds and comes back later
-  // (pause and resume), and when it resumes elsewhere at once. For kMoveAware.
+  // The seconds of work that are lost when it gives up its accelerators and
+  // comes back later (pause and resume), and when it resumes elsewhere at once.
+  // For kMoveAware.
   double preempt_cost_s = 0;
   double move_cost_s = 0;
-  // Of what it was to receive since it came, the part that it did not, in
+  // The part of the time due to it since it came that it did not receive, in
   // [0, 1]. For kMoveAware.
   double owed_part = 0;
 };
@@ -74,10 +78,10 @@ class RoundTable {
 
   // Room for so many rows.
   void Reserve(size_t rows);
-  // Behind the others; fastest when the units come ascending. What isn't a
-  // number counts as 0.
+  // Appends the unit; this is fastest if units come in ascending order. Values
+  // that are not numbers count as 0.
   void Add(const RoundUnit& row);
-  // What unit `u` holds from now on; empty: nothing.
+  // Sets the accelerators that unit `u` holds from now on; empty: none.
   void Hold(size_t u, std::vector<AcceleratorId> accelerators);
   // Stragglers, each with its part of its type's speed, in (0, 1).
   void SetSlow(std::map<AcceleratorId, double> slow) {
@@ -127,8 +131,8 @@ class RoundTable {
   };
   const Costs& costs(size_t u) const { return costs_[u]; }
   const std::string& home_server(size_t u) const { return homes_[u]; }
-  // What it would rather have than others of their server: what it holds, or
-  // its home. Empty: any.
+  // The accelerators that it prefers to others of their server: those that it
+  // holds, or its home. Empty: any.
   std::span<const AcceleratorId> own(size_t u) const;
   uint32_t claimed(size_t u) const { return claimed_[u]; }
 
@@ -179,6 +183,81 @@ class RoundTable {
   std::vector<Held> held_;
   std::map<AcceleratorId, double> slow_;
   std::map<JobId, Avoided> avoided_;
+};
+
+// One round's input as the greedy choice and the placement see it: the table,
+// the accelerators that are usable, and dense indices in place of ids. Used
+// inside the round mechanism only; made for one plan.
+class RoundView {
+ public:
+  // Borrows both, which must outlive it and not change.
+  RoundView(const Cluster& cluster, const RoundTable& table)
+      : RoundView(cluster, table, cluster.Capacity()) {}
+  // `capacity`: by type of the cluster, what may be given away.
+  RoundView(const Cluster& cluster, const RoundTable& table,
+            std::vector<int> capacity);
+
+  const Cluster& cluster() const { return cluster_; }
+  const RoundTable& table() const { return table_; }
+  // Types that both know: of the others no unit can use any.
+  size_t types() const { return types_; }
+  // By type of the cluster: usable accelerators that may be given away.
+  const std::vector<int>& capacity() const { return capacity_; }
+  // The type of a usable accelerator; kNoIndex: unusable, or not known.
+  uint32_t TypeOf(AcceleratorId id) const {
+    const uint64_t index = id.value() - 1;
+    return index < type_of_.size() ? type_of_[index] : kNoIndex;
+  }
+
+  // Units ascending, equal ones as they came: the i-th; and where one is.
+  uint32_t Ordered(size_t i) const {
+    return plain_ ? static_cast<uint32_t>(i) : order_[i];
+  }
+  uint32_t Position(size_t u) const {
+    return plain_ ? static_cast<uint32_t>(u) : rows_[u].position;
+  }
+  // Dense indices, below jobs(); Partner() is Job() for a job alone.
+  size_t jobs() const { return jobs_; }
+  uint32_t Job(size_t u) const {
+    return plain_ ? static_cast<uint32_t>(u) : rows_[u].job;
+  }
+  uint32_t Partner(size_t u) const {
+    return plain_ ? static_cast<uint32_t>(u) : rows_[u].partner;
+  }
+  // Type of what the unit holds, if it may keep it: as many as its scale
+  // factor, all usable, all of one type. Else kNoIndex.
+  uint32_t Held(size_t u) const {
+    const uint32_t at = table_.held_at(u);
+    return at == kNoIndex ? kNoIndex : held_[at];
+  }
+  // The type whose time it uses there.
+  uint32_t Claimed(size_t u) const {
+    const uint32_t claimed = table_.claimed(u);
+    return Held(u) == kNoIndex || claimed == kNoIndex ? Held(u) : claimed;
+  }
+
+ private:
+  struct Row {
+    uint32_t position = 0;
+    uint32_t job = 0;
+    uint32_t partner = 0;
+  };
+
+  void Number();
+  std::vector<JobId> JobsInOrder() const;
+  uint32_t TypeHeld(const RoundTable::Held& held) const;
+
+  const Cluster& cluster_;
+  const RoundTable& table_;
+  std::vector<int> capacity_;
+  size_t types_ = 0;
+  std::span<const uint32_t> type_of_;  // Cluster::usable_types
+  std::vector<uint32_t> held_;         // types, by place in RoundTable::held()
+  // Jobs alone and ascending: all these indices are the unit's own.
+  bool plain_ = false;
+  size_t jobs_ = 0;
+  std::vector<uint32_t> order_;
+  std::vector<Row> rows_;
 };
 
 }  // namespace gavel

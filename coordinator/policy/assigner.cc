@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "coordinator/policy/problem.h"
+#include "coordinator/policy/policy.h"
 
 namespace gavel {
 namespace {

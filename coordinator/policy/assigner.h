@@ -1,6 +1,6 @@
 // Accelerators as they are handed out, one unit after another: what the
-// policies share that choose accelerators themselves. Called by fifo*.cc,
-// sjf.cc, priority.cc, allox.cc and gandiva.cc. Not thread-safe.
+// policies share that choose accelerators themselves. Called by queues.cc,
+// allox.cc and gandiva.cc. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 #define GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 

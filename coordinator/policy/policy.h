@@ -5,6 +5,7 @@
 #ifndef GAVEL_COORDINATOR_POLICY_POLICY_H_
 #define GAVEL_COORDINATOR_POLICY_POLICY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -14,12 +15,15 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/policy/share/job_rows.h"
+#include "coordinator/policy/share/row_table.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 
 namespace gavel {
+
+struct PolicyProblem;
 
 // One job as a policy sees it. Times are seconds.
 struct PolicyJob {
@@ -31,9 +35,9 @@ struct PolicyJob {
   double time_since_start_s = 0;
   double time_received_s = 0;  // that it ran, alone or in a pair
   // How long an equal part of the cluster (1/n of each type) would have taken
-  // for what it has done so far: Gavel's cumulative isolated time.
+  // for the work that it has done so far: Gavel's cumulative isolated time.
   double isolated_s = 0;
-  // From now; <= 0: missed. Of rounds, a round less: the engine takes it off.
+  // Seconds from now; <= 0: missed. In rounds the engine takes a round off.
   double deadline_s = kNoDeadline;
   int entity = -1;      // index into PolicyProblem::entities; -1: none
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
@@ -55,6 +59,32 @@ struct PolicyEntity {
 struct PolicyPair {
   size_t first = 0;  // see PolicyProblem::kinds
   size_t second = 0;
+};
+
+// Which jobs of a problem are equal in all that max-min fairness looks at:
+// their throughputs, scale factor and weight. A problem keeps it from one solve
+// to the next (PolicyProblem::rows), so that a job that comes, goes or changes
+// takes one look at a table. The numbers of rows depend on that history, so
+// nothing may depend on the numbers. Called by ClassesOf (job_classes.h) and
+// the engine. A value without locks.
+class JobRows {
+ public:
+  JobRows() = default;
+  // Ends at the first row above `rows_max` different ones: row_of is empty.
+  explicit JobRows(const PolicyProblem& problem,
+                   size_t rows_max = std::numeric_limits<size_t>::max());
+
+  // The number of the row of a job with these `throughputs` [columns], steps/s.
+  uint32_t Number(const PolicyJob& job, std::span<const double> throughputs);
+  // How many different ones, those of jobs that have gone included.
+  size_t size() const { return table_.size(); }
+
+  std::vector<uint32_t> row_of;  // [n] by job; empty: not known
+
+ private:
+  // For each row of the table: its job's scale factor, weight and throughputs.
+  std::vector<double> values_;  // [rows x (2 + columns)]
+  RowTable table_;
 };
 
 // Which solver linear programs go to. kAuto: prices (lp/price_levels.h) where
@@ -88,8 +118,9 @@ struct PolicyProblem {
   // not matter. Else each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
   SolverChoice solver = SolverChoice::kAuto;
-  // CheckProblem has passed it, and so has what was changed since: for callers
-  // that keep a problem from one solve to the next. Policies take its word.
+  // CheckProblem has passed it, and all changes since have been checked. For
+  // callers that keep a problem from one solve to the next. Policies rely on
+  // it.
   bool checked = false;
   // The same for which jobs are equal. Policies that ask and don't find it here
   // find it out: answers are the same to the bit.
@@ -163,8 +194,8 @@ enum class SolveOutcome : uint8_t {
 // "optimal", "iteration_limit", "infeasible", "failed".
 std::string_view OutcomeName(SolveOutcome outcome);
 
-// What makes an accelerator of one type worth more than one of another, by
-// which rounds give what shares leave over.
+// Why an accelerator of one type is worth more than one of another. Rounds use
+// it to give out what shares leave over.
 enum class TypeWorth : uint8_t {
   // Nothing: agnostic policies, those that give each job its part of each type,
   // and those that keep deadlines.
@@ -187,8 +218,9 @@ struct SolveReport {
   int iterations = 0;
 };
 
-// What a policy decided, with its certificate. Whatever the outcome, what is
-// given is feasible, and `objective`, `bound` and `gap` are true of it.
+// A policy's decision with its certificate. Whatever the outcome, the
+// allocation or assignment is feasible, and `objective`, `bound` and `gap` are
+// true of it.
 struct PolicyResult : SolveReport {
   bool is_assignment = false;
   // An assignment that is asked for again for each round, not only when jobs
@@ -197,8 +229,8 @@ struct PolicyResult : SolveReport {
   Allocation allocation;                   // when !is_assignment
   std::vector<TypeAssignment> assignment;  // when is_assignment
   std::vector<JobId> left_out;             // usable on no type of the cluster
-  // Ascending. Left out for their figures, for which there was no answer
-  // (guarded_solve.h).
+  // In ascending order: the jobs that GuardedSolve left out, as there was no
+  // answer with their figures.
   std::vector<JobId> too_extreme;
   double objective = 0;  // recomputed from the allocation itself
   double bound = 0;      // no feasible allocation does better than this
@@ -229,6 +261,43 @@ absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
 // Names that MakePolicy knows, sorted.
 std::vector<std::string> PolicyNames();
 
+// Every policy checks its problem first, so that nothing after this has to look
+// at sizes or for values that are not numbers. A pure function, thread-safe.
+// INVALID_ARGUMENT names the job, pair, type or entity and says what to give:
+// sizes that do not match, jobs or pairs not in ascending order, scale factor
+// < 1, a weight that is not finite and > 0, times, steps, costs and throughputs
+// that are not finite and >= 0, a deadline that is not a number, an entity or a
+// kind of a pair that is not there, kinds of jobs with different scale factors
+// or throughputs beside each other, a pair of different scale factors, negative
+// capacities, servers that do not add up to them. PolicyJob::running_on may
+// name a type that is gone. OK at once when it has been `checked`.
+absl::Status CheckProblem(const PolicyProblem& problem);
+
+// True if CheckProblem finds nothing wrong with this job, its row of
+// throughputs and its place behind the job before it.
+bool IsSoundJob(const PolicyProblem& problem, size_t job);
+
+// The index of the pair of the kinds of two jobs. nullopt: they don't share.
+// O(log P).
+std::optional<size_t> FindPair(const PolicyProblem& problem, size_t job,
+                               size_t other);
+
 }  // namespace gavel
+
+namespace gavel::policy {
+
+// The one way in which a live coordinator asks a policy: whatever a problem is
+// like, there is an answer, and a job whose figures the solvers can't take does
+// not keep the others from theirs. The solver thread and replays call it.
+// Stateless, thread-safe.
+//
+// It returns the policy's answer. Where that is an error, an exception or
+// kFailed, jobs are left out, those with the most extreme figures first, until
+// it is none; PolicyResult::too_extreme names them. Jobs with a weight or a
+// throughput outside of [1e-15, 1e15] are left out from the start. kFailed: it
+// fails without them, too, and `detail` says why.
+PolicyResult GuardedSolve(const Policy& policy, const PolicyProblem& problem);
+
+}  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_POLICY_H_

@@ -14,6 +14,26 @@
 
 namespace gavel {
 
+// Fills in the unknown cells of a matrix that is about of low rank. Called by
+// ThroughputEstimator. Pure and deterministic; thread-safe.
+struct CompletionOptions {
+  int rank = 6;                  // >= 1; cut to the matrix's size
+  double regularization = 0.03;  // > 0, per known cell; 1: the cells' spread
+  int iterations_max = 40;       // >= 1
+  // Done when no cell has moved by more than this part of the largest one.
+  double change_max = 1e-6;
+};
+
+// Alternating least squares with weighted regularisation (Zhou et al. 2008,
+// Large-Scale Parallel Collaborative Filtering for the Netflix Prize, section
+// 3.1), from strong to weak, on the residuals of each column without its mean.
+// `values`: [rows x columns], row-major; NaN and infinite cells are unknown.
+// Known cells come back as they are; a row without any as the columns' means, a
+// column without any as 0. The result has no NaN.
+std::vector<double> CompleteMatrix(std::span<const double> values,
+                                   size_t columns,
+                                   const CompletionOptions& options = {});
+
 // A job type that was profiled in full, on J types and beside n others.
 struct ReferenceJob {
   // [J] steps/s, > 0; 0: cannot run there; NaN: not known.
@@ -36,7 +56,7 @@ class ThroughputEstimator {
   ThroughputEstimator(size_t types, std::vector<ReferenceJob> references);
 
   static constexpr size_t kAlone = std::numeric_limits<size_t>::max();
-  // What was measured of a job: as in ReferenceJob. Others are ignored.
+  // A measured cell of a job, as in ReferenceJob. Others are ignored.
   struct Cell {
     size_t type = 0;
     size_t partner = kAlone;  // a reference
@@ -44,9 +64,9 @@ class ThroughputEstimator {
   };
   struct Match {
     size_t reference = 0;
-    // Root of the mean square by which the rows differ, cells alone as natural
-    // logarithms of what is left without the job's own speed. Cells that were
-    // not measured are completed, and count for kCompletedWeight.
+    // The root mean square by which the rows differ; cells alone count as
+    // natural logarithms after the job's own speed is taken off. Cells that
+    // were not measured are completed, and count for kCompletedWeight.
     double distance = 0;
     // How many times as fast as the reference it is: the geometric mean over
     // the types that it was measured on alone; 0: on none.

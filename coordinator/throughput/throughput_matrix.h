@@ -11,6 +11,9 @@
 #ifndef GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 #define GAVEL_COORDINATOR_THROUGHPUT_THROUGHPUT_MATRIX_H_
 
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -20,6 +23,7 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
@@ -29,9 +33,72 @@
 
 namespace gavel {
 
-// kGuessed: no figure of this job on this type; from its own other types and
-// the ratios of other jobs. kGiven: by the user. kMeasured: reported by the
-// job's workers, and then it counts more than what was given.
+// The median of figures. Pure function, thread-safe.
+
+// The median of at least one value; for an even number, the mean of the middle
+// two.
+inline double Median(std::vector<double> values) {
+  assert(!values.empty());
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2;
+}
+
+// Which accelerators are slower than others of their type: a failing fan, a
+// throttled clock, another user's process. Told by jobs that ran alone on
+// several of them, whatever their own speed. The engine owns one. Not
+// thread-safe.
+class AcceleratorSpeeds {
+ public:
+  // So much slower than the others makes a straggler, and so many jobs must say
+  // so: one alone may have changed itself.
+  static constexpr double kSlowMax = 0.85;
+  static constexpr size_t kJobsMin = 2;
+
+  // `job` made so many steps/s alone on one accelerator of that type, over
+  // window_s > 0. Ignored unless finite and > 0.
+  void Measure(JobId job, std::string_view type, AcceleratorId accelerator,
+               double steps_per_s, double window_s);
+  // Its figures of accelerators stay, for the last kJobsKept jobs of each.
+  void RemoveJob(JobId job);
+  // Its agent began anew: what was known of it no longer counts.
+  void Forget(AcceleratorId accelerator);
+
+  // (0, kSlowMax]: a straggler's part of its type's speed, the median over the
+  // jobs of their steps/s there by the median of those on others; else 1.
+  double Of(AcceleratorId accelerator) const;
+  bool any() const { return !slow_.empty(); }
+  // All stragglers, as Of.
+  const std::map<AcceleratorId, double>& slow() const { return slow_; }
+
+  // All state, for snapshots.
+  struct Rate {
+    double steps_per_s = 0;  // mean over about the last minute there
+    double weight_s = 0;
+  };
+  template <class S>
+  static auto State(S& s) {
+    return std::tie(s.rates_, s.ratios_, s.slow_);
+  }
+
+ private:
+  static constexpr size_t kJobsKept = 16;
+  using Rates = std::map<AcceleratorId, Rate>;
+  // The latest value of each job; the latest of all comes last.
+  using Ratios = std::vector<std::pair<JobId, double>>;
+
+  void Compare(JobId job, const Rates& rates, AcceleratorId accelerator);
+
+  std::map<std::pair<JobId, std::string>, Rates> rates_;
+  std::map<AcceleratorId, Ratios> ratios_;
+  std::map<AcceleratorId, double> slow_;
+};
+
+// kGuessed: there is no figure of this job on this type; the value is derived
+// from its own other types and the ratios of other jobs. kGiven: by the user.
+// kMeasured: reported by the job's workers; then it counts more than the given
+// figure.
 enum class ThroughputSource : uint8_t { kGuessed, kGiven, kMeasured };
 
 struct Throughput {
@@ -61,9 +128,9 @@ class ThroughputMatrix {
   bool Measure(JobId job, std::string_view type, double steps_per_s,
                double window_s, Time now = 0);
 
-  // What is thought of it on types without a figure of its own, steps/s > 0 by
-  // type: a better guess, forgotten where it is measured. In place of earlier
-  // ones.
+  // Sets an estimate for types without a figure of its own, steps/s > 0 by
+  // type. It is a better guess, forgotten where the job is measured, and
+  // replaces earlier estimates.
   void Estimate(JobId job, std::map<std::string, double> steps_per_s);
 
   // Known figure, else the estimate, else the guess: for each type that the job
@@ -89,9 +156,9 @@ class ThroughputMatrix {
   // As Measure.
   bool MeasureSize(JobId job, std::string_view type, int workers,
                    double steps_per_s, double window_s, Time now = 0);
-  // As Get. What was not measured is guessed from the nearest number that is
-  // known, by ratio, the smaller of two: throughput grows with the number of
-  // workers to the power kScalingExponent.
+  // As Get. A size that was not measured is guessed by ratio from the nearest
+  // known number of workers, of two the smaller: throughput grows with the
+  // number of workers to the power kScalingExponent.
   Throughput AtSize(JobId job, std::string_view type, int workers) const;
   // It can't run with so many there, or more: 0, until Readmit.
   void ExcludeSize(JobId job, std::string_view type, int workers);
@@ -107,13 +174,13 @@ class ThroughputMatrix {
   bool MeasureTogether(JobId job, JobId other, std::string_view type,
                        double steps_per_s, double window_s, double prior = 0,
                        Time now = 0);
-  // Of `job` beside `other`, as measured; 0 when they ran out of memory there;
-  // nullopt: not known.
+  // The measured throughput of `job` beside `other`; 0 when they ran out of
+  // memory there; nullopt: not known.
   std::optional<double> Together(JobId job, JobId other,
                                  std::string_view type) const;
   bool has_pairs() const { return !pairs_.empty(); }
-  // Those that Together has something else to say of, beside anyone, than what
-  // was thought before: other jobs of their kind can't stand for them.
+  // The jobs for which Together has a value, beside any other job, that differs
+  // from the earlier estimate: other jobs of their kind can't stand for them.
   std::set<JobId> UnlikeTheirKind() const;
 
   // ---- out of memory: 0 there, whatever was given or measured
@@ -125,10 +192,10 @@ class ThroughputMatrix {
   bool IsExcluded(JobId job, std::string_view type) const;
   bool HasExclusions(JobId job) const;
 
-  // What was measured beside what was said: a given figure that measurements
+  // How measurements differ from earlier figures: a given figure that they
   // contradict by more than kWorthTelling, and a speed that has moved by more
   // than that from its mean over about the last kHalfLife_s. -1: nothing to
-  // tell, or not enough measured (kTellingMin_s).
+  // report, or not enough measured (kTellingMin_s).
   struct Contradiction {
     double measured = -1;
     double given = -1;
@@ -155,7 +222,7 @@ class ThroughputMatrix {
       return (kPrior_s * given + seen_s * measured) / (kPrior_s + seen_s);
     }
   };
-  // Of each job of a pair, in the order of the pair.
+  // The figures of both jobs of a pair, in the order of the pair.
   using PairFigure = std::pair<Figure, Figure>;
   template <class M>
   static auto State(M& matrix) {

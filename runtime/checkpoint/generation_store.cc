@@ -6,9 +6,8 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/checkpoint/gang_commit.h"
-#include "runtime/checkpoint/shard_reader.h"
-#include "runtime/checkpoint/tensor_history.h"
+#include "runtime/checkpoint/attempt_writer.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel {

@@ -28,13 +28,12 @@
 #include "absl/status/statusor.h"
 #include "core/generation.h"
 #include "runtime/checkpoint/attempt_writer.h"
-#include "runtime/checkpoint/retention.h"
+#include "runtime/checkpoint/checkpoint_rules.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/checkpoint/snapshot_stage.h"
 #include "runtime/device/arena.h"
-#include "runtime/device/worker_pool.h"
+#include "runtime/device/copy_list.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
 #include "runtime/generation/manifest.h"
 
 namespace gavel {

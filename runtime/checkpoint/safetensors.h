@@ -1,8 +1,7 @@
 // Tensors of LibTorch in shards: which may be stored, and views of those in a
 // shard that was read. A shard is a file in the safetensors layout
 // (runtime/generation/shard_layout.h) and also stands alone, for Python's
-// safetensors or any other reader. Called by shard_plan.cc and
-// shard_reader.cc.
+// safetensors or any other reader. Called by ShardPlan.
 //
 // Pure functions, thread-safe.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SAFETENSORS_H_
@@ -21,11 +20,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/snapshot.h"
+#include "runtime/device/arena.h"
+#include "runtime/device/copy_list.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/manifest.h"
 #include "runtime/generation/shard_layout.h"
 
 namespace gavel {
 
-// Of a dtype that CheckStorable accepts; nothing for any other.
+// The dtype of a type that CheckStorable accepts; nothing for any other.
 std::optional<Dtype> DtypeOf(at::ScalarType dtype);
 
 // OK when the layout has a place for `tensor`; else INVALID_ARGUMENT that names
@@ -44,6 +47,28 @@ struct Shard {
 absl::StatusOr<Shard> DecodeShard(char* file, uint64_t size_bytes,
                                   std::shared_ptr<void> owner,
                                   ShardChecksum kind);
+
+// Reads and verifies the shards of a generation by several threads: past the
+// page cache, straight into the arena, where the tensors stay; or through it,
+// for the ranks of a gang, which then have the state once on each machine.
+// Called by GenerationStore.
+
+// The tensors of all shards, which keep their memory alive. No more memory is
+// taken than the files have bytes. DATA_LOSS: a shard is not what its manifest
+// says; else the FileSystem's errors.
+absl::StatusOr<std::vector<NamedTensor>> ReadShards(FileSystem& file_system,
+                                                    const std::string& folder,
+                                                    const Manifest& manifest,
+                                                    WorkerPool& pool,
+                                                    Arena& arena);
+
+// The same; the tensors look into pages of the files that all processes of this
+// machine share. Where the file system has none, as ReadShards().
+absl::StatusOr<std::vector<NamedTensor>> MapShards(FileSystem& file_system,
+                                                   const std::string& folder,
+                                                   const Manifest& manifest,
+                                                   WorkerPool& pool,
+                                                   Arena& arena);
 
 }  // namespace gavel
 

@@ -1,5 +1,8 @@
 #include "runtime/checkpoint/snapshot.h"
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -8,6 +11,141 @@
 #include "core/text.h"
 
 namespace gavel {
+namespace {
+
+// Takes the number before the next slash off `text`.
+std::optional<int64_t> TakeNumber(std::string_view* text) {
+  const size_t slash = text->find('/');
+  int64_t number = 0;
+  if (slash == std::string_view::npos ||
+      !absl::SimpleAtoi(ToAbsl(text->substr(0, slash)), &number) ||
+      number < 0) {
+    return std::nullopt;
+  }
+  text->remove_prefix(slash + 1);
+  return number;
+}
+
+absl::Status CheckSize(std::string_view name, int64_t saved,
+                       const OwnPart& wanted, size_t saved_parts) {
+  if (saved == wanted.partition.size) return absl::OkStatus();
+  return absl::FailedPreconditionError(StrCat(
+      "tensor '", name, "' has ", saved, " elements in dimension ",
+      wanted.partition.dim, " in the checkpoint (", saved_parts,
+      saved_parts == 1 ? " worker" : " workers", "), and the parts of the ",
+      wanted.world_size, " workers make ", wanted.partition.size,
+      " here; make each part as torch.chunk does and give the whole size as "
+      "gavel::Sharded::size, or use a number of workers that divides it"));
+}
+
+// The parts cover the whole, each element once.
+absl::Status CheckParts(std::string_view name,
+                        const std::vector<StoredPart>& parts) {
+  int64_t end = 0;
+  const Partition& partition = parts.front().partition;
+  for (const StoredPart& part : parts) {
+    const bool fits = part.partition == partition && part.begin == end &&
+                      partition.dim < part.tensor.dim();
+    if (!fits) break;
+    end += part.tensor.size(partition.dim);
+  }
+  if (end == partition.size) return absl::OkStatus();
+  return absl::DataLossError(StrCat("tensor '", name,
+                                    "': a part is missing, or does not fit "
+                                    "the others, from element ",
+                                    end, " of ", partition.size, " on"));
+}
+
+at::Tensor Narrow(const at::Tensor& tensor, int64_t dim, PartRange range) {
+  return tensor.narrow(dim, range.begin, range.size());
+}
+
+// Returns the elements in `range` along `dim` of the whole that `parts` make.
+at::Tensor Assemble(const std::vector<StoredPart>& parts, int64_t dim,
+                    PartRange range) {
+  const int64_t cut = parts.front().partition.dim;
+  std::vector<int64_t> sizes = parts.front().tensor.sizes().vec();
+  sizes[static_cast<size_t>(cut)] = parts.front().partition.size;
+  sizes[static_cast<size_t>(dim)] = range.size();
+  const at::Tensor made = at::empty(sizes, parts.front().tensor.options());
+  for (const StoredPart& part : parts) {
+    PartRange there{part.begin, part.begin + part.tensor.size(cut)};
+    if (dim != cut) {
+      Narrow(made, cut, there).copy_(Narrow(part.tensor, dim, range));
+      continue;
+    }
+    there = {std::max(there.begin, range.begin),
+             std::min(there.end, range.end)};
+    if (there.size() <= 0) continue;
+    Narrow(made, cut, {there.begin - range.begin, there.end - range.begin})
+        .copy_(Narrow(part.tensor, cut,
+                      {there.begin - part.begin, there.end - part.begin}));
+  }
+  return made;
+}
+
+absl::StatusOr<at::Tensor> TakeOfParts(std::string_view name,
+                                       const std::vector<StoredPart>& parts,
+                                       const OwnPart* wanted) {
+  GAVEL_RETURN_IF_ERROR(CheckParts(name, parts));
+  const Partition& cut = parts.front().partition;
+  if (wanted == nullptr) return Assemble(parts, cut.dim, {0, cut.size});
+  const int64_t dim = wanted->partition.dim;
+  const at::Tensor& first = parts.front().tensor;
+  if (dim >= first.dim()) return first;  // its shape tells the caller
+  GAVEL_RETURN_IF_ERROR(CheckSize(name,
+                                  dim == cut.dim ? cut.size : first.size(dim),
+                                  *wanted, parts.size()));
+  const PartRange range = wanted->range();
+  for (const StoredPart& part : parts) {
+    if (dim == cut.dim && part.begin <= range.begin &&
+        part.begin + part.tensor.size(dim) >= range.end) {
+      return Narrow(part.tensor, dim,
+                    {range.begin - part.begin, range.end - part.begin});
+    }
+  }
+  return Assemble(parts, dim, range);
+}
+
+}  // namespace
+
+PartRange RangeOfRank(const Partition& partition, int rank, int world_size) {
+  const int64_t step = (partition.size + world_size - 1) / world_size;
+  return {std::min(partition.size, step * rank),
+          std::min(partition.size, step * (rank + 1))};
+}
+
+std::string PartEntryName(std::string_view name, const Partition& partition,
+                          int64_t begin) {
+  return StrCat(kPartPrefix, partition.dim, "/", begin, "/", partition.size,
+                "/", name);
+}
+
+std::optional<PartEntry> ParsePartEntryName(std::string_view entry_name) {
+  if (!entry_name.starts_with(kPartPrefix)) return std::nullopt;
+  entry_name.remove_prefix(kPartPrefix.size());
+  const std::optional<int64_t> dim = TakeNumber(&entry_name);
+  const std::optional<int64_t> begin = TakeNumber(&entry_name);
+  const std::optional<int64_t> size = TakeNumber(&entry_name);
+  if (!dim || !begin || !size || entry_name.empty()) return std::nullopt;
+  return PartEntry{std::string(entry_name), {*dim, *size}, *begin};
+}
+
+absl::StatusOr<at::Tensor> TakePart(std::string_view name,
+                                    const at::Tensor* whole,
+                                    const std::vector<StoredPart>* parts,
+                                    const OwnPart* wanted) {
+  const at::NoGradGuard no_grad;
+  if (whole == nullptr) {
+    if (parts == nullptr || parts->empty()) return at::Tensor();
+    return TakeOfParts(name, *parts, wanted);
+  }
+  if (wanted == nullptr || wanted->partition.dim >= whole->dim()) return *whole;
+  const int64_t dim = wanted->partition.dim;
+  GAVEL_RETURN_IF_ERROR(CheckSize(name, whole->size(dim), *wanted, 1));
+  return Narrow(*whole, dim, wanted->range());
+}
+
 namespace {
 
 constexpr std::string_view kRankPrefix = "gavel/rank/";

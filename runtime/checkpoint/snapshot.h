@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -18,10 +19,77 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/checkpoint/partition.h"
-#include "runtime/generation/safetensors_header.h"
+#include "runtime/generation/shard_layout.h"
 
 namespace gavel {
+
+// Tensors that are larger than one rank's part of them: how they are cut over
+// the ranks of a gang, the names of the parts in a generation, and which
+// elements a rank of another gang reads from them.
+//
+// A part is stored as a tensor of its own, whose name tells where it lies:
+//
+//   gavel.part/DIM/BEGIN/SIZE/NAME
+//
+// holds the elements from BEGIN on along dimension DIM of the tensor NAME,
+// which has SIZE elements there. The parts of a tensor cover it. With one rank
+// a tensor is stored whole, under its own name.
+//
+// Called by ShardPlan, and by the iterator when it restores. Values and pure
+// functions, thread-safe.
+
+inline constexpr std::string_view kPartPrefix = "gavel.part/";
+
+// Cut along `dim`, where the whole has `size` elements: into parts of equal
+// size, but that the last ones are smaller or empty (as torch.chunk).
+struct Partition {
+  int64_t dim = 0;
+  int64_t size = 0;
+  friend bool operator==(const Partition&, const Partition&) = default;
+};
+
+// [begin, end) along Partition::dim.
+struct PartRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+PartRange RangeOfRank(const Partition& partition, int rank, int world_size);
+
+// One rank's part of a tensor.
+struct OwnPart {
+  Partition partition;
+  int rank = 0;
+  int world_size = 1;
+  PartRange range() const { return RangeOfRank(partition, rank, world_size); }
+};
+
+// A part as it is in a generation.
+struct StoredPart {
+  Partition partition;
+  int64_t begin = 0;
+  at::Tensor tensor;
+};
+
+std::string PartEntryName(std::string_view name, const Partition& partition,
+                          int64_t begin);
+struct PartEntry {
+  std::string name;  // of the whole
+  Partition partition;
+  int64_t begin = 0;
+};
+// The inverse; nullopt: no such name.
+std::optional<PartEntry> ParsePartEntryName(std::string_view entry_name);
+
+// Finds `wanted` elements of the tensor `name` (null: all) in a generation,
+// which has the whole tensor (or null) or its parts by place (or none). Returns
+// a view if one of them holds the elements, else a copy; undefined when the
+// generation has neither. FAILED_PRECONDITION: the whole has another size than
+// the wanted one's. DATA_LOSS: a part is missing.
+absl::StatusOr<at::Tensor> TakePart(std::string_view name,
+                                    const at::Tensor* whole,
+                                    const std::vector<StoredPart>* parts,
+                                    const OwnPart* wanted);
 
 using NamedTensor = std::pair<std::string, at::Tensor>;
 
@@ -39,10 +107,11 @@ struct Snapshot {
   std::vector<NamedTensor> tensors;
   // RNG states, the position in the data, hyper-parameters, user state.
   std::map<std::string, std::string> bytes;
-  // Of a snapshot that is to be committed: those of `tensors` that are this
+  // In a snapshot that is to be committed: those of `tensors` that are this
   // rank's part of a larger one. The other ranks have the same names here.
   std::map<std::string, Partition> partitions = {};
-  // Of a restored one: what is there in parts, by place, and not in `tensors`.
+  // In a restored snapshot: the tensors that are stored in parts, by place, and
+  // not in `tensors`.
   std::map<std::string, std::vector<StoredPart>> parts = {};
 };
 
@@ -54,16 +123,17 @@ absl::StatusOr<at::Tensor> FindPart(const Snapshot& snapshot,
                                     const std::string& name,
                                     const OwnPart* wanted);
 
-// Of a gang each rank has the same tensors (but for `partitions`) and entries
-// of bytes, except those under this prefix, which are that rank's own:
+// All ranks of a gang have the same tensors (except for `partitions`) and
+// entries of bytes, except those under this prefix, which are that rank's own:
 // "gavel/rank/3/".
 std::string RankEntryPrefix(int rank);
 // The rank that a bytes entry belongs to by its name; nullopt: to all.
 std::optional<int> RankOfEntry(std::string_view name);
 
-// What the tensors of all shards of a generation make: bytes entries are the
-// rows of U8 under kBytesPrefix, parts have names as of PartEntryName. Sorts by
-// name and place. DATA_LOSS: one is no such row, or no part.
+// Makes a snapshot from the tensors of all shards of a generation: bytes
+// entries are the rows of U8 under kBytesPrefix, parts have names as of
+// PartEntryName. Sorts by name and place. DATA_LOSS: one is no such row, or no
+// part.
 absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors);
 
 }  // namespace gavel

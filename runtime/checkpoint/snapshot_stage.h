@@ -1,8 +1,9 @@
-// The copy of a job's state that a checkpoint is written from: the very bytes
-// of the shards' files, in the arena. Copying is all that training waits for.
-// Called by GenerationStore.
+// The copy of a job's state from which a checkpoint is written: the exact bytes
+// of the shards' files, in the arena. Training waits for this copy only. Called
+// by GenerationStore.
 //
-// Not thread-safe. What shards() gives lives until the next Copy or Release.
+// Not thread-safe. The result of shards() is valid until the next Copy or
+// Release.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_STAGE_H_
 #define GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_STAGE_H_
 
@@ -19,14 +20,80 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/checkpoint/shard_plan.h"
+#include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/device/arena.h"
 #include "runtime/device/copy_list.h"
-#include "runtime/device/device_copies.h"
-#include "runtime/device/worker_pool.h"
+#include "runtime/device/device_move.h"
 
 namespace gavel {
+
+// How the state of a job is cut into shards: a function of the names, dtypes
+// and shapes of its tensors, how those that are one rank's part are cut, and
+// the set of those that no longer change; nothing else, so that each shard of a
+// generation can be compared with the one of the generation before, and every
+// rank of a gang cuts alike. Called by SnapshotStage, which keeps a plan while
+// it fits.
+//
+// A value, thread-safe.
+struct PlannedShard {
+  ShardLayout layout;
+  // layout.header.tensors[i] is Snapshot::tensors[sources[i]]. Not meant for
+  // a shard of another rank.
+  std::vector<size_t> sources;
+  // The rank that alone has these tensors; nullopt: all have them.
+  std::optional<int> owner = std::nullopt;
+};
+
+class ShardPlan {
+ public:
+  // Plans the tensors of `unchanged` first, and the others in shards of their
+  // own, both in the order of the snapshot, with the tensors that all ranks
+  // have before each rank's parts. A new shard begins when the tensors of one
+  // reach `shard_size_bytes_max`, and a larger tensor has a shard of its own.
+  // `snapshot` is that of `rank`; the plan covers all ranks. INVALID_ARGUMENT:
+  // an empty, repeated or reserved name, a tensor that cannot be stored (see
+  // CheckStorable), or one that is not this rank's part.
+  static absl::StatusOr<ShardPlan> Make(
+      const Snapshot& snapshot, uint64_t shard_size_bytes_max,
+      const std::set<std::string>& unchanged = {}, int rank = 0,
+      int world_size = 1);
+
+  // Whether Make would give the same plan for `snapshot`, and all else the
+  // same.
+  bool Fits(const Snapshot& snapshot) const;
+
+  const std::vector<PlannedShard>& shards() const { return shards_; }
+  // How many of them, the first, are of `unchanged` tensors alone.
+  size_t unchanged_shards() const { return unchanged_shards_; }
+  // XXH3-64 of all layouts: equal plans, equal checksums.
+  uint64_t checksum() const;
+
+ private:
+  // One that is to be stored.
+  struct Entry {
+    TensorEntry tensor;
+    size_t source = 0;  // in the snapshot
+    std::optional<int> owner = std::nullopt;
+  };
+  absl::Status AddEntries(const Snapshot& snapshot, size_t source, int rank,
+                          int world_size);
+  static absl::StatusOr<PlannedShard> PlanShard(
+      const std::vector<const Entry*>& chosen);
+  absl::Status Cut(const std::set<std::string>& unchanged, bool of_unchanged,
+                   std::optional<int> owner, uint64_t shard_size_bytes_max);
+
+  std::vector<TensorEntry> tensors_;  // in the order of the snapshot
+  std::map<std::string, Partition> partitions_;
+  std::vector<Entry> entries_;
+  std::vector<PlannedShard> shards_;
+  size_t unchanged_shards_ = 0;
+};
+
+// The shard of bytes entries, each a row of U8 under kBytesPrefix.
+// INVALID_ARGUMENT: a name that is not UTF-8.
+absl::StatusOr<ShardLayout> LayOutBytes(
+    const std::map<std::string, std::string>& bytes);
 
 // A shard whose file lies at `data`, followed by zeros up to a multiple of
 // kDirectAlignmentBytes.
@@ -61,9 +128,10 @@ class SnapshotStage {
   // has none (see the iterator's DividedTensors).
   absl::Status Copy(const Snapshot& snapshot, int rank, int world_size);
 
-  // Of the tensors of `snapshot`, which was copied last, those in the arena,
-  // and which rank has copied each other that all have. Nothing is copied.
-  // Their memory is not used for another Copy while one of them is there.
+  // Returns the tensors of `snapshot`, which was copied last, that are in the
+  // arena, and which rank has copied each of the others that all ranks have.
+  // Copies nothing. Their memory is not used for another Copy while one of them
+  // is alive.
   std::vector<HostCopy> Copies(const Snapshot& snapshot) const;
 
   // The memory that Copy will take. Nothing is staged afterwards.
@@ -118,7 +186,7 @@ class SnapshotStage {
   std::weak_ptr<ArenaBlock> there_block_;
   std::map<const char*, uint64_t> there_;
   uint64_t skipped_bytes_ = 0;
-  // Of the present Copy.
+  // The fields below belong to the present Copy.
   std::vector<std::optional<uint64_t>> hashes_;  // of the snapshot's tensors
   std::map<const char*, uint64_t> copied_;       // what will be there
   CopyList list_;

@@ -14,7 +14,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/device/worker_pool.h"
+#include "runtime/device/copy_list.h"
 
 namespace gavel {
 namespace {

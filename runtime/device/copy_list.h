@@ -1,22 +1,79 @@
+// Copies of large blocks within host memory, by the threads of a WorkerPool and
+// past the caches.
+#ifndef GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
+#define GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace gavel {
+
+// A few threads that share a list of tasks: copies, checksums and writes of
+// shards. Called by GenerationStore.
+//
+// Thread-safety: one Run at a time; the threads start at the first that needs
+// them and block all signals, so that those reach the host's own threads.
+class WorkerPool {
+ public:
+  using Task = std::function<absl::Status(size_t index)>;
+
+  // `threads` >= 1 counts the caller of Run; with 1 there are no others, and
+  // tasks run one after the other in their order.
+  explicit WorkerPool(int threads) : threads_(threads) {}
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  int threads() const { return threads_; }
+
+  // Runs task(0) to task(count - 1), begun in this order, and returns when none
+  // runs any more. After an error no further one is begun; of several errors
+  // that of the lowest index is returned.
+  absl::Status Run(size_t count, const Task& task);
+
+ private:
+  void Work();
+  // Takes tasks until there are none. Called and returns with `lock` held.
+  void TakeTasks(std::unique_lock<std::mutex>& lock);
+  void Start();
+
+  const int threads_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::thread> workers_;
+  bool stopping_ = false;
+  // The fields below belong to the present Run.
+  const Task* task_ = nullptr;
+  size_t count_ = 0;
+  size_t next_ = 0;
+  size_t running_ = 0;
+  size_t error_index_ = 0;
+  absl::Status error_;
+};
+
+// A memcpy for large blocks that nobody reads soon, such as a copy of a model.
+// It bypasses the caches, so that training finds its data in them, and memory
+// is not read before it is overwritten. Called by CopyList.
+//
+// Pure, thread-safe.
+
+// The blocks must not overlap. Any alignment and size.
+void StreamingCopy(char* to, const char* from, size_t size);
+
 // Many blocks of memory to be copied by several threads at once, large ones in
 // pieces and small ones together. Called where the state of a job is copied.
 //
 // Not thread-safe.
-#ifndef GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
-#define GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
-
-#include <cstddef>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "runtime/device/worker_pool.h"
-
-namespace gavel {
-
 class CopyList {
  public:
-  // What one thread copies at a time: large against the cost of taking it,
-  // small against the whole.
+  // The bytes that one thread copies at a time: large against the cost of
+  // taking a piece, small against the whole.
   static constexpr size_t kPieceBytesMax = size_t{8} << 20;
 
   // Blocks must not overlap.

@@ -26,12 +26,65 @@ class Module;
 
 namespace gavel {
 
+// Many copies between one accelerator and host memory, as few large ones: small
+// tensors whose bytes are neighbours in host memory go together, through a
+// buffer on the device. All are queued on the current stream, and waited for
+// once. Memory that is not pinned is copied through the pinned pieces of an
+// Arena, by several threads behind them. Called by who stages, parks and moves
+// the state of a job.
+//
+// Not thread-safe. Throws as LibTorch does.
+class DeviceCopies {
+ public:
+  // Smaller tensors are grouped.
+  static constexpr uint64_t kGroupedBytesMax = uint64_t{1} << 20;
+  // A group has at most this size, and so has the buffer on the device. Where
+  // the device has no room for the buffer, each tensor is copied for itself.
+  static constexpr uint64_t kGroupBytesMax = uint64_t{32} << 20;
+
+  enum class Direction : uint8_t { kToHost, kFromHost };
+
+  // `arena` is borrowed; null: without pieces, so that memory which is not
+  // pinned is copied as LibTorch does. Pinning is allowed from here on.
+  DeviceCopies(c10::Device device, Direction direction, Arena* arena);
+
+  // The bytes of `on_device`, which is strided and dense in any order of its
+  // dimensions, are to be copied to or from `host`.
+  void Add(const at::Tensor& on_device, char* host);
+  // Until all is copied. None is left to copy then.
+  void Run();
+
+  c10::Device device() const { return device_; }
+
+ private:
+  struct Entry {
+    at::Tensor bytes;  // of the tensor on the device, as one row
+    char* host;
+  };
+  class Pieces;
+
+  size_t GroupFrom(size_t begin) const;
+  void CopyGroup(size_t begin, size_t end, Pieces& pieces);
+  void CopyRow(const at::Tensor& bytes, char* host, Pieces& pieces);
+  at::Tensor MakeBuffer() const;
+
+  const c10::Device device_;
+  const Direction direction_;
+  Arena* const arena_;
+  std::vector<Entry> entries_;
+  at::Tensor buffer_;  // on the device, while it runs; may be undefined
+};
+
+// Copies in pinned memory run beside the host. `type`: of the device that is in
+// use.
+Pinning PinningOf(c10::DeviceType type);
+
 // "cpu", or KIND:N with KIND "cuda", "xpu" or "hpu". INVALID_ARGUMENT: anything
 // else. FAILED_PRECONDITION: there is no such device; the message says why.
 absl::StatusOr<c10::Device> ParseDevice(std::string_view text);
 
-// What a process without a lease trains on: "KIND:N" of the first kind that it
-// sees, else "cpu".
+// The device on which a process without a lease trains: "KIND:N" of the first
+// kind that it sees, else "cpu".
 std::string DefaultDevice(int local_rank);
 
 // Begins to use `device`: it is the current one of this thread from now on.
@@ -52,12 +105,12 @@ absl::Status MoveTensors(const std::vector<at::Tensor>& tensors,
                          MoveCopy copy = MoveCopy::kIfNeeded,
                          Arena* arena = nullptr);
 
-// Handles to the parameters and buffers of `module` and of what it contains.
+// Handles to the parameters and buffers of `module` and of its submodules.
 std::vector<at::Tensor> ModuleTensors(const torch::nn::Module& module);
 
-// Parameters, buffers and gradients of `module` and of what it contains. Then
-// calls module.to(device), so that modules which override it (LSTM: one block
-// for cuDNN) can follow.
+// Moves parameters, buffers and gradients of `module` and of its submodules.
+// Then calls module.to(device), so that modules which override it (LSTM: one
+// block for cuDNN) can follow.
 absl::Status MoveModule(torch::nn::Module& module, c10::Device device);
 
 // Waits until all work given to `device` is done; errors of earlier
@@ -75,8 +128,8 @@ struct DeviceMemory {
 // Zeros on a CPU, or where the device can't tell.
 DeviceMemory ReadDeviceMemory(c10::Device device);
 
-// Whether the device does what it is for: some bytes are written there and read
-// back. OK when only its memory is full. Nothing to do on a CPU.
+// Checks that the device works: some bytes are written there and read back. OK
+// when only its memory is full. Nothing to do on a CPU.
 absl::Status CheckDevice(c10::Device device);
 
 // The most that this process may hold on `device`, in bytes without its

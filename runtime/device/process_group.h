@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,9 +22,9 @@
 
 namespace gavel {
 
-// A connection to the store. One thread per connection. Whoever reaches the
-// port can read and write it (as any TCPStore): gangs belong into a network of
-// their own, as their collectives do, which are not encrypted either.
+// A connection to the store. One thread per connection. Anybody who reaches the
+// port can read and write the store (as any TCPStore). So gangs need a network
+// of their own; their collectives are not encrypted either.
 class GangStore {
  public:
   // Rank 0: opens the store, for as long as this object lives. `address`: where
@@ -44,7 +45,7 @@ class GangStore {
   absl::Status Set(const std::string& key, const std::string& value);
   // Whether all of them are set.
   absl::StatusOr<bool> Has(const std::vector<std::string>& keys);
-  // Of keys that are set, in their order.
+  // The values of keys that are set, in the keys' order.
   absl::StatusOr<std::vector<std::string>> Get(
       const std::vector<std::string>& keys);
 
@@ -68,8 +69,8 @@ struct ProcessGroupOptions {
   double timeout_s = 30;        // of coming together; then see SetTimeout()
 };
 
-// Collectives are to be begun in the same order by all ranks. Thread-safety:
-// one thread at a time, but for Abort().
+// All ranks must begin collectives in the same order. Thread-safety: one thread
+// at a time, except for Abort().
 class ProcessGroup {
  public:
   // Returns when all ranks are there.
@@ -100,12 +101,13 @@ class ProcessGroup {
   // AllReduce() there may not have been. UNAVAILABLE: the group was aborted,
   // and its tensors may have anything in them.
   absl::Status Synchronize();
-  // The same, and the group takes no more: before it is destroyed, or what is
-  // under way on a device is aborted. To be called by all ranks; after
-  // `timeout_s` (0: never) without them the group is aborted.
+  // The same, and the group takes no more collectives. Must be called before
+  // the group is destroyed, or work that is under way on a device is aborted.
+  // All ranks must call it; after `timeout_s` (0: never) without them the group
+  // is aborted.
   absl::Status Finish(double timeout_s = 0);
 
-  // Of each collective that is begun from now on.
+  // Sets the time-out of each collective that begins from now on.
   void SetTimeout(double timeout_s);
   // Ends what runs and all that comes with UNAVAILABLE. From any thread.
   void Abort();
@@ -121,6 +123,62 @@ class ProcessGroup {
 
   std::unique_ptr<Impl> impl_;
   const int world_size_;
+};
+
+// Averages the gradients of a model over a gang while backward() still runs.
+// Parameters are put into buckets in the reverse of their order, and a bucket
+// is added up over the ranks as soon as its last gradient is there. When
+// backward() returns, all gradients are the averages, with the same bits on
+// each rank. (The method of Li et al., "PyTorch Distributed", VLDB'20, section
+// 3.)
+//
+// The gradients of parameters live in the buckets: once a pass has made one,
+// parameter.grad() is a view into its bucket, until the program resets it. So
+// they take no memory besides the bucket, and gradients that are accumulated
+// into it in place are not copied. A handle to a gradient sees the next step's
+// values there.
+//
+// A parameter without a gradient on this rank counts as zero where another rank
+// has one, and stays without where none has. Backward passes may be several in
+// a step; each averages. Called by the iterator's DataParallel.
+//
+// Thread-safety: made and destroyed by the training thread while no backward()
+// runs. Ownership: the group is borrowed. Nothing throws into backward().
+struct GradientBucketsOptions {
+  // Large enough for a collective to be efficient, small enough to begin early.
+  int64_t bucket_bytes_max = 25 << 20;
+  // Asked when a backward pass comes to its first gradient: false leaves this
+  // pass alone, its gradients add up locally (micro-batches). Empty: always.
+  std::function<bool()> averages = {};
+  // Called when the gradients of this step are worthless: UNAVAILABLE when a
+  // rank is gone, else the error. The thread that runs the pass calls it; later
+  // passes do nothing.
+  std::function<void(absl::Status)> failed = {};
+};
+
+class GradientBuckets {
+ public:
+  // `parameters`: those that need a gradient, all on one device, the same on
+  // all ranks. INVALID_ARGUMENT: of another kind than floating point.
+  static absl::StatusOr<std::unique_ptr<GradientBuckets>> Create(
+      const std::vector<at::Tensor>& parameters, ProcessGroup& group,
+      GradientBucketsOptions options);
+  ~GradientBuckets();
+  GradientBuckets(const GradientBuckets&) = delete;
+  GradientBuckets& operator=(const GradientBuckets&) = delete;
+
+  // A backward pass began and did not come to its end (it threw): the other
+  // ranks wait for the rest.
+  bool unfinished() const;
+
+  // Memory of the buckets, gradients among them.
+  int64_t size_bytes() const;
+
+ private:
+  class Impl;
+  explicit GradientBuckets(std::shared_ptr<Impl> impl);
+
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace gavel

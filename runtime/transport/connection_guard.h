@@ -40,7 +40,6 @@
 #include <thread>
 
 #include "core/units.h"
-#include "runtime/transport/admission.h"
 #include "runtime/transport/curve.h"
 #include "runtime/transport/waker.h"
 #include "zmq.hpp"

@@ -7,6 +7,7 @@
 #define GAVEL_RUNTIME_TRANSPORT_CURVE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,7 +44,8 @@ bool IsCurveKey(std::string_view text);
 // that name.
 absl::Status WriteKeyFile(const std::string& path, const CurveKeyPair& keys);
 
-// The public half alone, for others to read: mode 0644, replaces what is there.
+// Writes the public half alone, for others to read, with mode 0644; replaces an
+// existing file.
 absl::Status WritePublicKeyFile(const std::string& path,
                                 const std::string& public_key);
 // A public key, or the path of a file that has one.
@@ -58,10 +60,16 @@ CurveKeyPair ParseKeyFile(std::string_view text);
 // file, or its keys are no pair. Each names the remedy, none the key.
 absl::StatusOr<CurveKeyPair> ReadKeyFile(const std::string& path);
 
-// What a program that the agent started connects with: the file that
+// The keys with which a program that the agent started connects: the file that
 // GAVEL_KEY_FILE names, and GAVEL_COORDINATOR_KEY; nothing when neither is set.
 // Errors as of ReadKeyFile; INVALID_ARGUMENT when only one is set.
 absl::StatusOr<std::optional<CurveClient>> CurveClientOfEnvironment();
+
+// The result of a handshake with keys. Peers learn which of the last two it is,
+// and try again all the same. Peers of earlier versions then do not try again:
+// kNotYet is for keys that may be allowed in a moment, as of a worker that
+// connects before its agent has announced it.
+enum class Admission : uint8_t { kAllowed, kNotYet, kRefused, kRevoked };
 
 }  // namespace gavel
 

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace gavel {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "coordinator/policy/lp/pair_columns.h"
-#include "coordinator/policy/lp/target_solver.h"
+#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/share/bound.h"
 #include "core/text.h"
 

@@ -6,15 +6,62 @@
 #define GAVEL_COORDINATOR_POLICY_LP_HIGHS_SOLVER_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "coordinator/policy/lp/linear_program.h"
 #include "coordinator/policy/policy.h"
 
 namespace gavel::policy {
+
+// A linear program being built: maximise costs . x, subject to bounds on the
+// columns x and on the rows A x. Policies build one, a solver takes it. A value
+// without locks: not thread-safe.
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// One non-zero of a row.
+struct LpEntry {
+  int column = 0;
+  double value = 0;
+};
+
+struct LinearProgram {
+  std::vector<double> column_cost;   // maximised
+  std::vector<double> column_lower;  // -kInfinity: free below
+  std::vector<double> column_upper;
+  std::vector<double> row_lower;
+  std::vector<double> row_upper;
+  // The rows' non-zeros, row after row; row i starts at row_start[i].
+  std::vector<int> row_start;
+  std::vector<int> entry_column;
+  std::vector<double> entry_value;
+
+  int columns() const { return static_cast<int>(column_cost.size()); }
+  int rows() const { return static_cast<int>(row_lower.size()); }
+
+  // Both return the index of the new column or row.
+  int AddColumn(double cost, double lower, double upper) {
+    column_cost.push_back(cost);
+    column_lower.push_back(lower);
+    column_upper.push_back(upper);
+    return columns() - 1;
+  }
+
+  // Columns in `entries` exist already, each at most once.
+  int AddRow(double lower, double upper, std::span<const LpEntry> entries) {
+    row_start.push_back(static_cast<int>(entry_column.size()));
+    row_lower.push_back(lower);
+    row_upper.push_back(upper);
+    for (const LpEntry& entry : entries) {
+      entry_column.push_back(entry.column);
+      entry_value.push_back(entry.value);
+    }
+    return rows() - 1;
+  }
+};
 
 // kAutomatic: simplex for small programs, interior point for large ones.
 // kPresolvedDual: dual simplex after presolve, HiGHS' own default; for
@@ -26,7 +73,7 @@ enum class LpMethod : uint8_t {
   kPresolvedDual
 };
 
-class PairColumns;  // pair_columns.h
+class PairColumns;  // share_program.h
 
 // Where simplex ended, in HiGHS' numbers; empty: nowhere.
 struct LpBasis {
@@ -36,8 +83,8 @@ struct LpBasis {
 
 struct LpOptions {
   LpMethod method = LpMethod::kAutomatic;
-  // Of each run. One that takes many times more than is usual for the size of
-  // its program is tried in another way, whatever this is.
+  // The limit of each run. A run that takes many times more than is usual for
+  // the size of its program is tried in another way, whatever this limit is.
   int iterations_max = 1'000'000;
   double tolerance = 1e-9;  // primal and dual feasibility
   // HiGHS is given the program's variables times this, and so meets bounds to
@@ -48,8 +95,8 @@ struct LpOptions {
   // A solver starts from it where it has the program's sizes, and leaves there
   // where it ended. Borrowed; null: none.
   LpBasis* basis = nullptr;
-  // Of the problem that programs are about, where it has pairs not listed: they
-  // are told what time and accelerators are worth. Borrowed; null: none.
+  // The columns of the pairs that the problem has but does not list; solvers
+  // give them the duals of time and accelerators. Borrowed; null: none.
   PairColumns* pairs = nullptr;
 };
 
@@ -64,9 +111,10 @@ struct LpSolution : SolveReport {
   std::vector<double> row_duals;
 };
 
-// Which simplex: primal where the last solution (at first: the lower bounds of
-// all columns) is feasible still, dual where it is optimal but for what it
-// violates (after changes of rows' bounds, new rows).
+// Which simplex runs: the primal one if the last solution (at first: the lower
+// bounds of all columns) is still feasible, the dual one if it is still optimal
+// except for the bounds that it violates (after changes of rows' bounds, or new
+// rows).
 enum class Restart : uint8_t { kPrimal, kDual };
 
 class HighsSolver {
@@ -83,7 +131,7 @@ class HighsSolver {
   // `costs` by column, sizes as in the program.
   void ChangeCosts(const std::vector<double>& costs);
   void ChangeColumnBounds(int column, double lower, double upper);
-  // Of the rows from `first` on.
+  // Changes the rows from `first` on.
   void ChangeRowBounds(int first, std::span<const double> lower,
                        std::span<const double> upper);
   void ChangeValue(int row, int column, double value);

@@ -1,15 +1,17 @@
 #include "coordinator/policy/lp/price_levels.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "coordinator/policy/lp/column_master.h"
-#include "coordinator/policy/lp/price_classes.h"
-#include "coordinator/policy/lp/price_proof.h"
 #include "coordinator/policy/share/bound.h"
+#include "core/radix_sort.h"
 
 namespace gavel::policy {
 namespace {
@@ -22,7 +24,8 @@ constexpr double kBelowPart = 0.01;
 constexpr double kLevelReach = 0.1;
 // Far enough below a level that is nearly right.
 constexpr double kGuess = 1;
-// Prices that prove the bound to this part of it tell what is scarce.
+// Prices that prove the bound to this relative gap show which columns are
+// scarce.
 constexpr double kScarceGap = 1e-8;
 // A type of which more than this part is left is not scarce.
 constexpr double kFullPart = 1e-6;
@@ -221,7 +224,8 @@ class LevelSearch {
     if (!(root - answer_.level <= kScarceGap * std::abs(answer_.level))) {
       prices = answer_.prices;
     }
-    // Neither what the mixture leaves nor what is worth next to nothing.
+    // A column is not scarce if the mixture leaves some of it, or if it is
+    // worth next to nothing.
     std::vector<double> used(capacity_.size(), 0.0);
     double all = 0;
     for (const auto& [k, weight] : mixture_) {
@@ -365,6 +369,280 @@ std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
   std::vector<double> shares(jobs.blocks() * kPriceLanes * jobs.types, 0.0);
   AddShares(pass, points, shares);
   return shares;
+}
+
+namespace {
+
+std::vector<double> SumsOf(std::span<const double> demands) {
+  std::vector<double> sums(demands.size() + 1);
+  std::partial_sum(demands.begin(), demands.end(), sums.begin() + 1);
+  return sums;
+}
+
+// The first of the ascending `demands` above `limit`, from `first` on; `hint`
+// is where it was the last time, which near an answer is where it still is.
+size_t FirstAbove(std::span<const double> demands, size_t first, double limit,
+                  uint32_t* hint) {
+  const size_t at = std::max<size_t>(first, *hint);
+  const bool here = (at == demands.size() || demands[at] > limit) &&
+                    (at == first || demands[at - 1] <= limit);
+  if (here) return at;
+  const auto found = std::upper_bound(
+      demands.begin() + static_cast<long>(first), demands.end(), limit);
+  *hint = static_cast<uint32_t>(found - demands.begin());
+  return *hint;
+}
+
+}  // namespace
+
+std::optional<PriceClasses> PriceClasses::Of(const PriceJobs& jobs,
+                                             std::span<const double> a,
+                                             size_t classes_max) {
+  PriceClasses out(jobs.types);
+  std::vector<size_t> class_of;
+  class_of.reserve(jobs.size);
+  std::vector<double> row(jobs.types);
+  for (size_t m = 0; m < jobs.size; ++m) {
+    for (size_t j = 0; j < jobs.types; ++j) row[j] = jobs.Throughput(m, j);
+    class_of.push_back(out.ClassOf(row, jobs.accelerators[m]));
+    if (out.size() > classes_max) return std::nullopt;
+  }
+  // Sorted all at once, of which each class then takes its own.
+  struct Demand {
+    uint64_t key = 0;
+    size_t job = 0;
+  };
+  std::vector<Demand> demands(jobs.size);
+  std::vector<size_t> sizes(out.size());
+  for (size_t m = 0; m < jobs.size; ++m) {
+    demands[m] = {OrderedBits(a[m]), m};
+    ++sizes[class_of[m]];
+  }
+  RadixSort(std::span(demands),
+            [](const Demand& x, const Demand& y) { return x.key < y.key; });
+  for (size_t i = 0; i < out.size(); ++i) {
+    out.classes_[i].demands.reserve(sizes[i]);
+  }
+  for (const Demand& demand : demands) {
+    const size_t m = demand.job;
+    out.classes_[class_of[m]].demands.push_back(a[m]);
+  }
+  for (Class& one : out.classes_) one.sums = SumsOf(one.demands);
+  return out;
+}
+
+size_t PriceClasses::ClassOf(std::span<const double> throughputs,
+                             double accelerators) {
+  const uint64_t hash = AddToHash(AddToHash(0, accelerators), throughputs);
+  const size_t index = table_.Number(hash, [&](uint32_t other) {
+    const Class& one = classes_[other];
+    return one.accelerators == accelerators &&
+           std::ranges::equal(one.throughputs, throughputs);
+  });
+  if (index == classes_.size()) {
+    classes_.push_back(
+        {{throughputs.begin(), throughputs.end()}, accelerators, {}, {0}});
+  }
+  return index;
+}
+
+// Where the flattest edge from `from` leads, the longest of those; `from`
+// itself at the end. As in price_pass.cc.
+PriceClasses::Corner PriceClasses::Next(const Class& one, const Corner& from,
+                                        std::span<const double> prices) const {
+  int best = from.type;
+  double run = 0;
+  double rise = 1;  // a vertical edge, of no length
+  for (size_t j = 0; j < types_; ++j) {
+    const double rate = one.throughputs[j] - from.rate;
+    const double cost = prices[j] - from.cost;
+    const double left = cost * run;
+    const double right = rise * rate;
+    const bool better =
+        (rate > 0) & ((left < right) | ((left == right) & (rate > run)));
+    best = better ? static_cast<int>(j) : best;
+    run = better ? rate : run;
+    rise = better ? cost : rise;
+  }
+  if (best == from.type) return from;
+  const auto j = static_cast<size_t>(best);
+  return {best, one.throughputs[j], prices[j]};
+}
+
+void PriceClasses::AddSums(const Class& one, double level,
+                           std::span<const double> prices, uint32_t* hints,
+                           PriceSums* sums) const {
+  size_t first = 0;
+  Corner from;
+  double cost_per_step = 0;  // of the last edge
+  while (first < one.demands.size()) {
+    const Corner to = Next(one, from, prices);
+    const bool last = to.type == from.type;
+    if (last && from.type < 0) return;  // it can run nowhere
+    const size_t end =
+        last ? one.demands.size()
+             : FirstAbove(one.demands, first, to.rate / level, hints++);
+    const auto count = static_cast<double>(end - first);
+    const double demanded = one.sums[end] - one.sums[first];
+    // At the end of the hull a job has all that it can have; a rounding above
+    // it, the slope is still that of the last edge: 0 would bound too much.
+    const double run = last ? 1 : to.rate - from.rate;
+    const double parts =
+        last ? 0 : (level * demanded - from.rate * count) / run;
+    const double rise = to.cost - from.cost;
+    if (from.type >= 0) {
+      sums->usage[from.type] += one.accelerators * (count - parts);
+    }
+    if (!last) sums->usage[to.type] += one.accelerators * parts;
+    sums->cost += one.accelerators * (from.cost * count + parts * rise);
+    if (!last) cost_per_step = rise / run;
+    sums->slope += one.accelerators * cost_per_step * demanded;
+    first = end;
+    from = to;
+  }
+}
+
+PriceEvaluator PriceClasses::Evaluator() const {
+  std::vector<uint32_t> hints(classes_.size() * types_);
+  return {[this, hints = std::move(hints)](
+              double level, std::span<const double> prices) mutable {
+            PriceSums sums;
+            for (size_t i = 0; i < classes_.size(); ++i) {
+              AddSums(classes_[i], level, prices, &hints[i * types_], &sums);
+            }
+            return sums;
+          },
+          /*idle_at_zero=*/true};
+}
+
+namespace {
+
+// The relative rounding error of the least cost, which sums up positive terms.
+constexpr double kCostRounding = 1e-13;
+// Mixtures of two choices whose costs differ by at most this part cost the
+// same.
+constexpr double kSameCost = 1e-13;
+
+struct DemandPoint {
+  double rate = 0;
+  double slope = 0;
+};
+
+DemandPoint DemandOf(const PricePass& pass, size_t job, double level) {
+  const double a = pass.a[job];
+  if (pass.curve == DemandCurve::kFinish) {
+    const double left = -level * pass.b[job] - pass.c[job];
+    return {a / left, a * pass.b[job] / (left * left)};
+  }
+  const double rate = level * a + (pass.b == nullptr ? 0 : pass.b[job]);
+  if (pass.c != nullptr && rate >= pass.c[job]) return {pass.c[job], 0};
+  return {rate, a};
+}
+
+// Nothing, and all types that the job can use. Returns how many.
+size_t ChoicesOf(const PricePass& pass, size_t job,
+                 std::span<const double> prices, Choice* choices) {
+  const double gain = pass.gain == nullptr ? 0 : pass.gain[job];
+  const double* throughputs = pass.throughputs +
+                              job / kPriceLanes * pass.types * kPriceLanes +
+                              job % kPriceLanes;
+  size_t count = 1;
+  for (size_t j = 0; j < pass.types; ++j) {
+    const double rate = throughputs[j * kPriceLanes];
+    if (rate <= 0) continue;
+    const double worth = gain == 0 ? 0 : gain * pass.worth[j];
+    choices[count++] = {rate, prices[j] - worth * rate};
+  }
+  return count;
+}
+
+}  // namespace
+
+// The cheapest mixture is of two choices, one on each side of the rate, or of
+// one choice that is better than free.
+LeastCost LeastCostOf(std::span<const Choice> choices, double rate) {
+  LeastCost least{std::numeric_limits<double>::infinity(), 0};
+  for (const Choice& above : choices) {
+    if (above.rate < rate) continue;
+    if (above.cost <= 0 && above.cost < least.cost) least = {above.cost, 0};
+    for (const Choice& below : choices) {
+      if (below.rate >= rate) continue;
+      const double slope =
+          (above.cost - below.cost) / (above.rate - below.rate);
+      const double cost = below.cost + slope * (rate - below.rate);
+      const bool steeper =
+          cost <= least.cost * (1 + kSameCost) && slope > least.slope;
+      if (cost >= least.cost && !steeper) continue;
+      least = {std::min(least.cost, cost), slope};
+    }
+  }
+  return least;
+}
+
+LeastCost LeastCostOf(const PricePass& pass, double level,
+                      std::span<const double> prices) {
+  assert(prices.size() == pass.types && pass.types <= kPriceTypesMax);
+  Choice choices[kPriceTypesMax + 1];
+  LeastCost all;
+  for (size_t block = 0; block < pass.blocks; ++block) {
+    LeastCost sum;  // apart: less rounding
+    for (size_t lane = 0; lane < kPriceLanes; ++lane) {
+      const size_t job = block * kPriceLanes + lane;
+      const double held = pass.accelerators[job];
+      if (held == 0) continue;
+      const size_t count = ChoicesOf(pass, job, prices, choices);
+      const DemandPoint demand = DemandOf(pass, job, level);
+      double fastest = 0;
+      for (size_t i = 0; i < count; ++i) {
+        fastest = std::max(fastest, choices[i].rate);
+      }
+      // Above it by rounding only.
+      const LeastCost least =
+          LeastCostOf({choices, count}, std::min(demand.rate, fastest));
+      sum.cost += held * least.cost;
+      sum.slope += held * least.slope * demand.slope;
+    }
+    all.cost += sum.cost;
+    all.slope += sum.slope;
+  }
+  return all;
+}
+
+double ProvedLevel(const PricePass& pass, std::span<const double> prices,
+                   double bound, double level_max) {
+  if (bound >= level_max) return level_max;
+  const LeastCost least = LeastCostOf(pass, bound, prices);
+  if (least.cost >= 1) return bound;
+  if (!(least.slope > 0)) return level_max;
+  return std::min(level_max, bound + (1 - least.cost) / least.slope);
+}
+
+double ProvedLevel(const std::function<double(double level)>& cost_at,
+                   double bound, double level_max) {
+  const auto out_of_reach = [&](double level) {
+    return cost_at(level) > 1 + kCostRounding;
+  };
+  if (bound >= level_max) return level_max;
+  double low = bound * (1 + kBoundRounding);
+  if (out_of_reach(low)) return bound;
+  if (!out_of_reach(level_max)) return level_max;
+  double high = level_max;
+  while (high - low > kBoundRounding * high) {
+    const double middle = (low + high) / 2;
+    (out_of_reach(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+double ProvedSum(const PriceJobs& jobs, const PricePass& pass,
+                 std::span<const double> rent, std::span<const double> prices) {
+  std::vector<double> paid(prices.begin(), prices.end());
+  double income = 0;
+  for (size_t j = 0; j < paid.size(); ++j) {
+    paid[j] += rent[j];
+    income += prices[j] * jobs.capacity[j];
+  }
+  return income - LeastCostOf(pass, 0, PricesOfColumns(jobs, paid)).cost;
 }
 
 }  // namespace gavel::policy

@@ -19,12 +19,13 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_pass.h"
+#include "coordinator/policy/share/row_table.h"
 
 namespace gavel::policy {
 
@@ -50,8 +51,8 @@ struct PriceColumn {
   std::vector<double> prices;
 };
 
-// Of the prices of the best bound in the next ones, the rest is the master's:
-// without them prices jump from corner to corner.
+// The weight of the best bound's prices in the next prices; the rest is that of
+// the master's prices. Without the best ones prices jump from corner to corner.
 inline constexpr double kBestPart = 0.6;
 
 // The columns of the master's mixture, with weights that sum to 1.
@@ -87,7 +88,7 @@ PriceLevel HighestLevel(const PriceEvaluator& evaluate,
                         double gap_max = kPriceGap, PriceStart start = {});
 
 // The same over jobs one by one; many jobs are first looked at by a sample. The
-// bound is what the prices prove by price_proof.h.
+// bound is what the prices prove by ProvedLevel.
 PriceLevel HighestLevel(const PriceJobs& jobs, const PriceDemand& demand,
                         double level_max, double gap_max = kPriceGap);
 
@@ -99,6 +100,96 @@ void ProveBound(const PriceJobs& jobs, const PricePass& pass, double level_max,
 // [blocks x kPriceLanes x J] the shares of the mixture.
 std::vector<double> SharesOf(const PriceJobs& jobs, const PricePass& pass,
                              std::span<const PriceColumn> mixture);
+
+// Jobs whose throughputs and accelerators are the same, as classes: where
+// demands are proportional to the level, what a class uses depends on the
+// sorted demands only, so a pass over prices costs a few searches per class
+// however many jobs there are.
+//
+// HighestLevel uses them. A value without locks: not thread-safe.
+class PriceClasses {
+ public:
+  // Classes of jobs m that demand level a[m] (a: [n], >= 0). nullopt: there are
+  // more than `classes_max` classes.
+  static std::optional<PriceClasses> Of(const PriceJobs& jobs,
+                                        std::span<const double> a,
+                                        size_t classes_max);
+
+  size_t size() const { return classes_.size(); }
+
+  // As SumPass over all jobs. For one HighestLevel at a time; borrows this.
+  PriceEvaluator Evaluator() const;
+
+ private:
+  struct Class {
+    std::vector<double> throughputs;  // [J]
+    double accelerators = 0;          // of one job
+    std::vector<double> demands;      // ascending
+    std::vector<double> sums;         // [jobs + 1] of the demands before each
+  };
+  // An edge of the lower hull; `type` is none (-1) at the origin.
+  struct Corner {
+    int type = -1;
+    double rate = 0;
+    double cost = 0;
+  };
+
+  explicit PriceClasses(size_t types) : types_(types) {}
+  // The index of the class of jobs with these `throughputs` [J]; of a new class
+  // where there was none.
+  size_t ClassOf(std::span<const double> throughputs, double accelerators);
+  Corner Next(const Class& one, const Corner& from,
+              std::span<const double> prices) const;
+  // `hints` [J]: where each edge of its hull ended the last time, by demand.
+  void AddSums(const Class& one, double level, std::span<const double> prices,
+               uint32_t* hints, PriceSums* sums) const;
+
+  size_t types_;
+  RowTable table_;  // of throughputs and accelerators, by class
+  std::vector<Class> classes_;
+};
+
+// The functions below work out anew what prices prove: job by job, over all
+// pairs of points that a job can mix, without the walk along the hull and the
+// classes by which the prices were found (SumPass, PriceClasses). They are
+// called once, with the prices that an answer rests on. Pure functions,
+// thread-safe.
+
+// The rate and the cost of a job that spends all of its time in one way.
+struct Choice {
+  double rate = 0;
+  double cost = 0;
+};
+
+// As SumPass: what all jobs cost at least that have their demands.
+struct LeastCost {
+  double cost = 0;
+  double slope = 0;  // d cost / d level, a subgradient; without gains only
+};
+LeastCost LeastCostOf(const PricePass& pass, double level,
+                      std::span<const double> prices);
+// The same of one job: the least that mixtures of choices cost which have the
+// rate, of equal ones the steepest. Infinite: none has.
+LeastCost LeastCostOf(std::span<const Choice> choices, double rate);
+
+// Returns the least level that `prices` prove to be out of reach; at them all
+// accelerators together are worth 1. `bound` is the level that the prices are
+// believed to prove. The result is at least that and at most `level_max`, which
+// needs no proof. Demands must have no caps: the cost is convex in the level.
+double ProvedLevel(const PricePass& pass, std::span<const double> prices,
+                   double bound, double level_max);
+
+// The same of any demands that never fall as the level rises, whose least cost
+// `cost_at` tells: where they are flat, all jobs that cost anything having all
+// that they can, a cost of 1 proves nothing, and a higher level is the first
+// that is out of reach.
+double ProvedLevel(const std::function<double(double level)>& cost_at,
+                   double bound, double level_max);
+
+// The value that `prices` of the capacities prove to be out of reach: of the
+// gains of `pass` less `rent` (both [J]).
+double ProvedSum(const PriceJobs& jobs, const PricePass& pass,
+                 std::span<const double> rent, std::span<const double> prices);
 
 }  // namespace gavel::policy
 

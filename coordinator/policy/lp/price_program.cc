@@ -2,16 +2,216 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <utility>
+#include <vector>
 
-#include "coordinator/policy/lp/price_rest.h"
-#include "coordinator/policy/lp/price_sums.h"
+#include "coordinator/policy/lp/column_master.h"
+#include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/lp/price_pass.h"
+#include "coordinator/policy/lp/price_water.h"
+#include "coordinator/policy/share/bound.h"
 
 namespace gavel::policy {
 namespace {
 
-// What is left over of the total is worth looking for to this precision.
+// Finds the highest total gain of all jobs with a floor under each one's rate,
+// by prices. It serves maximum throughput with service-level objectives (Gavel
+// section 4.2), and gives out the accelerators that a fair allocation leaves.
+//
+// At prices p each job solves its own small problem (price_pass.h): what it
+// gains less its cost, with its floor. sum_j p_j N_j plus all of that
+// bounds the total (the Lagrangian); their choices are columns of the same
+// master as in price_levels.h. Pure function, thread-safe.
+struct PriceSum {
+  double value = 0;
+  double bound = 0;            // no allocation that keeps the floors has more
+  std::vector<double> prices;  // [J] that prove it
+  std::vector<PriceColumn> mixture;  // the rest of the weight is the known one
+  double known_weight = 0;
+  int passes = 0;
+  bool converged = false;  // relative to the value without rent
+};
+
+// An allocation that fits and keeps all floors.
+struct KnownShares {
+  double value = 0;           // less rent
+  std::vector<double> usage;  // [J] of the capacities
+};
+
+// `pass` with demands that do not depend on the level, and gains per
+// accelerator: [jobs] g, value of a step over the accelerators held. `rent` [J]
+// is taken off the value for each accelerator that is used.
+PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
+                    std::span<const double> rent, const KnownShares& known,
+                    double gap_max);
+
+// As in price_levels.cc.
+constexpr int kSumStallMax = 100;
+
+class SumSearch {
+ public:
+  SumSearch(const PriceJobs& jobs, const PricePass& pass,
+            std::span<const double> rent, const KnownShares& known,
+            double gap_max)
+      : jobs_(jobs),
+        capacity_(jobs.capacity),
+        rent_(rent),
+        gap_max_(gap_max),
+        pass_(pass),
+        master_(capacity_.size(), /*convex=*/true),
+        usage_(capacity_.size()) {
+    answer_.bound = std::numeric_limits<double>::infinity();
+    answer_.value = known.value;
+    answer_.known_weight = 1;
+    // At prices of 0: what all jobs could have alone.
+    const std::vector<double> free(capacity_.size(), 0.0);
+    const Column best = Pass(free);
+    scale_ = std::max(std::abs(best.value), std::abs(known.value));
+    if (scale_ == 0) scale_ = 1;
+    gross_ = Gross(known.value, known.usage);
+    Add(known.value, known.usage);
+    Add(best.value, best.usage);
+    columns_ = {{}, {0, 0, free}};
+  }
+
+  PriceSum Run() {
+    Mix();
+    int stall = 0;
+    while (!Done() && answer_.passes < kPassesMax && stall < kSumStallMax) {
+      stall = Round() ? 0 : stall + 1;
+    }
+    Prove();
+    return std::move(answer_);
+  }
+
+ private:
+  struct Column {
+    double value = 0;
+    std::vector<double> usage;
+  };
+
+  bool Done() const {
+    return answer_.bound - answer_.value <=
+           gap_max_ * std::max(std::abs(answer_.bound), gross_);
+  }
+
+  // Sets the bound that the prices prove. If it is below the value by more than
+  // rounding, the answer has not converged.
+  void Prove() {
+    answer_.bound =
+        std::max(answer_.bound, ProvedSum(jobs_, pass_, rent_, answer_.prices));
+    const double scale = std::max(std::abs(answer_.bound), gross_);
+    answer_.converged =
+        Done() && answer_.bound >= answer_.value - kBoundRounding * scale;
+  }
+
+  double Gross(double value, std::span<const double> usage) const {
+    return value +
+           std::inner_product(usage.begin(), usage.end(), rent_.begin(), 0.0);
+  }
+
+  Column Pass(std::span<const double> prices) {
+    ++answer_.passes;
+    std::vector<double> paid_prices(prices.begin(), prices.end());
+    for (size_t j = 0; j < prices.size(); ++j) paid_prices[j] += rent_[j];
+    PriceSums sums = SumPass(pass_, 0, PricesOfColumns(jobs_, paid_prices));
+    AddParts(jobs_, sums.usage);
+    Column column;
+    column.usage.assign(sums.usage, sums.usage + capacity_.size());
+    double paid = 0;
+    double income = 0;
+    for (size_t j = 0; j < prices.size(); ++j) {
+      paid += prices[j] * sums.usage[j];
+      income += prices[j] * capacity_[j];
+    }
+    column.value = paid - sums.cost;
+    if (income - sums.cost < answer_.bound) {
+      answer_.bound = income - sums.cost;
+      answer_.prices.assign(prices.begin(), prices.end());
+    }
+    return column;
+  }
+
+  void Add(double value, std::span<const double> usage) {
+    for (size_t j = 0; j < usage_.size(); ++j) {
+      usage_[j] = usage[j] / capacity_[j];
+    }
+    master_.Add(value / scale_, usage_);
+    values_.push_back(value);
+    gross_of_.push_back(Gross(value, usage));
+  }
+
+  bool Round() {
+    const double bound = answer_.bound;
+    std::vector<double> prices(capacity_.size());
+    for (size_t j = 0; j < prices.size(); ++j) {
+      prices[j] = master_.prices()[j] * scale_ / capacity_[j];
+      if (moved_) {
+        prices[j] = kBestPart * answer_.prices[j] + (1 - kBestPart) * prices[j];
+      }
+    }
+    const Column column = Pass(prices);
+    Add(column.value, column.usage);
+    columns_.push_back({0, 0, std::move(prices)});
+    moved_ = Mix() || answer_.bound < bound;
+    return moved_;
+  }
+
+  bool Mix() {
+    master_.Solve();
+    double value = 0;
+    double all = 0;
+    for (const auto& [k, weight] : master_.mixture()) {
+      value += weight * values_[k];
+      all += weight;
+    }
+    value /= all;
+    if (value <= answer_.value) return false;
+    answer_.value = value;
+    gross_ = 0;
+    for (const auto& [k, weight] : master_.mixture()) {
+      gross_ += weight / all * gross_of_[k];
+    }
+    answer_.mixture = NormalizedMixture(columns_, master_.mixture());
+    answer_.known_weight = 0;
+    if (master_.mixture().front().first == 0) {
+      answer_.known_weight = answer_.mixture.front().weight;
+      answer_.mixture.erase(answer_.mixture.begin());
+    }
+    for (PriceColumn& column : answer_.mixture) {
+      for (size_t j = 0; j < rent_.size(); ++j) column.prices[j] += rent_[j];
+    }
+    return true;
+  }
+
+  const PriceJobs& jobs_;
+  std::span<const double> capacity_;
+  std::span<const double> rent_;
+  double gap_max_;
+  const PricePass& pass_;
+  ColumnMaster master_;
+  double gross_ = 0;  // of the mixture, before rent
+  std::vector<double> gross_of_;
+  double scale_ = 1;           // of values in the master
+  std::vector<double> usage_;  // reused
+  std::vector<double> values_;
+  std::vector<PriceColumn> columns_;
+  bool moved_ = true;
+  PriceSum answer_;
+};
+
+PriceSum HighestSum(const PriceJobs& jobs, const PricePass& pass,
+                    std::span<const double> rent, const KnownShares& known,
+                    double gap_max) {
+  assert(pass.gain != nullptr && pass.worth != nullptr);
+  return SumSearch(jobs, pass, rent, known, gap_max).Run();
+}
+
+// The relative gap to which the leftovers of the total are optimised.
 constexpr double kRestGap = 1e-9;
 
 }  // namespace
@@ -62,7 +262,7 @@ PriceProgram::PriceProgram(const ShareProblem& problem)
   }
   for (size_t m = 0; m < problem.size(); ++m) {
     const std::span<const JobCell> cells = problem.Cells(m);
-    // Of a class of equal jobs: all that they hold.
+    // For a class of equal jobs: all that they hold.
     jobs_.accelerators[m] = problem.cells[cells.front().cell].scale_factor;
     for (const JobCell& cell : cells) {
       const ShareCell& at = problem.cells[cell.cell];
@@ -79,7 +279,7 @@ std::vector<double> PriceProgram::CellsOf(std::span<const double> rows) const {
     for (const JobCell& entry : problem_.Cells(m)) {
       const auto i = entry.cell;
       const size_t j = ColumnOf(problem_.cells[i]);
-      // Of two columns of a type the faster one, the first if they are equal.
+      // Takes the faster of two columns of a type, the first if they are equal.
       if (entry.throughput < jobs_.Throughput(m, j)) continue;
       shares[i] = std::exchange(left[m * jobs_.types + j], 0);
     }
@@ -144,9 +344,9 @@ std::vector<double> PriceProgram::RowsOf(std::span<const double> shares) const {
 
 namespace {
 
-// Of jobs that have `floors`, gain by `gain` and `worth` and pay `rent`, what
-// SumObjective says by column. `rows` [n x J], which keep the floors, become
-// those of the most gain.
+// Maximises the gain by `gain` and `worth`, less `rent`, of jobs that have
+// `floors`, as SumObjective defines it by column. On entry `rows` [n x J] keep
+// the floors; on return they have the highest gain found.
 PriceSum RaiseGain(const PriceJobs& jobs, std::vector<double> floors,
                    std::vector<double> gain, const std::vector<double>& worth,
                    const std::vector<double>& rent, double gap_max,

@@ -1,4 +1,4 @@
-// The price method (price_levels.h, price_sums.h) on a ShareProblem: what the
+// The price method (price_levels.h) on a ShareProblem: what the
 // policies call in place of a linear program. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/lp/price_pass.h"
 #include "coordinator/policy/lp/price_water.h"
 #include "coordinator/policy/share/demands.h"
 #include "coordinator/policy/share/share_problem.h"

@@ -1,17 +1,17 @@
-// Water filling by prices (Gavel section 4.3), in at most J stages however
-// many levels there are and without integer variables. Amounts of all jobs rise
-// with the level t, min(t rate_m, cap_m), to the highest level that can be had.
-// There the prices tell which jobs can have no more: those that need more than
-// the accelerators that cost nothing. These jobs are frozen at what they have,
-// the types with a price are full, and the other jobs rise on what is left of
-// the other types. Where frozen jobs could exchange what they have, the
-// filling ends without a proof.
+// Water filling by prices (Gavel section 4.3), in at most J stages however many
+// levels there are, and without integer variables. Amounts of all jobs rise
+// with the level t, min(t rate_m, cap_m), to the highest feasible level. There
+// the prices show which jobs cannot rise further: those that need more than the
+// accelerators that cost nothing. These jobs are frozen at their amounts, the
+// types with a price are full, and the other jobs rise on the rest of the other
+// types. Where frozen jobs could exchange their shares, the filling ends
+// without a proof.
 //
 // Caps make C (price_levels.h) neither convex nor concave in t, so a stage
 // comes down from above: at the best bound t so far the master looks for a
-// mixture of columns that fits. Where the cost at new prices is above 1, the
-// root below t is the next bound; older columns give more than is asked for,
-// and stay good. It ends when a mixture fits.
+// mixture of columns that fits. If the cost at new prices is above 1, the root
+// below t is the next bound; older columns then give more than the demand, and
+// stay valid. The stage ends when a mixture fits.
 //
 // Called by water_filling.cc. Pure function, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_WATER_H_
@@ -19,10 +19,11 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
-#include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/lp/price_pass.h"
 #include "coordinator/policy/share/demands.h"
 
 namespace gavel::policy {
@@ -41,6 +42,66 @@ PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
 // The same of demands that are at their start, as factor[m] times steps/s.
 PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> factor,
                         Demands demands, std::span<const double> caps);
+
+// The capacity that frozen jobs leave to the others: columns that are not
+// scarce, and the rest of them. Water filling calls it between its stages
+// (price_water.cc), and PriceProgram for the leftovers of a level. Not
+// thread-safe.
+
+// [J] columns whose accelerators cost nothing.
+std::vector<bool> FreeTypes(const PriceJobs& jobs,
+                            std::span<const double> scarcity);
+// The most that the job can have on those, steps/s.
+double FastestFree(const PriceJobs& jobs, const std::vector<bool>& free,
+                   size_t job);
+// Whether a job that has this much still rises where it could have `most`.
+bool RisesOn(double has, double most);
+
+// A job that is not frozen. A frozen one that divides its time between scarce
+// columns and several others, all equally fast, stays as a `tied` one: it
+// demands that time on those others, at a speed of 1 and at any level.
+struct RestMember {
+  size_t job = 0;
+  bool tied = false;
+  double time = 0;   // of a tied one
+  double speed = 0;  // of a tied one, where it is tied
+};
+
+class PriceRest {
+ public:
+  // All jobs, and all that there is. Borrows them.
+  explicit PriceRest(const PriceJobs& jobs);
+
+  std::span<const RestMember> members() const { return members_; }
+  // The columns of the original problem that are left.
+  std::span<const size_t> columns() const { return columns_; }
+  // Nobody can have anything.
+  bool empty() const { return members_.empty() || columns_.empty(); }
+  // The members on the remaining columns, with their remaining capacity.
+  PriceJobs Jobs() const;
+
+  // Freezes the members that do not rise, and drops columns that are full or
+  // not free. `shares` [members x columns] are those of Jobs().
+  void Freeze(std::span<const double> shares, const std::vector<bool>& free,
+              const std::vector<bool>& rises);
+  // All of them keep these shares.
+  void FreezeAll(std::span<const double> shares);
+
+  // [n x J] of frozen jobs.
+  std::vector<double> TakeShares() { return std::move(shares_); }
+
+ private:
+  double Speed(const RestMember& member, size_t column) const;
+  void Keep(size_t i, std::span<const double> shares, bool but_tied);
+  RestMember TiedPart(size_t i, std::span<const double> shares) const;
+
+  const PriceJobs& jobs_;
+  std::vector<RestMember> members_;
+  std::vector<size_t> columns_;  // of jobs_
+  std::vector<bool> free_;       // [J] those that are so in the last Freeze
+  std::vector<double> left_;     // [J]
+  std::vector<double> shares_;
+};
 
 }  // namespace gavel::policy
 

@@ -26,10 +26,9 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/price_program.h"
+#include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/lp/target_program.h"
-#include "coordinator/policy/lp/target_solver.h"
 #include "coordinator/policy/policies/policies.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/bound.h"

@@ -1,16 +1,59 @@
-// The functions behind the policies, one file each, where the policy is
-// described. registry.cc gives them their names. Problems have passed
-// CheckProblem. Pure functions, thread-safe.
+// The functions behind the policies, and what makes a Policy of a
+// function. Each is described where it is defined. registry.cc gives them their
+// names. Problems have passed CheckProblem. Pure functions, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_POLICIES_POLICIES_H_
 #define GAVEL_COORDINATOR_POLICY_POLICIES_POLICIES_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
+#include "core/status.h"
+
+namespace gavel {
+
+// A policy that is a function of the problem. Called by registry.cc, and by
+// tests and benchmarks that set a solver's options. Thread-safe, as all
+// policies.
+
+// See Policy for both.
+struct PolicyTraits {
+  bool packs = false;
+  bool reads_progress = true;
+};
+
+class FunctionPolicy : public Policy {
+ public:
+  using Function =
+      std::function<absl::StatusOr<PolicyResult>(const PolicyProblem& problem)>;
+
+  // `solve` gets problems that have passed CheckProblem.
+  FunctionPolicy(std::string name, Function solve, PolicyTraits traits)
+      : name_(std::move(name)), solve_(std::move(solve)), traits_(traits) {}
+
+  std::string_view name() const override { return name_; }
+  bool packs() const override { return traits_.packs; }
+  bool reads_progress() const override { return traits_.reads_progress; }
+  absl::StatusOr<PolicyResult> Solve(
+      const PolicyProblem& problem) const override {
+    GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
+    return solve_(problem);
+  }
+
+ private:
+  std::string name_;
+  Function solve_;
+  PolicyTraits traits_;
+};
+
+}  // namespace gavel
 
 namespace gavel::policy {
 
@@ -59,7 +102,7 @@ PolicyResult SolveStrategyProof(const PolicyProblem& problem, PolicyForm form);
 // INVALID_ARGUMENT names an entity whose policy does not exist; so both.
 absl::StatusOr<PolicyResult> SolveWaterFilling(const PolicyProblem& problem,
                                                PolicyForm form);
-// The same of a problem with entities: see hierarchy.cc. `normalizers`: of
+// The same of a problem with entities: see fairness.cc. `normalizers`: of
 // Normalizers(shares).
 absl::StatusOr<PolicyResult> SolveHierarchy(
     const PolicyProblem& problem, ShareProblem shares,

@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "coordinator/policy/share/job_rows.h"
-#include "coordinator/policy/share/pair_table.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/row_table.h"
+#include "coordinator/policy/share/share_problem.h"
 
 namespace gavel::policy {
 namespace {

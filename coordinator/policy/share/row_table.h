@@ -1,6 +1,6 @@
 // Numbers for rows, equal rows having one: which of many rows are equal,
 // without comparing any two that are not. Rows stay where they are; the
-// caller compares. Called by job_rows.h, job_classes.h and lp/price_classes.h.
+// caller compares. Called by JobRows, job_classes.h and PriceClasses.
 // A value without locks.
 #ifndef GAVEL_COORDINATOR_POLICY_SHARE_ROW_TABLE_H_
 #define GAVEL_COORDINATOR_POLICY_SHARE_ROW_TABLE_H_

@@ -19,6 +19,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,7 +27,7 @@
 
 namespace gavel::policy {
 
-struct PairTable;  // pair_table.h
+struct PairTable;
 
 // A job alone, or two that share accelerators.
 struct UsableUnit {
@@ -55,12 +56,13 @@ struct ShareCell {
   }
 };
 
-// A cell that holds the job, and what the job has of all of its time there.
+// A cell that holds the job, and the job's rate if it spends all of its time
+// there.
 struct JobCell {
   uint32_t cell = 0;
   double throughput = 0;  // steps/s, > 0
-  // Of the job's time, in (0, 1]; below 1 for a class of jobs (job_classes.h)
-  // of which not all can be in the cell at a time.
+  // The largest part of the job's time there, in (0, 1]; below 1 for a class of
+  // jobs (job_classes.h) that cannot all be in the cell at a time.
   double time = 1;
 };
 
@@ -90,7 +92,7 @@ struct ShareProblem {
   std::vector<double> weight;        // [k], w_m
   std::vector<double> throughputs;   // [k x C] alone; 0 where it can't run
   // Ascending by id; each job alone is there. Pairs that are listed later (see
-  // pair_table.h) come last, as their cells do.
+  // PairTable) come last, as their cells do.
   std::vector<UsableUnit> units;
   std::vector<ShareCell> cells;    // by unit, then column
   std::vector<JobCell> job_cells;  // of job m: [job_start[m], job_start[m+1])
@@ -102,7 +104,7 @@ struct ShareProblem {
   std::vector<double> limits;
   // Pairs that may not be listed as units; null: all are.
   std::shared_ptr<const PairTable> pairs;
-  // Of the last cells, those that were listed from it: indices of its cells.
+  // The last cells, which were listed from it: indices of its cells.
   std::vector<size_t> listed;
 
   size_t size() const { return jobs.size(); }
@@ -143,9 +145,9 @@ double Throughput(const ShareProblem& problem, size_t m,
 std::vector<double> Throughputs(const ShareProblem& problem,
                                 std::span<const double> shares);
 // [k] throughput(m, X^equal), Gavel section 4.1: prop_m = sum_j T[m][j] N_j /
-// sum_j N_j, what the job alone would have of equal time on all accelerators.
-// With placement T of a type is that of its consolidated column, where the job
-// can run there, else of the unconsolidated one.
+// sum_j N_j, the throughput of the job alone with equal time on all
+// accelerators. With placement T of a type is that of its consolidated column,
+// where the job can run there, else of the unconsolidated one.
 std::vector<double> ProportionalThroughputs(const ShareProblem& problem);
 // [k] the most that job m can have, all the time in its best cell, whether
 // that is listed or not.
@@ -162,9 +164,10 @@ std::vector<double> WeightedNormalizers(const ShareProblem& problem);
 void RepairShares(const ShareProblem& problem, std::span<double> shares);
 
 // Gives jobs that are short of `wanted` ([k] steps/s) by more than 1e-9,
-// relative, what is missing, in their best cells, if that takes less than 1e-9
+// relative, the missing rate in their best cells, if that takes less than 1e-9
 // of the cluster from the others: a job of little weight may need less time
-// than the solver's tolerance. Feasible shares stay so; empty ones, too.
+// than the solver's tolerance. Feasible shares stay feasible, and so do empty
+// ones.
 void TopUpShares(const ShareProblem& problem, std::span<const double> wanted,
                  std::span<double> shares);
 
@@ -209,6 +212,51 @@ Allocation ToAllocation(const ShareProblem& problem,
 PolicyResult ToResult(const ShareProblem& problem,
                       std::span<const double> shares, double objective,
                       double bound, std::string_view solver = "");
+
+// The pairs of a problem by kinds of jobs (PolicyProblem::kinds), and how those
+// of them that a program needs are listed as units of a ShareProblem: of
+// hundreds of thousands of pairs an optimum holds no more than a program has
+// rows. Called by MakeShareProblem, ClassifyJobs and PairColumns. Values
+// and pure functions, thread-safe.
+
+// A job of the first kind beside one of the second, in a column.
+struct PairCell {
+  uint32_t first = 0;  // kinds, first <= second
+  uint32_t second = 0;
+  uint32_t column = 0;                // in [0, C)
+  uint32_t placement = kNoPlacement;  // as in ShareCell
+  double first_throughput = 0;        // steps/s, > 0
+  double second_throughput = 0;
+};
+
+struct PairTable {
+  std::vector<std::vector<uint32_t>> jobs;  // by kind: jobs m, ascending
+  std::vector<PairCell> cells;              // by first, second kind, column
+  std::vector<size_t> kind;                 // [k]
+  std::vector<double> members;  // [k] jobs of the class m; 1: no classes
+  std::vector<double> fastest;  // [k] in a pair; 0: it is in none
+
+  // There is more than one job of the class: it makes pairs with itself.
+  bool PairsWithItself(size_t m) const { return members[m] > 1; }
+  // How many pairs of the classes a and b can run at a time, at most.
+  double PairsAtATime(size_t a, size_t b) const;
+};
+
+// Fills in `fastest` from the rest.
+void SetFastest(PairTable* table);
+
+// A cell of a pair that is to be listed: of the class `first` (of the first
+// kind of the cell) and the class `second`.
+struct ListedCell {
+  uint32_t first = 0;  // jobs m
+  uint32_t second = 0;
+  size_t cell = 0;  // index into PairTable::cells
+};
+
+// Lists cells of problem->pairs, in the order given, behind those that there
+// are. None of them is there yet. A share of 1 is as many pairs as can run at a
+// time: all of the smaller class.
+void ListCells(std::span<const ListedCell> listed, ShareProblem* problem);
 
 }  // namespace gavel::policy
 

@@ -9,10 +9,9 @@
 #include <optional>
 #include <utility>
 
-#include "coordinator/policy/lp/pair_columns.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
-#include "coordinator/policy/lp/target_solver.h"
+#include "coordinator/policy/lp/target_program.h"
 #include "coordinator/policy/share/bound.h"
 #include "coordinator/policy/share/job_classes.h"
 #include "core/text.h"
