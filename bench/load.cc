@@ -38,7 +38,7 @@
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/transport/curve.h"
-#include "runtime/transport/dealer.h"
+#include "runtime/transport/dealer_router.h"
 #include "runtime/transport/socket_options.h"
 #include "tests/support/process.h"
 

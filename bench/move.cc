@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "bench/table.h"
-#include "coordinator/agent_host/generation_stream.h"
+#include "coordinator/agent_host/agent_checkpoints.h"
 #include "core/text.h"
 #include "tests/agent_host/generation_samples.h"
 

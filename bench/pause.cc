@@ -38,8 +38,7 @@
 #include "bench/pause_workload.h"
 #include "bench/table.h"
 #include "bench/torch_device.h"
-#include "runtime/transport/dealer.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/support/process.h"
 
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "bench/torch_device.h"
-#include "models/lstm_language_model.h"
-#include "models/resnet.h"
+#include "models/image_models.h"
+#include "models/text_models.h"
 
 namespace gavel::bench {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "bench/table.h"
 #include "coordinator/policy/lp/highs_solver.h"
-#include "coordinator/policy/lp/linear_program.h"
 #include "tests/policy/checker.h"
 
 namespace gavel::bench {

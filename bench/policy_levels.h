@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "coordinator/policy/lp/linear_program.h"
-#include "coordinator/policy/lp/price_jobs.h"
+#include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/lp/price_pass.h"
 #include "coordinator/policy/policy.h"
 
 namespace gavel::bench {

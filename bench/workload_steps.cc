@@ -11,12 +11,9 @@
 #include <utility>
 
 #include "models/actor_critic.h"
-#include "models/cyclegan.h"
-#include "models/gpt.h"
-#include "models/lstm_language_model.h"
-#include "models/recommendation_autoencoder.h"
-#include "models/resnet.h"
-#include "models/transformer.h"
+#include "models/image_models.h"
+#include "models/recommendation.h"
+#include "models/text_models.h"
 
 namespace gavel::bench {
 namespace {

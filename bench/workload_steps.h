@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "models/example.h"
+#include "models/dataset.h"
 
 namespace gavel::bench {
 

@@ -53,7 +53,7 @@ struct WorkerKey {
 };
 
 // That a coordinator gave a journal position out: its own to make and to check
-// (coordinator/server/access/position_proofs.h), kept beside the position by
+// (coordinator/server/access/gatekeeper.h), kept beside the position by
 // all others. Zeros: none.
 struct PositionProof {
   uint64_t first = 0;

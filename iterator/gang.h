@@ -20,7 +20,6 @@
 #include "absl/status/statusor.h"
 #include "gavel/session.h"
 #include "iterator/parked_tensors.h"
-#include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
 #include "runtime/lease/stop_agreement.h"
 

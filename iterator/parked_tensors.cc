@@ -13,8 +13,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/device/copy_list.h"
-#include "runtime/device/device_copies.h"
-#include "runtime/device/worker_pool.h"
+#include "runtime/device/device_move.h"
 #include "runtime/torch_errors.h"
 
 namespace gavel::internal {

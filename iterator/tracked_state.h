@@ -19,7 +19,6 @@
 #include "absl/status/statusor.h"
 #include "gavel/tracking.h"
 #include "iterator/parked_tensors.h"
-#include "runtime/checkpoint/partition.h"
 #include "runtime/checkpoint/snapshot.h"
 #include "runtime/device/device_move.h"
 

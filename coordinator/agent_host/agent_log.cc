@@ -22,7 +22,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/descriptor.h"
-#include "runtime/files/text_file.h"
+#include "runtime/files/own_files.h"
 
 namespace gavel {
 namespace {

@@ -23,9 +23,9 @@
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/private_directory.h"
+#include "runtime/files/own_files.h"
 #include "runtime/stopwatch.h"
-#include "runtime/transport/dealer.h"
+#include "runtime/transport/dealer_router.h"
 #include "spdlog/sinks/null_sink.h"
 #include "spdlog/spdlog.h"
 

@@ -17,7 +17,6 @@
 #include "coordinator/agent/checkpoint_stream.h"
 #include "core/generation.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
 #include "runtime/generation/manifest.h"
 
 namespace gavel {

@@ -23,7 +23,6 @@
 #include "coordinator/engine/job_table.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
 #include "core/ids.h"
 #include "core/share_unit.h"

@@ -23,7 +23,6 @@
 #include "coordinator/engine/job_table.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
 
 namespace gavel {

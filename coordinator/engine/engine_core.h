@@ -40,7 +40,6 @@
 #include "coordinator/engine/terms.h"
 #include "coordinator/engine/trial_book.h"
 #include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
 #include "core/units.h"
 

@@ -24,7 +24,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "coordinator/engine/job.h"
-#include "coordinator/jobs/by_accelerator.h"
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "core/ids.h"

@@ -22,7 +22,6 @@
 
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
-#include "coordinator/jobs/by_accelerator.h"
 #include "coordinator/jobs/cluster.h"
 #include "core/ids.h"
 #include "core/units.h"

@@ -20,7 +20,6 @@
 #include "coordinator/jobs/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/mechanism/round_table.h"
-#include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
 #include "core/ids.h"
 #include "core/share_unit.h"

@@ -16,7 +16,6 @@
 #include "coordinator/engine/processes.h"
 #include "coordinator/engine/terms.h"
 #include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/accelerator_speeds.h"
 #include "coordinator/throughput/throughput_matrix.h"
 #include "core/messages.h"
 #include "core/units.h"

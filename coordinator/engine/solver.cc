@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "coordinator/engine/type_names.h"
-#include "coordinator/policy/problem.h"
+#include "coordinator/policy/policy.h"
 
 namespace gavel {
 namespace {

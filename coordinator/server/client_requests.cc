@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
-#include "coordinator/engine/operator_rules.h"
+#include "coordinator/engine/operators.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/journal/history_tables.h"

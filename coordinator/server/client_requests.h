@@ -29,7 +29,7 @@
 #include "core/messages.h"
 #include "core/text.h"
 #include "core/units.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace gavel {
 

@@ -21,8 +21,8 @@
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/private_directory.h"
-#include "runtime/transport/router.h"
+#include "runtime/files/own_files.h"
+#include "runtime/transport/dealer_router.h"
 #include "spdlog/sinks/null_sink.h"
 #include "spdlog/spdlog.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "coordinator/policy/share/guarded_solve.h"
+#include "coordinator/policy/policy.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "spdlog/spdlog.h"

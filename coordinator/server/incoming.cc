@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "coordinator/engine/worker_limits.h"
+#include "coordinator/engine/job.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "core/error_line.h"
 #include "core/status.h"

@@ -16,7 +16,7 @@
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/peer_links.h"
 #include "core/messages.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "spdlog/logger.h"
 
 namespace gavel {

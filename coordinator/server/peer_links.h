@@ -18,7 +18,7 @@
 #include "coordinator/server/access/gatekeeper.h"
 #include "core/ids.h"
 #include "core/messages.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace spdlog {
 class logger;

@@ -12,9 +12,9 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "runtime/checkpoint/checkpoint_interval.h"
+#include "runtime/checkpoint/checkpoint_rules.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel::internal {
 namespace {

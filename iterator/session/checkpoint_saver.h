@@ -23,7 +23,7 @@
 #include "iterator/session/training_state.h"
 #include "runtime/checkpoint/checkpoint_writer.h"
 #include "runtime/device/tensor_hash.h"
-#include "runtime/files/file_lock.h"
+#include "runtime/files/own_files.h"
 
 namespace gavel::internal {
 

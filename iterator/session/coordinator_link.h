@@ -17,7 +17,7 @@
 #include "iterator/session/session_context.h"
 #include "iterator/step_profile.h"
 #include "runtime/lease/lease_machine.h"
-#include "runtime/transport/dealer.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace gavel::internal {
 

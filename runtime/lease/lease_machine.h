@@ -1,6 +1,6 @@
 // The part in the worker's process that holds its lease: decisions only.
-// iterator/session/lease_thread.h drives it, and tests/simulation with virtual
-// time. Not thread-safe.
+// iterator/session/coordinator_link.h drives it, and tests/simulation with
+// virtual time. Not thread-safe.
 #ifndef GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
 #define GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
 

@@ -1,5 +1,5 @@
 // How the ranks of a gang come to stop at the same step, however late one is:
-// decisions only. iterator/gang_thread.h carries the
+// decisions only. iterator/gang.h carries the
 // two kinds of words between the processes, at its own pace and beside the
 // training; words may be late, lost or seen twice, as each replaces the one
 // before it.

@@ -18,7 +18,7 @@
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/text_file.h"
+#include "runtime/files/own_files.h"
 #include "runtime/stopwatch.h"
 #include "runtime/transport/lease_granter.h"
 #include "study/profile/live_workloads.h"

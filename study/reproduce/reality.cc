@@ -20,7 +20,7 @@
 #include "coordinator/cli/history/history_file.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/server/wall_clock.h"
-#include "coordinator/throughput/median.h"
+#include "coordinator/throughput/throughput_matrix.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"

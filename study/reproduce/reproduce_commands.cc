@@ -20,7 +20,7 @@
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
-#include "coordinator/throughput/median.h"
+#include "coordinator/throughput/throughput_matrix.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"

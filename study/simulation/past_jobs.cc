@@ -15,7 +15,7 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/server/journal/history_tables.h"
 #include "coordinator/server/journal/journal.h"
-#include "coordinator/server/journal/recorder.h"
+#include "coordinator/server/journal/journal_writer.h"
 #include "coordinator/throughput/throughput_matrix.h"
 #include "core/status.h"
 #include "core/text.h"

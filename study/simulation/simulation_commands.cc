@@ -27,7 +27,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
-#include "runtime/files/text_file.h"
+#include "runtime/files/own_files.h"
 #include "runtime/stopwatch.h"
 #include "study/commands.h"
 #include "study/simulation/past_jobs.h"

@@ -16,7 +16,6 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/policy/lp/highs_solver.h"
-#include "coordinator/policy/lp/linear_program.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/trace_generator.h"
 #include "coordinator/workload/trace_steps.h"

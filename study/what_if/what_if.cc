@@ -22,7 +22,6 @@
 #include "coordinator/cli/wall_time.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/share/guarded_solve.h"
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/wall_clock.h"
 #include "core/status.h"

@@ -3,8 +3,7 @@
 #include <deque>
 #include <random>
 
-#include "coordinator/agent/stream_receiver.h"
-#include "coordinator/agent/stream_sender.h"
+#include "coordinator/agent/checkpoint_stream.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

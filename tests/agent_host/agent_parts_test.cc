@@ -9,12 +9,10 @@
 #include <thread>
 
 #include "coordinator/agent_host/agent_accelerators.h"
-#include "coordinator/agent_host/agent_children.h"
 #include "coordinator/agent_host/agent_environment.h"
-#include "coordinator/agent_host/agent_process_info.h"
+#include "coordinator/agent_host/agent_process.h"
 #include "coordinator/agent_host/agent_record.h"
-#include "coordinator/agent_host/unix_account.h"
-#include "coordinator/server/submission.h"
+#include "coordinator/server/incoming.h"
 #include "core/text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"

@@ -14,7 +14,7 @@
 #include <variant>
 
 #include "core/status.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/support/eventually.h"
 #include "tests/support/silent_mount.h"
 #include "tests/support/temporary_folder.h"

@@ -1,9 +1,9 @@
 // Generations that come and go over a disk that fails: whatever happens, only
 // what is whole becomes a generation.
+#include "coordinator/agent_host/generation_files.h"
+
 #include <random>
 
-#include "coordinator/agent_host/generation_inbox.h"
-#include "coordinator/agent_host/generation_outbox.h"
 #include "core/text.h"
 #include "tests/agent_host/generation_samples.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"

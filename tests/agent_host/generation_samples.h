@@ -9,7 +9,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
 #include "runtime/generation/manifest.h"
 
 namespace gavel::testing {

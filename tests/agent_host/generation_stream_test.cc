@@ -1,6 +1,4 @@
 // Two agents' streams over real sockets and a real disk.
-#include "coordinator/agent_host/generation_stream.h"
-
 #include <unistd.h>
 
 #include <chrono>
@@ -8,6 +6,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "coordinator/agent_host/agent_checkpoints.h"
 #include "core/text.h"
 #include "runtime/transport/stream_sockets.h"
 #include "tests/agent_host/generation_samples.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "coordinator/agent_host/generation_stream.h"
+#include "coordinator/agent_host/agent_checkpoints.h"
 #include "core/text.h"
 #include "tests/agent_host/generation_samples.h"
 #include "tests/support/network_namespaces.h"

@@ -1,7 +1,5 @@
 // What NVML tells of GPUs, of parts that MIG makes, and of their health; the
 // library is nvml_fake.cc.
-#include "coordinator/agent_host/nvml.h"
-
 #include <unistd.h>
 
 #include <array>
@@ -11,7 +9,6 @@
 #include <semaphore>
 
 #include "coordinator/agent_host/agent_accelerators.h"
-#include "coordinator/agent_host/health_watch.h"
 #include "runtime/stopwatch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"

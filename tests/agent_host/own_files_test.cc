@@ -1,4 +1,6 @@
 // What the daemons keep on disk for themselves, and for the owners of jobs.
+#include "runtime/files/own_files.h"
+
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -7,9 +9,7 @@
 #include <fstream>
 
 #include "coordinator/agent_host/agent_checkpoints.h"
-#include "coordinator/agent_host/unix_account.h"
-#include "runtime/files/private_directory.h"
-#include "runtime/files/text_file.h"
+#include "coordinator/agent_host/agent_environment.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,4 @@
 // Jobs run as their owner: what such a process is, has and can't do.
-#include "coordinator/agent_host/unix_account.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -9,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "coordinator/agent_host/agent_keys.h"
+#include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_process.h"
 #include "core/text.h"
 #include "runtime/transport/curve.h"

@@ -13,9 +13,8 @@
 #include <fstream>
 #include <thread>
 
-#include "coordinator/agent_host/output_channel.h"
 #include "core/text.h"
-#include "runtime/files/text_file.h"
+#include "runtime/files/own_files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -1,9 +1,8 @@
-#include "runtime/checkpoint/checkpoint_interval.h"
-
 #include <cmath>
 #include <limits>
 
 #include "core/units.h"
+#include "runtime/checkpoint/checkpoint_rules.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

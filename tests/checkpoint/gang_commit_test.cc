@@ -1,7 +1,5 @@
 // Generations of several ranks, each a thread with a store of its own over one
 // directory.
-#include "runtime/checkpoint/gang_commit.h"
-
 #include <ATen/ops/arange.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/checkpoint/snapshot_samples.h"

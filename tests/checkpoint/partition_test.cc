@@ -1,7 +1,5 @@
 // Tensors of which each rank has a part: as they lie in a generation, and as
 // ranks of another gang take them out again.
-#include "runtime/checkpoint/partition.h"
-
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 
@@ -10,6 +8,7 @@
 #include <thread>
 
 #include "runtime/checkpoint/generation_store.h"
+#include "runtime/checkpoint/snapshot.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -8,7 +8,6 @@
 #include "core/status.h"
 #include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/generation_store.h"
-#include "runtime/checkpoint/tensor_history.h"
 #include "tests/checkpoint/snapshot_samples.h"
 #include "tests/support/test.h"
 

@@ -7,9 +7,9 @@
 
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "runtime/files/file_lock.h"
+#include "runtime/files/own_files.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {

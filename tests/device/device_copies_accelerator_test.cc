@@ -4,7 +4,7 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "runtime/device/device_copies.h"
+#include "runtime/device/device_move.h"
 #include "tests/support/accelerator_test.h"
 
 namespace gavel::testing {

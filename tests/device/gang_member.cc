@@ -19,7 +19,6 @@
 #include <thread>
 
 #include "core/text.h"
-#include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
 
 namespace gavel {

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "core/status.h"
-#include "runtime/device/gradient_buckets.h"
 #include "runtime/device/process_group.h"
 #include "tests/support/accelerator_test.h"
 

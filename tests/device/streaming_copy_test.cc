@@ -1,5 +1,4 @@
-#include "runtime/device/streaming_copy.h"
-
+#include "runtime/device/copy_list.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

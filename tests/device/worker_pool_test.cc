@@ -1,8 +1,7 @@
-#include "runtime/device/worker_pool.h"
-
 #include <atomic>
 #include <stdexcept>
 
+#include "runtime/device/copy_list.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

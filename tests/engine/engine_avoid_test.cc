@@ -1,6 +1,6 @@
 // Accelerators that a job goes to again only where there is no other.
 
-#include "coordinator/engine/workers/avoidance.h"
+#include "coordinator/engine/failures.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

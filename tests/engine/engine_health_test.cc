@@ -1,5 +1,5 @@
 // Accelerators that the coordinator drains for what their drivers say.
-#include "coordinator/engine/workers/failure_streaks.h"
+#include "coordinator/engine/failures.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

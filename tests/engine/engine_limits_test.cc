@@ -2,7 +2,7 @@
 // that never speak.
 #include <variant>
 
-#include "coordinator/engine/worker_limits.h"
+#include "coordinator/engine/job.h"
 #include "core/text.h"
 #include "tests/engine/engine_driver.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "coordinator/engine/allocation_rows.h"
+#include "coordinator/engine/fields.h"
 #include "core/packer.h"
 #include "tests/engine/durable_events.h"
 #include "tests/support/test.h"

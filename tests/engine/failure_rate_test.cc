@@ -1,5 +1,4 @@
-#include "coordinator/engine/failure_rate.h"
-
+#include "coordinator/engine/failures.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

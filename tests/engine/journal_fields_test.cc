@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "absl/strings/escaping.h"
-#include "coordinator/engine/engine_fields.h"
 #include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/fields.h"
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/engine/durable_events.h"

@@ -1,6 +1,5 @@
 // Fairness between users first, and jobs whose figures no solver takes.
-#include "coordinator/engine/user_shares.h"
-
+#include "coordinator/engine/solver.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

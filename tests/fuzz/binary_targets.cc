@@ -1,7 +1,7 @@
 // What machines write: frames of the wire, rows of the journal, frames between
 // agents.
 
-#include "coordinator/agent/stream_messages.h"
+#include "coordinator/agent/checkpoint_stream.h"
 #include "coordinator/engine/event_codec.h"
 #include "core/codec.h"
 #include "core/message_fields.h"

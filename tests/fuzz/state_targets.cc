@@ -4,7 +4,7 @@
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/server/journal/history_tables.h"
-#include "coordinator/server/journal/recorder.h"
+#include "coordinator/server/journal/journal_writer.h"
 #include "runtime/transport/curve.h"
 #include "tests/fuzz/targets.h"
 

@@ -1,5 +1,4 @@
-#include "runtime/generation/generation_directory.h"
-
+#include "runtime/generation/manifest.h"
 #include "tests/checkpoint/simulated_disk.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,5 @@
-#include "iterator/session/checkpoint_schedule.h"
-
-#include "runtime/checkpoint/checkpoint_interval.h"
+#include "iterator/session/checkpoint_saver.h"
+#include "runtime/checkpoint/checkpoint_rules.h"
 #include "tests/support/test.h"
 
 namespace gavel::internal {

@@ -1,5 +1,3 @@
-#include "iterator/event_file.h"
-
 #include <unistd.h>
 
 #include <bit>
@@ -8,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "iterator/profile_files.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"
 

@@ -1,10 +1,8 @@
-#include "iterator/optimizer_state.h"
-
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim.h>
 
-#include "iterator/optimizer_kinds.h"
+#include "iterator/optimizers.h"
 #include "runtime/checkpoint/generation_store.h"
 #include "runtime/device/device_move.h"
 #include "tests/iterator/own_optimizer.h"

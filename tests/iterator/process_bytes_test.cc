@@ -1,8 +1,7 @@
 // What the kernel says that a process moved.
-#include "iterator/process_bytes.h"
-
 #include <cstdio>
 
+#include "iterator/step_profile.h"
 #include "tests/support/test.h"
 
 namespace gavel::internal {

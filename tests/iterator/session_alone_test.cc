@@ -13,7 +13,7 @@
 #include <stdexcept>
 
 #include "gavel/session.h"
-#include "runtime/files/file_lock.h"
+#include "runtime/files/own_files.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"

@@ -1,5 +1,4 @@
-#include "iterator/step_stats.h"
-
+#include "iterator/step_profile.h"
 #include "tests/support/test.h"
 
 namespace gavel::internal {

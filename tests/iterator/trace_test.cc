@@ -4,8 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "iterator/trace_file.h"
-#include "iterator/trace_ring.h"
+#include "iterator/profile_files.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"
 

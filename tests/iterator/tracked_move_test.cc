@@ -4,7 +4,6 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
-#include "iterator/tracked_item.h"
 #include "iterator/tracked_state.h"
 #include "runtime/torch_devices.h"
 #include "tests/support/test.h"

@@ -1,5 +1,4 @@
-#include "coordinator/jobs/by_accelerator.h"
-
+#include "coordinator/jobs/cluster.h"
 #include "core/ids.h"
 #include "tests/support/test.h"
 

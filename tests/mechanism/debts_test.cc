@@ -1,9 +1,8 @@
 // When a unit keeps its accelerators in the move-aware mechanism, and when not.
-#include "coordinator/mechanism/debts.h"
-
 #include <cmath>
 #include <limits>
 
+#include "coordinator/mechanism/choice.h"
 #include "gtest/gtest.h"
 #include "tests/mechanism/round_fixture.h"
 

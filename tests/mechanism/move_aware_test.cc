@@ -2,7 +2,7 @@
 // it saves, and that nobody's share suffers.
 #include <random>
 
-#include "coordinator/mechanism/debts.h"
+#include "coordinator/mechanism/choice.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "tests/mechanism/round_fixture.h"
 #include "tests/mechanism/rounds.h"

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "coordinator/mechanism/debts.h"
-#include "coordinator/mechanism/round_view.h"
+#include "coordinator/mechanism/choice.h"
+#include "coordinator/mechanism/round_table.h"
 #include "tests/mechanism/round_fixture.h"
 
 namespace gavel::testing {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "coordinator/mechanism/round_view.h"
+#include "coordinator/mechanism/round_table.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -1,9 +1,8 @@
 // The expected values are sacrebleu's (tokenize none, smoothing none) and, for
 // the sentences from NLTK's documentation, NLTK's.
-#include "models/bleu.h"
-
 #include <cmath>
 
+#include "models/text.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

@@ -1,7 +1,6 @@
-#include "models/byte_pair_encoding.h"
-
 #include <random>
 
+#include "models/text.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

@@ -1,10 +1,9 @@
-#include "models/cyclegan.h"
-
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <torch/utils.h>
 
+#include "models/image_models.h"
 #include "tests/models/parameter_count.h"
 #include "tests/support/test.h"
 

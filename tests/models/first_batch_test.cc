@@ -1,5 +1,4 @@
-#include "models/first_batch.h"
-
+#include "models/dataset.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

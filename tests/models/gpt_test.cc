@@ -1,5 +1,3 @@
-#include "models/gpt.h"
-
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
 #include <torch/optim/adamw.h>
@@ -7,8 +5,8 @@
 
 #include <cmath>
 
-#include "models/mixed_precision.h"
-#include "models/schedule.h"
+#include "models/text_models.h"
+#include "models/training.h"
 #include "tests/models/parameter_count.h"
 #include "tests/support/test.h"
 

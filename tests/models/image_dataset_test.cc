@@ -1,7 +1,4 @@
-#include "models/image_dataset.h"
-
-#include "models/cifar10_dataset.h"
-#include "models/idx_dataset.h"
+#include "models/images.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -1,13 +1,10 @@
-#include "models/image_source.h"
-
 #include <ATen/TensorOperators.h>
 
 #include <filesystem>
 #include <mutex>
 #include <thread>
 
-#include "models/cropped_images.h"
-#include "models/synthetic_images.h"
+#include "models/images.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

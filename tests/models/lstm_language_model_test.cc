@@ -1,7 +1,6 @@
-#include "models/lstm_language_model.h"
-
 #include <ATen/ops/randint.h>
 
+#include "models/text_models.h"
 #include "tests/models/parameter_count.h"
 #include "tests/support/test.h"
 

@@ -1,7 +1,6 @@
-#include "models/parallel_text.h"
-
 #include <sstream>
 
+#include "models/text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

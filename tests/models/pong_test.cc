@@ -1,7 +1,6 @@
-#include "models/pong.h"
-
 #include <cmath>
 
+#include "models/actor_critic.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

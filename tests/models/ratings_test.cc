@@ -1,10 +1,9 @@
-#include "models/ratings.h"
-
 #include <ATen/ops/tensor.h>
 
 #include <cmath>
 
 #include "core/text.h"
+#include "models/recommendation.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

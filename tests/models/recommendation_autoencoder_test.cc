@@ -1,7 +1,6 @@
-#include "models/recommendation_autoencoder.h"
-
 #include <ATen/ops/tensor.h>
 
+#include "models/recommendation.h"
 #include "tests/models/parameter_count.h"
 #include "tests/support/test.h"
 

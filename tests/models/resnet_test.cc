@@ -1,9 +1,8 @@
-#include "models/resnet.h"
-
 #include <ATen/Parallel.h>
 #include <ATen/ops/randn.h>
 #include <torch/utils.h>
 
+#include "models/image_models.h"
 #include "tests/models/parameter_count.h"
 #include "tests/support/test.h"
 

@@ -1,5 +1,3 @@
-#include "models/schedule.h"
-
 #include <ATen/ops/ones.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
@@ -7,6 +5,7 @@
 
 #include <cmath>
 
+#include "models/training.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

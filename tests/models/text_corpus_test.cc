@@ -1,7 +1,6 @@
-#include "models/text_corpus.h"
-
 #include <filesystem>
 
+#include "models/text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

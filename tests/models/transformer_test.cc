@@ -1,5 +1,3 @@
-#include "models/transformer.h"
-
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/tensor.h>
@@ -8,7 +6,8 @@
 
 #include <cmath>
 
-#include "models/parallel_text.h"
+#include "models/text.h"
+#include "models/text_models.h"
 #include "tests/models/parameter_count.h"
 #include "tests/support/test.h"
 

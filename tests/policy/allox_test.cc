@@ -1,9 +1,9 @@
+#include "coordinator/policy/policies/allox.h"
+
 #include <limits>
 #include <numeric>
 #include <random>
 
-#include "coordinator/policy/share/position_matching.h"
-#include "coordinator/policy/share/type_prices.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 #include "tests/support/test.h"

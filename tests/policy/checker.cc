@@ -10,7 +10,7 @@
 
 #include "coordinator/policy/lp/highs_solver.h"
 #include "coordinator/policy/lp/share_program.h"
-#include "coordinator/policy/problem.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/share/share_problem.h"
 #include "core/text.h"
 

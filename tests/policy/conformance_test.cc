@@ -9,7 +9,6 @@
 #include "coordinator/policy/policy.h"
 #include "gavel_paths.h"
 #include "nlohmann/json.hpp"
-#include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
 #include "tests/policy/checker.h"
 #include "tests/support/test.h"

@@ -1,8 +1,7 @@
-#include "coordinator/policy/share/guarded_solve.h"
-
 #include <cmath>
 #include <stdexcept>
 
+#include "coordinator/policy/policy.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <random>
 
-#include "coordinator/policy/share/job_rows.h"
-#include "coordinator/policy/share/pair_table.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/policy/share/share_problem.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"

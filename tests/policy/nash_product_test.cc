@@ -1,8 +1,7 @@
-#include "coordinator/policy/policies/nash_product.h"
-
 #include <cmath>
 
 #include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/policies/strategy_proof.h"
 #include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"

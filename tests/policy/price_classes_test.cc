@@ -1,9 +1,6 @@
-#include "coordinator/policy/lp/price_classes.h"
-
 #include <cmath>
 #include <random>
 
-#include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
 #include "coordinator/policy/lp/price_pass.h"
 #include "tests/support/test.h"

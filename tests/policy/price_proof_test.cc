@@ -1,12 +1,10 @@
-#include "coordinator/policy/lp/price_proof.h"
-
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <random>
 
-#include "coordinator/policy/lp/price_jobs.h"
 #include "coordinator/policy/lp/price_levels.h"
+#include "coordinator/policy/lp/price_pass.h"
 #include "coordinator/policy/lp/price_program.h"
 #include "coordinator/policy/lp/share_program.h"
 #include "coordinator/policy/lp/target_program.h"

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-#include "coordinator/policy/lp/price_jobs.h"
+#include "coordinator/policy/lp/price_pass.h"
 #include "coordinator/policy/policy.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"

@@ -1,7 +1,6 @@
-#include "coordinator/policy/problem.h"
-
 #include <cmath>
 
+#include "coordinator/policy/policy.h"
 #include "tests/policy/problems.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,7 @@
+#include "coordinator/policy/policies/strategy_proof.h"
+
 #include <cmath>
 
-#include "coordinator/policy/policies/nash_product.h"
 #include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"

@@ -1,7 +1,6 @@
-#include "coordinator/server/journal/commit_thread.h"
-
 #include <atomic>
 
+#include "coordinator/server/journal/journal_writer.h"
 #include "tests/server/faulty_disk.h"
 #include "tests/server/journal_fixture.h"
 

@@ -5,7 +5,7 @@
 #include "coordinator/server/access/principals.h"
 #include "core/codec.h"
 #include "core/text.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/server/encrypted_coordinator_fixture.h"
 #include "tests/support/files.h"
 #include "tests/support/test.h"

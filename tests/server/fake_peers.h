@@ -14,7 +14,7 @@
 #include "coordinator/server/coordinator_server.h"
 #include "core/messages.h"
 #include "nlohmann/json.hpp"
-#include "runtime/transport/dealer.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/support/eventually.h"
 
 namespace gavel::testing {

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "coordinator/server/journal/sqlite.h"
-#include "runtime/files/file_lock.h"
+#include "runtime/files/own_files.h"
 #include "tests/server/journal_fixture.h"
 
 namespace gavel::testing {

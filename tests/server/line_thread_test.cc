@@ -1,10 +1,9 @@
-#include "coordinator/server/access/line_thread.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 
+#include "coordinator/server/access/audit_log.h"
 #include "core/text.h"
 #include "runtime/descriptor.h"
 #include "tests/support/eventually.h"

@@ -1,5 +1,4 @@
-#include "coordinator/server/outbox.h"
-
+#include "coordinator/server/peer_links.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,5 +1,4 @@
-#include "coordinator/server/access/position_proofs.h"
-
+#include "coordinator/server/access/gatekeeper.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "coordinator/server/access/access_list.h"
-#include "coordinator/server/access/quota.h"
+#include "coordinator/server/access/limits.h"
 #include "core/text.h"
 #include "runtime/transport/curve.h"
 #include "tests/support/temporary_folder.h"

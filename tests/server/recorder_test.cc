@@ -1,11 +1,10 @@
 // The engine comes back as it was, in bounded time; and the history beside it.
-#include "coordinator/server/journal/recorder.h"
-
 #include <cstdio>
 #include <ctime>
 
 #include "coordinator/engine/event_codec.h"
 #include "coordinator/server/journal/history_tables.h"
+#include "coordinator/server/journal/journal_writer.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/busy_engine.h"
 #include "tests/server/journal_fixture.h"

@@ -1,5 +1,4 @@
-#include "coordinator/server/access/refused_keys.h"
-
+#include "coordinator/server/access/access_list.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

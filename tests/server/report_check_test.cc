@@ -1,8 +1,7 @@
-#include "coordinator/server/report_check.h"
-
 #include <limits>
 #include <variant>
 
+#include "coordinator/server/incoming.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

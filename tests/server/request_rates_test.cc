@@ -1,7 +1,6 @@
-#include "coordinator/server/access/request_rates.h"
-
 #include <cstddef>
 
+#include "coordinator/server/access/limits.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -1,10 +1,9 @@
 // Every role with every message of the protocol, and whose things are whose.
-#include "coordinator/server/access/roles.h"
-
 #include <array>
 #include <cstddef>
 #include <variant>
 
+#include "coordinator/server/access/principals.h"
 #include "core/codec.h"
 #include "tests/support/test.h"
 

@@ -1,12 +1,11 @@
-#include "coordinator/server/access/rotating_file.h"
-
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "coordinator/server/access/audit_log.h"
 #include "core/text.h"
-#include "runtime/files/text_file.h"
+#include "runtime/files/own_files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -2,7 +2,6 @@
 
 #include <iterator>
 
-#include "coordinator/server/query/json_text.h"
 #include "coordinator/server/query/row_json.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/test.h"

@@ -1,10 +1,9 @@
-#include "coordinator/server/solver_thread.h"
-
 #include <atomic>
 #include <future>
 #include <mutex>
 #include <stdexcept>
 
+#include "coordinator/server/engine_runner.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"
 

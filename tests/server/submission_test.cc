@@ -1,5 +1,4 @@
-#include "coordinator/server/submission.h"
-
+#include "coordinator/server/incoming.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

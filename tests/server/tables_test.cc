@@ -1,5 +1,5 @@
-#include "coordinator/server/peer_table.h"
-#include "coordinator/server/pending_table.h"
+#include "coordinator/server/client_requests.h"
+#include "coordinator/server/peer_links.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

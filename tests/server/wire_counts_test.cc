@@ -1,5 +1,4 @@
-#include "coordinator/server/wire_counts.h"
-
+#include "coordinator/server/client_requests.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -1,5 +1,4 @@
-#include "simulator/simulation_input.h"
-
+#include "simulator/trace_simulation.h"
 #include "tests/support/test.h"
 
 namespace gavel {

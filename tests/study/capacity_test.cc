@@ -1,7 +1,6 @@
-#include "study/simulation/capacity.h"
-
 #include <cmath>
 
+#include "study/simulation/simulation_run.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

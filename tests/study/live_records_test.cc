@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/workload/trace.h"
+#include "study/profile/live_workloads.h"
 #include "study/reproduce/preemption_run.h"
-#include "study/reproduce/reality_records.h"
-#include "study/reproduce/reality_report.h"
-#include "study/reproduce/worker_trace.h"
+#include "study/reproduce/reality.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "coordinator/cli/history/history_file.h"
-#include "coordinator/server/journal/recorder.h"
+#include "coordinator/server/journal/journal_writer.h"
 #include "coordinator/server/query/queue_view.h"
 #include "study/simulation/past_jobs.h"
 #include "tests/server/busy_engine.h"

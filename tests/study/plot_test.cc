@@ -1,9 +1,8 @@
-#include "study/report/plot.h"
-
 #include <cmath>
 #include <limits>
 
 #include "coordinator/cli/progress_bar.h"
+#include "study/report/report_page.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

@@ -1,7 +1,6 @@
 #include "study/solve/policy_case.h"
 
 #include "coordinator/cli/json_fields.h"
-#include "study/solve/policy_answer.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -5,7 +5,6 @@
 
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "study/solve/policy_answer.h"
 #include "study/solve/policy_case.h"
 #include "tests/support/test.h"
 

@@ -1,11 +1,9 @@
 // What `gavel profile` measures, and the tables that it makes of it.
-#include "study/profile/profile_results.h"
-
 #include <cmath>
 #include <random>
 
 #include "coordinator/workload/throughput_writer.h"
-#include "study/profile/profile_spec.h"
+#include "study/profile/profile_run.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "study/simulation/simulation_inputs.h"
+#include "study/simulation/simulation_run.h"
 #include "tests/study/fake_simulation.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,8 +1,6 @@
-#include "study/simulation/sweep_run.h"
-
 #include <atomic>
 
-#include "study/simulation/sweep_screen.h"
+#include "study/simulation/sweep.h"
 #include "tests/study/fake_simulation.h"
 #include "tests/support/temporary_folder.h"
 

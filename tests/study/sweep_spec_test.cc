@@ -1,10 +1,9 @@
-#include "study/simulation/sweep_spec.h"
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "gavel_paths.h"
+#include "study/simulation/sweep.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

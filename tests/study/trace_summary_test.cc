@@ -1,5 +1,4 @@
-#include "study/simulation/trace_summary.h"
-
+#include "study/simulation/simulation_summary.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

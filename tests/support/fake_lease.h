@@ -17,7 +17,7 @@
 
 #include "core/messages.h"
 #include "runtime/lease/lease_machine.h"
-#include "runtime/transport/dealer.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace gavel::testing {
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "coordinator/agent_host/agent_process_info.h"
+#include "coordinator/agent_host/agent_record.h"
 
 namespace gavel::testing {
 namespace {

@@ -1,8 +1,7 @@
-#include "coordinator/throughput/accelerator_speeds.h"
-
 #include <cmath>
 #include <random>
 
+#include "coordinator/throughput/throughput_matrix.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,9 +1,8 @@
-#include "coordinator/throughput/matrix_completion.h"
-
 #include <cmath>
 #include <limits>
 #include <random>
 
+#include "coordinator/throughput/throughput_estimator.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,10 +1,10 @@
 // Dealer and Router over real sockets on loopback.
+#include "runtime/transport/dealer_router.h"
+
 #include <chrono>
 #include <thread>
 
 #include "core/units.h"
-#include "runtime/transport/dealer.h"
-#include "runtime/transport/router.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"
 

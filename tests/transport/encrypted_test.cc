@@ -7,8 +7,7 @@
 
 #include "runtime/descriptor.h"
 #include "runtime/transport/connection_guard.h"
-#include "runtime/transport/dealer.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"
 

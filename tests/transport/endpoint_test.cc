@@ -1,8 +1,7 @@
 // Which endpoints are accepted, and what is said of the others.
 #include <sys/resource.h>
 
-#include "runtime/transport/dealer.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "runtime/transport/socket_options.h"
 #include "tests/support/test.h"
 

@@ -13,8 +13,7 @@
 #include <thread>
 
 #include "core/codec.h"
-#include "runtime/transport/dealer.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"
 

@@ -2,8 +2,7 @@
 #include <string_view>
 
 #include "core/codec.h"
-#include "runtime/transport/dealer.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"
 #include "zmq.hpp"

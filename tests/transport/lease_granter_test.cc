@@ -3,7 +3,7 @@
 
 #include <variant>
 
-#include "runtime/transport/dealer.h"
+#include "runtime/transport/dealer_router.h"
 #include "tests/support/test.h"
 
 namespace gavel {

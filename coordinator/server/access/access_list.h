@@ -21,7 +21,7 @@
 #include "coordinator/server/access/principals.h"
 #include "core/ids.h"
 #include "core/messages.h"
-#include "runtime/transport/admission.h"
+#include "runtime/transport/curve.h"
 
 namespace gavel {
 

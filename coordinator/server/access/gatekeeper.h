@@ -22,7 +22,7 @@
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "runtime/transport/router.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace gavel {
 

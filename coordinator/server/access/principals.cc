@@ -20,7 +20,7 @@
 #include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/text_file.h"
+#include "runtime/files/own_files.h"
 #include "runtime/transport/curve.h"
 
 namespace gavel {

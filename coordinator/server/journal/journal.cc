@@ -15,7 +15,7 @@
 #include "coordinator/server/journal/history_tables.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/text_file.h"
+#include "runtime/files/own_files.h"
 #include "xxhash.h"
 
 namespace gavel {

@@ -22,7 +22,7 @@
 #include "coordinator/server/journal/sqlite.h"
 #include "core/ids.h"
 #include "core/units.h"
-#include "runtime/files/file_lock.h"
+#include "runtime/files/own_files.h"
 
 namespace gavel {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "coordinator/engine/worker_limits.h"
+#include "coordinator/engine/job.h"
 #include "core/text.h"
 
 namespace gavel {

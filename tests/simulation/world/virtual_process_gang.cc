@@ -1,6 +1,6 @@
 // What a process does as one rank of a gang, as
-// iterator/session/loop_control.cc does: it comes together with the others, and
-// attends the stop agreement at each boundary.
+// iterator/session/session_state.cc does: it comes together with the others,
+// and attends the stop agreement at each boundary.
 #include <algorithm>
 #include <map>
 
