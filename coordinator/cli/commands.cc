@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cli/daemon/daemon_log.h"
+#include "coordinator/cli/daemon/daemon_options.h"
 #include "core/text.h"
 
 namespace gavel {

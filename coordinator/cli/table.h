@@ -1,5 +1,7 @@
-// Tables of text for the terminal. Pure: rows in, text out. Stateless,
-// thread-safe.
+// The coordinator's JSON as rows (server/query/rows.h), and rows as tables of
+// text for the terminal. A field of the JSON that is missing or of another type
+// keeps its default, so that a client can ask an older or newer coordinator.
+// Pure, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_TABLE_H_
 #define GAVEL_COORDINATOR_CLI_TABLE_H_
 
@@ -11,9 +13,26 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/cli/rows.h"
+#include "coordinator/cli/json.h"
+#include "coordinator/server/query/rows.h"
 
 namespace gavel {
+
+std::vector<QueueRow> ParseQueue(const Json& json);
+std::vector<NodeRow> ParseNodes(const Json& json);
+StatusRow ParseStatus(const Json& json);
+WhyRow ParseWhy(const Json& json);
+std::vector<ForecastRow> ParseForecast(const Json& json);
+
+// "R" is "running".
+std::string_view StateWord(std::string_view letters);
+
+// The letters that `state` means: "R" and "running" are {"R"}. Empty: none.
+std::vector<std::string> StateLettersOf(std::string_view state);
+
+// Those that run come first, then those that wait, held ones, and those that
+// have ended; each in the order that they had.
+void SortLiveFirst(std::vector<QueueRow>& rows);
 
 // Columns (of a terminal) that tables fit by default.
 inline constexpr size_t kTableWidth = 100;

@@ -4,8 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 
+#include "absl/strings/str_format.h"
 #include "coordinator/cli/table.h"
 #include "core/error_line.h"
 #include "core/text.h"
@@ -28,6 +33,42 @@ std::string Head(const std::string& text, size_t lines_max, size_t* lines) {
     ++*lines;
   }
   return text.substr(0, end);
+}
+
+constexpr size_t kBarWidth = 30;
+// Before that the speed says little.
+constexpr double kFractionKnown = 0.005;
+
+// Seconds of "30m"; below 0: it is no such thing.
+double ParseAge(const std::string& text) {
+  char* end = nullptr;
+  const double count = std::strtod(text.c_str(), &end);
+  const std::string unit = end;
+  if (end == text.c_str() || !std::isfinite(count) || count < 0) return -1;
+  if (unit == "s") return count;
+  if (unit == "m") return 60 * count;
+  if (unit == "h") return 3600 * count;
+  return unit == "d" ? 86400 * count : -1;
+}
+
+absl::StatusOr<double> ParseTime(const std::string& text, double now_s,
+                                 bool ahead) {
+  if (const double age_s = ParseAge(text); age_s >= 0) {
+    return ahead ? now_s + age_s : now_s - age_s;
+  }
+  for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
+                           "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {
+    std::tm parts{};
+    const char* end = strptime(text.c_str(), form, &parts);
+    if (end == nullptr || *end != '\0') continue;
+    parts.tm_isdst = -1;
+    const std::time_t time = std::mktime(&parts);
+    if (time >= 0) return static_cast<double>(time);
+  }
+  return absl::InvalidArgumentError(StrCat(
+      "\"", text,
+      "\" is no time; write 2026-11-21, 2026-11-21T18:30, or 2h for two hours ",
+      ahead ? "from now" : "ago"));
 }
 
 }  // namespace
@@ -63,6 +104,73 @@ void Terminal::Write(const std::string& text) const {
   const std::string out = is_terminal_ ? Visible(text) : text;
   std::fwrite(out.data(), 1, out.size(), stdout);
   std::fflush(stdout);
+}
+
+std::string RenderBar(std::string_view label, double fraction, double elapsed_s,
+                      std::string_view note, size_t width) {
+  fraction = std::clamp(fraction, 0.0, 1.0);
+  const auto full = static_cast<size_t>(
+      std::lround(fraction * static_cast<double>(kBarWidth)));
+  std::string line = StrCat(label, " [", std::string(full, '#'),
+                            std::string(kBarWidth - full, '.'), "] ",
+                            absl::StrFormat("%3.0f %%", 100 * fraction));
+  if (fraction >= kFractionKnown && fraction < 1) {
+    StrAppend(&line, "  ",
+              FormatDuration(elapsed_s * (1 - fraction) / fraction), " left");
+  }
+  if (!note.empty()) StrAppend(&line, "  ", note);
+  return Cut(line, width > 1 ? width - 1 : 1) + "\n";
+}
+
+std::string FormatDuration(double seconds) {
+  if (!std::isfinite(seconds)) return "-";
+  if (seconds < 9.995) return absl::StrFormat("%.2f s", seconds);
+  if (seconds < 59.5) return absl::StrFormat("%.0f s", seconds);
+  const double minutes = seconds / 60;
+  if (minutes < 59.5) {
+    const long whole = std::lround(seconds);
+    return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);
+  }
+  const long whole_minutes = std::lround(minutes);
+  if (whole_minutes < 48 * 60) {
+    return absl::StrFormat("%d h %02d min", whole_minutes / 60,
+                           whole_minutes % 60);
+  }
+  return absl::StrFormat("%.1f days", minutes / 60 / 24);
+}
+
+std::string FormatHours(double seconds) {
+  const double hours = seconds / 3600;
+  if (!std::isfinite(hours)) return "-";
+  return absl::StrFormat(std::abs(hours) < 99.995 ? "%.2f h" : "%.1f h", hours);
+}
+
+std::string FormatPercent(double fraction) {
+  if (!std::isfinite(fraction)) return "-";
+  return absl::StrFormat("%.1f %%", 100 * fraction);
+}
+
+std::string FormatNumber(double value, int decimals) {
+  if (!std::isfinite(value)) return "-";
+  return absl::StrFormat("%.*f", decimals, value);
+}
+
+absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s) {
+  return ParseTime(text, now_s, /*ahead=*/false);
+}
+
+absl::StatusOr<double> ParseTimeAhead(const std::string& text, double now_s) {
+  return ParseTime(text, now_s, /*ahead=*/true);
+}
+
+std::string FormatWallTime(double time_s) {
+  if (!(time_s > 0) || time_s > 1e11) return "-";
+  const auto time = static_cast<std::time_t>(time_s);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (localtime_r(&time, &parts) == nullptr) return "-";
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return text.data();
 }
 
 }  // namespace gavel

@@ -1,13 +1,18 @@
-// Standard output as a terminal: its size, and text that replaces the text
-// before. Not thread-safe.
+// What commands show to people: standard output as a terminal, a progress bar,
+// and durations, amounts and points in time as text.
 #ifndef GAVEL_COORDINATOR_CLI_TERMINAL_H_
 #define GAVEL_COORDINATOR_CLI_TERMINAL_H_
 
 #include <cstddef>
 #include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
 
 namespace gavel {
 
+// Standard output as a terminal: its size, and text that replaces the text
+// before. Not thread-safe.
 class Terminal {
  public:
   Terminal();
@@ -29,6 +34,36 @@ class Terminal {
   const bool is_terminal_;
   size_t lines_shown_ = 0;
 };
+
+// The functions below are pure, stateless and thread-safe.
+
+// "LABEL [#########...........]  45 %  2 min left  NOTE", at most `width`
+// characters with the line's end. `elapsed_s`: that `fraction` took; the rest
+// is taken to go as fast.
+std::string RenderBar(std::string_view label, double fraction, double elapsed_s,
+                      std::string_view note, size_t width);
+
+// "0.42 s", "12 s", "3 min 20 s", "5 h 12 min", "3.2 days"; "-" for NaN or
+// never.
+std::string FormatDuration(double seconds);
+// "0.83 h", "16.82 h", "104.1 h"; "-" for NaN or never.
+std::string FormatHours(double seconds);
+// "45.3 %"
+std::string FormatPercent(double fraction);
+// "1.234" of three decimals; "-" for NaN or infinity.
+std::string FormatNumber(double value, int decimals);
+
+// Points in time as text are in the machine's time zone.
+
+// "2026-11-21", "2026-11-21T18:30" or with seconds (a space will do for the T);
+// "30m", "2h" and "7d" are so long before `now_s`. Seconds since 1970.
+// INVALID_ARGUMENT: none of these.
+absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s);
+// The same, but that "30m" is so long after `now_s`.
+absl::StatusOr<double> ParseTimeAhead(const std::string& text, double now_s);
+
+// "2026-11-21T18:30:05"; "-" for 0, which is "not yet".
+std::string FormatWallTime(double time_s);
 
 }  // namespace gavel
 

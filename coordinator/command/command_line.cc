@@ -2,17 +2,361 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/daemon/daemon_config.h"
-#include "coordinator/command/command_advice.h"
+#include "coordinator/cli/daemon/daemon_options.h"
+#include "core/text.h"
 #include "study/commands.h"
 
 namespace gavel {
+
+// ---- Advice on a wrong command line ----
+
+namespace {
+
+// Words of Slurm, of batch systems, of kubectl, of the original Gavel, and
+// those that people guess.
+struct Foreign {
+  std::string_view ours;   // what to write behind "gavel", by commas
+  std::string_view words;  // by blanks
+};
+
+constexpr Foreign kForeign[] = {
+    {"--version", "version"},
+    {"agent", "slurmd worker worker.py"},
+    {"cancel", "bkill delete kill qdel rm scancel"},
+    {"cancel,shutdown", "stop"},
+    {"coordinator", "run_scheduler.py scheduler serve slurmctld"},
+    {"coordinator,agent", "server"},
+    {"coordinator,submit", "run_scheduler_with_trace.py"},
+    {"drain", "cordon"},
+    {"help --files", "config"},
+    {"history", "sacct"},
+    {"hold", "pause qhold suspend"},
+    {"hold,release,requeue,update,drain,resume,why", "scontrol"},
+    {"nodes", "servers sinfo"},
+    {"queue", "bjobs jobs ps qstat squeue top"},
+    {"queue,nodes", "get list ls"},
+    {"release", "qrls unhold"},
+    {"resume", "uncordon"},
+    {"shutdown", "quit"},
+    {"simulate",
+     "simulate_scheduler_with_generated_jobs.py "
+     "simulate_scheduler_with_trace.py"},
+    {"status", "health"},
+    {"submit", "apply bsub create qsub sbatch srun"},
+    {"submit,coordinator,agent", "start"},
+    {"submit,local", "run"},
+    {"sweep", "run_sweep_continuous.py run_sweep_static.py"},
+    {"usage", "sreport sshare"},
+    {"user add", "add-user adduser"},
+    {"why", "describe sstat"},
+    {"why,queue,history", "info job show"},
+};
+
+// What is no command, and where it is described.
+struct Topic {
+  std::string_view word;
+  std::string_view place;
+};
+
+constexpr Topic kTopics[] = {
+    {"cluster", "`gavel help --files` and docs/files.md tell its keys"},
+    {"files", "`gavel help --files` prints the keys of all files"},
+    {"job", "`gavel help --files` and docs/files.md tell its keys"},
+    {"policies",
+     "`gavel solve --list-policies` names them, `gavel solve --example POLICY` "
+     "shows what one reads"},
+    {"throughput", "docs/simulator.md has the form of a throughput file"},
+    {"throughputs",
+     "docs/simulator.md has the form of a throughput file, and `gavel profile` "
+     "measures one"},
+    {"traces",
+     "docs/simulator.md has their forms, and `gavel trace generate` draws one"},
+};
+
+// Flags of the original's scripts, and our option; that of the sweeps, which
+// are keys of a file here, are in docs/from-gavel.md.
+struct OriginalFlag {
+  std::string_view flags;    // by blanks
+  std::string_view option;   // of ours that they become
+  std::string_view written;  // with a value as an example
+};
+
+constexpr OriginalFlag kOriginalFlags[] = {
+    {"--assign_SLOs", "--slos", "--slos"},
+    {"--checkpoint_file", "--save", "--save FILE"},
+    {"--cluster_spec -c", "--cluster", "--cluster v100:25,p100:25,k80:25"},
+    {"--enable_global_queue", "--queue", "--queue global, the default"},
+    {"--fixed-job-duration -f", "--fixed-duration", "--fixed-duration SECONDS"},
+    {"--generate-multi-gpu-jobs -m", "--multi-gpu", "--multi-gpu"},
+    {"--generate-multi-priority-jobs", "--multi-priority", "--multi-priority"},
+    {"--interval --time_per_iteration -i", "--round-duration",
+     "--round-duration SECONDS"},
+    {"--lam -l", "--rate", "--rate JOBS_PER_HOUR, which is 3600 / lam"},
+    {"--num_gpus_per_server", "--cluster",
+     "--cluster v100:36x4,p100:36x4,k80:36x4 for 4 of each server"},
+    {"--num_reference_models", "--reference-models", "--reference-models N"},
+    {"--output_trace_file_name", "--output", "--output FILE"},
+    {"--per_instance_type_prices_dir", "--prices", "--prices FILE.csv"},
+    {"--profiling_percentage", "--profiling-percentage",
+     "--estimator --profiling-percentage PERCENT"},
+    {"--simulate-steady-state", "--steady-state", "--steady-state"},
+    {"--throughputs-file --throughputs_file", "--throughputs",
+     "--throughputs FILE.json"},
+    {"--trace_file -t", "--trace", "--trace FILE"},
+    {"--window-end --window-start -e -s", "--window", "--window START:END"},
+    {"-p", "--policy", "--policy NAME"},
+};
+
+// Insertions, deletions, replacements and swaps of neighbours that make one of
+// the other.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> cost(a.size() + 1,
+                                        std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
+  std::iota(cost[0].begin(), cost[0].end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = a[i - 1] == b[j - 1];
+      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1,
+                             cost[i - 1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return cost[a.size()][b.size()];
+}
+
+bool IsFlag(const std::string& word) { return word.starts_with('-'); }
+
+std::vector<std::string> NamesBelow(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (!command->get_name().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+bool Contains(const std::vector<std::string>& names, std::string_view word) {
+  return std::ranges::find(names, word) != names.end();
+}
+
+// `words`: by blanks.
+bool Lists(std::string_view words, std::string_view word) {
+  return Contains(absl::StrSplit(ToAbsl(words), ' '), word);
+}
+
+std::vector<std::string> OursFor(std::string_view word,
+                                 const std::vector<std::string>& names) {
+  for (const Foreign& foreign : kForeign) {
+    if (!Lists(foreign.words, word)) continue;
+    std::vector<std::string> ours = absl::StrSplit(ToAbsl(foreign.ours), ',');
+    std::erase_if(ours, [&](const std::string& one) {
+      return !IsFlag(one) && !Contains(names, one.substr(0, one.find(' ')));
+    });
+    return ours;
+  }
+  return {};
+}
+
+// At most a third of the letters differ.
+std::vector<std::string> NearestTo(std::string_view word,
+                                   const std::vector<std::string>& names) {
+  std::vector<std::string> nearest;
+  size_t least = word.size() / 3 + 1;
+  for (const std::string& name : names) {
+    const size_t distance = Distance(word, name);
+    if (distance > least) continue;
+    if (distance < least) nearest.clear();
+    least = distance;
+    nearest.push_back(name);
+  }
+  return nearest;
+}
+
+std::string Suggestion(const std::string& before,
+                       const std::vector<std::string>& ours) {
+  std::vector<std::string> quoted;
+  for (const std::string& one : ours) {
+    quoted.push_back(StrCat("`", before, " ", one, "`"));
+  }
+  return absl::StrJoin(quoted, ", ");
+}
+
+std::string Unknown(const CLI::App& command, const std::string& before,
+                    const std::string& word) {
+  const std::vector<std::string> names = NamesBelow(command);
+  std::string text = StrCat("there is no command \"", before, " ", word, "\"");
+  const bool top = command.get_parent() == nullptr;
+  const std::vector<std::string> ours =
+      top ? OursFor(word, names) : std::vector<std::string>();
+  const auto* topic = std::ranges::find(kTopics, word, &Topic::word);
+  if (top && topic != std::end(kTopics)) {
+    return StrCat(text, "; ", topic->place);
+  }
+  if (!ours.empty()) {
+    return StrCat(text, "; here it is ", Suggestion(before, ours));
+  }
+  const std::vector<std::string> nearest = NearestTo(word, names);
+  if (!nearest.empty()) {
+    StrAppend(&text, "; did you mean ", Suggestion(before, nearest), "?");
+  }
+  return StrCat(text, nearest.empty() ? "; " : " ", "`", before,
+                " --help` lists them");
+}
+
+// "-p" of "-pfifo" is not looked for: CLI11 splits it as its own flags.
+std::string FlagOf(const std::string& word) {
+  return word.substr(0, word.find('='));
+}
+
+// Of the command and of the groups of options in it.
+std::vector<std::string> OptionsOf(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  for (const CLI::App* group : command.get_subcommands({})) {
+    if (!group->get_name().empty()) continue;
+    for (const std::string& name : OptionsOf(*group)) {
+      if (!Contains(names, name)) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+// The command that was chosen, and its words: "gavel user add".
+const CLI::App* Chosen(const CLI::App& app, std::string* words) {
+  const CLI::App* command = &app;
+  *words = app.get_name();
+  for (const CLI::App* next = command; next != nullptr; command = next) {
+    next = nullptr;
+    for (const CLI::App* below : command->get_subcommands({})) {
+      if (!below->get_name().empty() && below->parsed()) next = below;
+    }
+    if (next == nullptr) break;
+    StrAppend(words, " ", next->get_name());
+  }
+  return command;
+}
+
+bool HasPlaces(const CLI::App& command) {
+  return std::ranges::any_of(
+      command.get_options(),
+      [](const CLI::Option* option) { return option->get_positional(); });
+}
+
+// What was meant by words that the command does not take; "": unknown.
+std::string MeantBy(const CLI::App& app, const CLI::App& command,
+                    const std::string& words,
+                    const std::vector<std::string>& unexpected) {
+  const std::string& first = unexpected.front();
+  if (IsFlag(first)) {
+    const std::string flag = FlagOf(first);
+    return absl::StrJoin(NearestTo(flag, OptionsOf(command)), ", ");
+  }
+  const std::string all = absl::StrJoin(unexpected, " ");
+  if (FindSubcommand(app, first) != nullptr) {
+    return StrCat(app.get_name(), " ", all);
+  }
+  const bool of_job = command.get_option_no_throw("--job") != nullptr;
+  if (of_job && !HasPlaces(command) && unexpected.size() == 1) {
+    return StrCat(words, " --job ", all);
+  }
+  return "";
+}
+
+}  // namespace
+
+const CLI::App* FindSubcommand(const CLI::App& app, const std::string& name) {
+  const std::vector<const CLI::App*> commands = app.get_subcommands({});
+  const auto found = std::ranges::find(commands, name, &CLI::App::get_name);
+  return found == commands.end() ? nullptr : *found;
+}
+
+std::string UnknownCommand(const CLI::App& app,
+                           const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string before = app.get_name();
+  for (const std::string& word : words) {
+    if (IsFlag(word)) return "";
+    const CLI::App* next = FindSubcommand(*command, word);
+    // Where commands below it are optional, the word is an argument.
+    const bool must_be = command->get_require_subcommand_min() > 0;
+    if (next == nullptr) return must_be ? Unknown(*command, before, word) : "";
+    StrAppend(&before, " ", word);
+    command = next;
+  }
+  return "";
+}
+
+std::string UnexpectedWords(const CLI::App& app, bool advised) {
+  std::string words;
+  const CLI::App* command = Chosen(app, &words);
+  const std::vector<std::string> unexpected = app.remaining(/*recurse=*/true);
+  if (unexpected.empty()) return "";
+  const std::string meant =
+      advised ? "" : MeantBy(app, *command, words, unexpected);
+  return StrCat("`", words, "` does not take \"",
+                absl::StrJoin(unexpected, " "), "\"; ",
+                meant.empty() ? "" : StrCat("did you mean `", meant, "`? "),
+                "`", words, " --help` tells its options");
+}
+
+std::string MissingCommand(const CLI::App& app) {
+  std::string words;
+  const CLI::App* command = Chosen(app, &words);
+  if (command->get_require_subcommand_min() == 0) return "";
+  return command->get_formatter()->make_help(command, words,
+                                             CLI::AppFormatMode::Normal);
+}
+
+std::string FlagsOfOriginal(const CLI::App& app,
+                            const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string before = app.get_name();
+  std::string text;
+  for (const std::string& word : words) {
+    if (!IsFlag(word)) {
+      const CLI::App* next = FindSubcommand(*command, word);
+      if (next == nullptr) continue;
+      command = next;
+      StrAppend(&before, " ", word);
+      continue;
+    }
+    const std::string flag = FlagOf(word);
+    if (command->get_option_no_throw(flag) != nullptr) continue;
+    const auto* known = std::ranges::find_if(
+        kOriginalFlags,
+        [&](const OriginalFlag& one) { return Lists(one.flags, flag); });
+    if (known == std::end(kOriginalFlags)) continue;
+    const bool here =
+        command->get_option_no_throw(std::string(known->option)) != nullptr;
+    // Elsewhere the letter may have been meant otherwise.
+    if (!here && command != &app && command->get_name() != "sweep") continue;
+    StrAppend(&text, flag, " is the original Gavel's: ",
+              here ? StrCat("write ", known->written)
+                   : StrCat("`", before,
+                            "` has no such option; see "
+                            "docs/from-gavel.md, and `gavel simulate --help`"),
+              "\n");
+  }
+  return text;
+}
+
+// ---- The command line ----
+
 namespace {
 
 constexpr char kDescription[] =

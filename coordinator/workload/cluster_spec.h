@@ -52,7 +52,7 @@ inline constexpr size_t kClusterSpecBytesMax = 4 * 1024 * 1024;
 // So that an agent's declaration of them fits a frame of the protocol.
 inline constexpr int kAcceleratorsPerServerMax = 256;
 
-// Parses a cluster file; cluster_keys.cc has all keys, with ranges, defaults
+// Parses a cluster file; cluster_spec.cc has all keys, with ranges, defaults
 // and examples.
 //
 // Without lease_duration_s it is 60 or the round, whichever is shorter; a lease

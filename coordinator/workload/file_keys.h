@@ -1,7 +1,7 @@
 // What users may write into a file: one row per key. The parsers of job and
 // cluster files take types, ranges and examples from these rows (TomlReader),
 // and docs/files.md is written from them, so no key is known to one of the two
-// only. A new key is a row here (job_keys.cc, cluster_keys.cc), a Read() in the
+// only. A new key is a row here (job_spec.cc, cluster_spec.cc), a Read() in the
 // parser, and `gavel help --files > docs/files.md`.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_
 #define GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_

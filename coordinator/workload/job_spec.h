@@ -1,9 +1,9 @@
-// What a user submits: one job, as parsed from TOML. Given text, not files.
-// The client (before sending), the server and `gavel local` call it; values,
-// thread-safe.
+// What a user submits: one job, as parsed from TOML, and changes of it later.
+// Given text, not files. The client (before sending), the server, the engine
+// and `gavel local` call it; values, thread-safe.
 //
 // The keys are the fields of JobSpec, but `command` for argv and `class` for
-// job_class; job_keys.cc has all of them, with ranges, defaults and examples.
+// job_class; job_spec.cc has all of them, with ranges, defaults and examples.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
 #define GAVEL_COORDINATOR_WORKLOAD_JOB_SPEC_H_
 
@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/job_update.h"
 
 namespace gavel {
 
@@ -113,6 +115,11 @@ std::string FormatJobSpec(const JobSpec& spec);
 bool IsValidName(std::string_view name);
 // Says of a name that is not valid that it names no accelerator type.
 std::string RefusalOfType(std::string_view name);
+
+void ApplyUpdate(const JobUpdate& update, JobSpec* spec);
+
+// INVALID_ARGUMENT, as of a job file with these values; or nothing is changed.
+absl::Status CheckUpdate(const JobUpdate& update, JobSpec spec);
 
 }  // namespace gavel
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "coordinator/workload/csv_reader.h"
 #include "coordinator/workload/job_spec.h"
-#include "coordinator/workload/named_numbers.h"
+#include "coordinator/workload/text_lines.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"

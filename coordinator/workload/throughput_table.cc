@@ -1,12 +1,321 @@
 #include "coordinator/workload/throughput_table.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "coordinator/workload/throughput_reader.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_replace.h"
 #include "core/status.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
 
 namespace gavel {
+
+// The figures of a throughput file as a list, of which the table is made.
+struct ThroughputFigures {
+  struct Alone {
+    size_t worker_type;
+    size_t row;
+    double steps_per_s;
+  };
+  struct Pair {
+    size_t worker_type;
+    size_t row;
+    size_t other;
+    std::pair<double, double> steps_per_s;
+  };
+  std::vector<std::string> worker_types;           // as written, unique
+  std::vector<std::pair<std::string, int>> names;  // of rows, unique
+  std::vector<Alone> alone;                        // (worker_type, row) unique
+  std::vector<Pair> pairs;  // (worker_type, row, other) unique
+};
+
+namespace {
+
+// ---- The reader ----
+
+using Json = nlohmann::json;
+
+constexpr std::string_view kAloneKey = "null";  // Python's None as a key
+
+// ('JOB TYPE', SCALE), as Python prints a tuple: between double quotes where
+// the job type has an apostrophe, with backslashes where it has both quotes.
+std::optional<std::pair<std::string, int>> ParseRowName(std::string_view text) {
+  if (text.size() < 2 || text[0] != '(' || !text.ends_with(')')) {
+    return std::nullopt;
+  }
+  const char quote = text[1];
+  if (quote != '\'' && quote != '"') return std::nullopt;
+  const std::string middle = StrCat(std::string(1, quote), ", ");
+  const size_t end = text.rfind(middle);
+  if (end == std::string_view::npos || end <= 2) return std::nullopt;
+  std::string_view digits = text.substr(end + middle.size());
+  digits.remove_suffix(1);
+  int scale_factor = 0;
+  const auto [rest, error] = std::from_chars(
+      digits.data(), digits.data() + digits.size(), scale_factor);
+  if (error != std::errc() || rest != digits.data() + digits.size() ||
+      scale_factor < 1 || digits[0] == '0') {
+    return std::nullopt;
+  }
+  return std::pair(
+      absl::StrReplaceAll(ToAbsl(text.substr(2, end - 2)),
+                          {{"\\\\", "\\"}, {"\\'", "'"}, {"\\\"", "\""}}),
+      scale_factor);
+}
+
+// Python's json writes NaN and Infinity, which JSON does not have.
+bool IsNotFinite(std::string_view rest) {
+  return rest.starts_with("NaN") || rest.starts_with("Infinity");
+}
+
+// "LINE:COLUMN" of the last of the first `position` bytes.
+std::string PlaceOf(std::string_view text, size_t position) {
+  const std::string_view read = text.substr(0, position);
+  const auto line = 1 + std::count(read.begin(), read.end(), '\n');
+  const size_t newline = read.rfind('\n');
+  const size_t begin = newline == std::string_view::npos ? 0 : newline + 1;
+  return StrCat(line, ":", std::max<size_t>(1, read.size() - begin));
+}
+
+// The parser of nlohmann::json calls it for each token. Every callback returns
+// false to stop, after it has set status().
+class FigureReader : public nlohmann::json_sax<Json> {
+ public:
+  FigureReader(std::string_view text, std::string_view source)
+      : text_(text), source_(source) {}
+
+  const absl::Status& status() const { return status_; }
+  ThroughputFigures TakeFigures() && { return std::move(figures_); }
+
+  bool start_object(size_t) override {
+    if (depth_ >= kRowDepth || in_pair_) return Misplaced("an object");
+    ++depth_;
+    return true;
+  }
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (depth_ != kRowDepth || in_pair_ || key_ == kAloneKey) {
+      return Misplaced("an array");
+    }
+    in_pair_ = true;
+    pair_.clear();
+    return true;
+  }
+  bool end_array() override {
+    in_pair_ = false;
+    return AddPair();
+  }
+  bool key(std::string& name) override {
+    if (depth_ == 1) return BeginWorkerType(name);
+    if (depth_ == 2) return BeginRow(name);
+    key_ = name;
+    return true;
+  }
+
+  bool null() override { return Misplaced("null"); }
+  bool boolean(bool) override { return Misplaced("a boolean"); }
+  bool string(std::string&) override { return Misplaced("a string"); }
+  bool binary(Json::binary_t&) override { return Misplaced("bytes"); }
+  bool number_integer(int64_t value) override {
+    return AddNumber(static_cast<double>(value));
+  }
+  bool number_unsigned(uint64_t value) override {
+    return AddNumber(static_cast<double>(value));
+  }
+  bool number_float(double value, const std::string&) override {
+    return AddNumber(value);
+  }
+  bool parse_error(size_t position, const std::string&,
+                   const Json::exception& error) override {
+    std::string_view what = error.what();
+    if (const size_t id = what.find("] "); id != std::string_view::npos) {
+      what.remove_prefix(id + 2);
+    }
+    const size_t place = what.find("column ");
+    const size_t colon = what.find(": ", place);
+    if (place != std::string_view::npos && colon != std::string_view::npos) {
+      what.remove_prefix(colon + 2);
+    }
+    const bool not_finite =
+        position > 0 && IsNotFinite(text_.substr(position - 1));
+    status_ = absl::InvalidArgumentError(StrCat(
+        source_, ":", PlaceOf(text_, position), ": not JSON", Where(), ": ",
+        not_finite
+            ? "a throughput that is no number; write steps/s, 0 for what "
+              "cannot run there, or leave the row out"
+            : StrCat(what, "; correct it here or just before")));
+    return false;
+  }
+
+ private:
+  static constexpr int kRowDepth = 3;  // inside { "v100": { "(..)": {
+
+  // ", in v100, row ('A3C', 1)" as far as it has come.
+  std::string Where() const {
+    std::string where;
+    if (!worker_type_.empty()) where = StrCat(" in ", worker_type_);
+    if (depth_ >= 2 && !row_.empty()) StrAppend(&where, ", row ", row_);
+    if (depth_ >= kRowDepth && !key_.empty() && key_ != kAloneKey) {
+      StrAppend(&where, ", with ", key_);
+    }
+    return where;
+  }
+
+  bool Fail(std::string_view what) {
+    status_ = absl::InvalidArgumentError(StrCat(source_, ":", Where(), what));
+    return false;
+  }
+
+  bool Misplaced(std::string_view what) {
+    if (depth_ == 0) {
+      return Fail(StrCat(" the file is ", what,
+                         "; write an object of accelerator types"));
+    }
+    if (depth_ < kRowDepth) {
+      return Fail(StrCat(" is ", what, "; write an object"));
+    }
+    if (in_pair_) {
+      return Fail(StrCat(": throughput is ", what, "; write a number"));
+    }
+    return Fail(StrCat(": throughput is ", what, "; write ",
+                       key_ == kAloneKey ? "a number" : "[number, number]"));
+  }
+
+  bool BeginWorkerType(const std::string& name) {
+    worker_type_ = name;
+    row_.clear();
+    auto& all = figures_.worker_types;
+    if (name.empty()) return Fail(" an accelerator type has no name; name it");
+    if (std::find(all.begin(), all.end(), name) != all.end()) {
+      return Fail(" is there twice; remove one");
+    }
+    all.push_back(name);
+    rows_seen_.clear();
+    return true;
+  }
+
+  bool BeginRow(const std::string& name) {
+    row_ = name;
+    key_.clear();
+    const std::optional<size_t> row = RowOf(name);
+    if (!row.has_value()) return RefuseRowName(name);
+    row_number_ = *row;
+    keys_seen_.clear();
+    if (rows_seen_.insert(*row).second) return true;
+    return Fail(" is there twice; remove one");
+  }
+
+  bool RefuseRowName(std::string_view name) {
+    return Fail(StrCat(": \"", name,
+                       "\" names no row; write ('JOB TYPE', SCALE) with a "
+                       "scale factor from 1, e.g. ('A3C', 1)"));
+  }
+
+  // Its number; each name is parsed once.
+  std::optional<size_t> RowOf(const std::string& name) {
+    if (const auto known = row_of_.find(name); known != row_of_.end()) {
+      return known->second;
+    }
+    std::optional<std::pair<std::string, int>> parsed = ParseRowName(name);
+    if (!parsed.has_value()) return std::nullopt;
+    row_of_[name] = figures_.names.size();
+    figures_.names.push_back(*std::move(parsed));
+    return figures_.names.size() - 1;
+  }
+
+  bool AddNumber(double value) {
+    if (depth_ != kRowDepth) return Misplaced("a number");
+    if (!(value >= 0 && value <= kStepsPerSecondMax)) {
+      return Fail(StrCat(": throughput is ", value,
+                         "; write steps/s from 0 to ", kStepsPerSecondMax,
+                         ", 0 for what cannot run there"));
+    }
+    if (in_pair_) {
+      pair_.push_back(value);
+      return pair_.size() <= 2 || AddPair();
+    }
+    if (key_ != kAloneKey) return Misplaced("a number");
+    if (!keys_seen_.insert(kAlone).second) return Fail(": null is there twice");
+    figures_.alone.push_back(
+        {figures_.worker_types.size() - 1, row_number_, value});
+    return true;
+  }
+
+  bool AddPair() {
+    if (pair_.size() != 2) {
+      return Fail(
+          StrCat(": ", pair_.size() < 2 ? "too few" : "too many",
+                 " throughputs; write [of the row, of the one it is with]"));
+    }
+    const std::optional<size_t> other = RowOf(key_);
+    if (!other.has_value()) return RefuseRowName(key_);
+    if (!keys_seen_.insert(*other).second) {
+      return Fail(" is there twice; remove one");
+    }
+    figures_.pairs.push_back({figures_.worker_types.size() - 1,
+                              row_number_,
+                              *other,
+                              {pair_[0], pair_[1]}});
+    return true;
+  }
+
+  static constexpr size_t kAlone = SIZE_MAX;  // among keys_seen_
+
+  std::string_view text_;
+  std::string_view source_;
+  absl::Status status_;
+  ThroughputFigures figures_;
+  std::map<std::string, size_t> row_of_;  // by the text of its name
+
+  int depth_ = 0;
+  std::string worker_type_;
+  std::string row_;
+  size_t row_number_ = 0;
+  std::string key_;
+  bool in_pair_ = false;
+  std::vector<double> pair_;
+  std::set<size_t> rows_seen_;  // of this worker type
+  std::set<size_t> keys_seen_;  // of this row
+};
+
+// As ThroughputTable::Parse().
+absl::StatusOr<ThroughputFigures> ReadThroughputs(std::string_view json,
+                                                  std::string_view source) {
+  if (json.size() > kThroughputBytesMax) {
+    return absl::InvalidArgumentError(StrCat(source, ":1:1: ", json.size(),
+                                             " bytes exceed the ",
+                                             kThroughputBytesMax, " allowed"));
+  }
+  FigureReader reader(json, source);
+  if (!Json::sax_parse(json.begin(), json.end(), &reader)) {
+    return reader.status();
+  }
+  ThroughputFigures figures = std::move(reader).TakeFigures();
+  if (figures.alone.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat(source, ": there are no throughputs; write e.g. {\"v100\": ",
+               "{\"('LM (batch size 5)', 1)\": {\"null\": 67.8}}}"));
+  }
+  return figures;
+}
+
+}  // namespace
+
+// ---- The table ----
+
 namespace {
 
 constexpr std::string_view kUnconsolidated = "_unconsolidated";
@@ -138,6 +447,54 @@ absl::StatusOr<ThroughputTable> ThroughputTable::FromFigures(Figures figures) {
   table.has_unconsolidated_ = figures.has_unconsolidated;
   for (Row row = 0; row < rows; ++row) table.row_of_[table.names_[row]] = row;
   return table;
+}
+
+// ---- The writer ----
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// As Python prints a tuple of the two.
+std::string RowName(const std::pair<std::string, int>& name) {
+  const bool apostrophe = name.first.find('\'') != std::string::npos;
+  const bool quotes = name.first.find('"') != std::string::npos;
+  const char* const quote = apostrophe && !quotes ? "\"" : "'";
+  std::string type = absl::StrReplaceAll(name.first, {{"\\", "\\\\"}});
+  if (apostrophe && quotes) type = absl::StrReplaceAll(type, {{"'", "\\'"}});
+  return StrCat("(", quote, type, quote, ", ", name.second, ")");
+}
+
+// All rows of one table: of a type, consolidated or not.
+OrderedJson TableJson(const ThroughputTable::Figures& figures, size_t table) {
+  const size_t rows = figures.names.size();
+  OrderedJson json = OrderedJson::object();
+  for (size_t row = 0; row < rows; ++row) {
+    const size_t cell = table * rows + row;
+    OrderedJson of_row = OrderedJson::object();
+    if (figures.alone[cell] >= 0) of_row["null"] = figures.alone[cell];
+    for (const auto& [other, steps_per_s] : figures.partners[cell]) {
+      of_row[RowName(figures.names[other])] = {steps_per_s.first,
+                                               steps_per_s.second};
+    }
+    if (!of_row.empty()) json[RowName(figures.names[row])] = std::move(of_row);
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string WriteThroughputs(const ThroughputTable::Figures& figures) {
+  OrderedJson json = OrderedJson::object();
+  for (size_t type = 0; type < figures.types.size(); ++type) {
+    for (const bool spread : {false, true}) {
+      OrderedJson table = TableJson(figures, type * 2 + (spread ? 1 : 0));
+      if (table.empty()) continue;
+      json[StrCat(figures.types[type], spread ? "_unconsolidated" : "")] =
+          std::move(table);
+    }
+  }
+  return json.dump(1) + "\n";
 }
 
 }  // namespace gavel

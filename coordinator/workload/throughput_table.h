@@ -1,6 +1,6 @@
 // Measured throughputs of job types by accelerator type, alone and in pairs:
-// Gavel's throughput file, unchanged. Given text, not files. A value that is
-// not changed once parsed: thread-safe.
+// Gavel's throughput file, unchanged, read and written. Given text, not files.
+// A table is a value that is not changed once parsed: thread-safe.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_THROUGHPUT_TABLE_H_
 #define GAVEL_COORDINATOR_WORKLOAD_THROUGHPUT_TABLE_H_
 
@@ -20,7 +20,7 @@ namespace gavel {
 inline constexpr size_t kThroughputBytesMax = size_t{1} << 30;
 inline constexpr double kStepsPerSecondMax = 1e9;
 
-struct ThroughputFigures;  // throughput_reader.h
+struct ThroughputFigures;
 
 class ThroughputTable {
  public:
@@ -97,6 +97,10 @@ class ThroughputTable {
   bool has_pairs_ = false;
   bool has_unconsolidated_ = false;
 };
+
+// Parsed again, it is the same table: figures are written with all their
+// digits. Types and rows without any figure are left out.
+std::string WriteThroughputs(const ThroughputTable::Figures& figures);
 
 }  // namespace gavel
 

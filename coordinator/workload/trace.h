@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/workload/file_keys.h"
 
 namespace gavel {
 
@@ -73,6 +74,10 @@ struct Trace {
 };
 
 inline constexpr size_t kTraceBytesMax = size_t{1} << 30;
+inline constexpr double kTraceStepsMax = 9007199254740992;  // 2^53
+// Steps of a job are counted one by one.
+inline constexpr NumberRange kTraceSteps = {.above_min = true,
+                                            .max = kTraceStepsMax};
 
 // As `ignored_columns` below: all columns of a CSV that are not known.
 inline constexpr std::string_view kAllOtherColumns = "*";
@@ -91,7 +96,7 @@ inline constexpr std::string_view kAllOtherColumns = "*";
 // scale factor and a duration before the arrival.
 //
 // CSV: a header that names at least the duration and the accelerators of a job
-// (trace_csv.cc lists all names). Without arrivals all jobs are there
+// (trace.cc lists all names). Without arrivals all jobs are there
 // at 0; dates are counted from the first. The duration is on the reference
 // type; a job without a type has the type "philly", and steps_total is then its
 // duration_s (1 step/s). Any other column is an error unless `ignored_columns`

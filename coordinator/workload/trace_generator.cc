@@ -2,9 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cassert>
 #include <cmath>
+#include <iterator>
 #include <optional>
+#include <span>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "coordinator/workload/trace_steps.h"
@@ -13,6 +19,208 @@
 #include "core/text.h"
 
 namespace gavel {
+
+// ---- Python's generator ----
+
+namespace {
+
+constexpr size_t kStateWords = std::mt19937::state_size;
+constexpr size_t kWordBits = 32;
+
+// The first state of the generator as init_genrand() and init_by_array() of its
+// authors make it (Matsumoto and Nishimura 2002), which is how CPython seeds:
+// std::mt19937 takes the words of generate() as its state.
+class InitByArray {
+ public:
+  using result_type = uint32_t;
+
+  explicit InitByArray(uint64_t seed)
+      : key_{static_cast<uint32_t>(seed),
+             static_cast<uint32_t>(seed >> kWordBits)},
+        key_size_(key_[1] == 0 ? 1 : 2) {}
+
+  template <class Iterator>
+  void generate(Iterator begin, [[maybe_unused]] Iterator end) const {
+    assert(std::distance(begin, end) == kStateWords);
+    const std::array<uint32_t, kStateWords> state = State();
+    std::copy(state.begin(), state.end(), begin);
+  }
+
+ private:
+  // One step of the recurrences: word `i` mixed with the one before it.
+  static uint32_t Mixed(const std::array<uint32_t, kStateWords>& state,
+                        size_t i, uint32_t factor) {
+    const uint32_t before = state[i - 1];
+    return state[i] ^ ((before ^ (before >> 30)) * factor);
+  }
+
+  // Word 0 is the last one's copy when the walk comes round.
+  static void Advance(std::array<uint32_t, kStateWords>& state, size_t& i) {
+    if (++i < kStateWords) return;
+    state[0] = state[kStateWords - 1];
+    i = 1;
+  }
+
+  std::array<uint32_t, kStateWords> State() const {
+    std::array<uint32_t, kStateWords> state{19650218};
+    for (uint32_t i = 1; i < kStateWords; ++i) {
+      state[i] = (state[i - 1] ^ (state[i - 1] >> 30)) * 1812433253 + i;
+    }
+    size_t i = 1;
+    uint32_t j = 0;
+    for (size_t k = 0; k < kStateWords; ++k) {
+      state[i] = Mixed(state, i, 1664525) + key_[j] + j;
+      j = (j + 1) % key_size_;
+      Advance(state, i);
+    }
+    for (size_t k = 1; k < kStateWords; ++k) {
+      state[i] = Mixed(state, i, 1566083941) - static_cast<uint32_t>(i);
+      Advance(state, i);
+    }
+    state[0] = 0x80000000;
+    return state;
+  }
+
+  std::array<uint32_t, 2> key_;
+  uint32_t key_size_;
+};
+
+std::mt19937 SeededEngine(uint64_t seed) {
+  InitByArray words(seed);
+  return std::mt19937(words);
+}
+
+// getrandbits(): whole words from the lowest on, then the high bits of one.
+uint64_t RandomBits(std::mt19937& engine, size_t count) {
+  uint64_t bits = 0;
+  for (size_t done = 0; done < count; done += kWordBits) {
+    const size_t wanted = std::min(count - done, kWordBits);
+    const uint64_t word = engine() >> (kWordBits - wanted);
+    bits |= word << done;
+  }
+  return bits;
+}
+
+}  // namespace
+
+PythonRandom::PythonRandom(uint64_t seed) : engine_(SeededEngine(seed)) {}
+
+double PythonRandom::Random() {
+  const auto high = static_cast<double>(engine_() >> 5);  // 27 bits
+  const auto low = static_cast<double>(engine_() >> 6);   // 26 bits
+  return (high * 67108864.0 + low) / 9007199254740992.0;
+}
+
+double PythonRandom::Uniform(double a, double b) {
+  return a + (b - a) * Random();
+}
+
+size_t PythonRandom::Below(size_t size) {
+  assert(size > 0);
+  const auto bits = static_cast<size_t>(std::bit_width(size));
+  uint64_t drawn = RandomBits(engine_, bits);
+  while (drawn >= size) drawn = RandomBits(engine_, bits);
+  return drawn;
+}
+
+// ---- The job types ----
+
+namespace {
+
+// Job types that differ in their batch size only.
+struct Family {
+  std::string_view model;
+  std::string_view command;  // before the batch size
+  std::string_view command_end;
+  std::string_view working_directory;
+  std::string_view steps_flag;
+  bool distributed;
+  std::vector<int> batch_sizes;
+};
+
+std::vector<Family> Families() {
+  return {
+      {.model = "ResNet-18",
+       .command = "python3 main.py --data_dir=%s/cifar10 --batch_size ",
+       .command_end = "",
+       .working_directory = "image_classification/cifar10",
+       .steps_flag = "--num_steps",
+       .distributed = true,
+       .batch_sizes = {16, 32, 64, 128, 256}},
+      {.model = "ResNet-50",
+       .command = "python3 main.py -j 8 -a resnet50 -b ",
+       .command_end = " %s/imagenet/",
+       .working_directory = "image_classification/imagenet",
+       .steps_flag = "--num_minibatches",
+       .distributed = true,
+       .batch_sizes = {16, 32, 64, 128}},
+      {.model = "Transformer",
+       .command = "python3 train.py -data "
+                  "%s/translation/multi30k.atok.low.pt -batch_size ",
+       .command_end = " -proj_share_weight",
+       .working_directory = "translation",
+       .steps_flag = "-step",
+       .distributed = true,
+       .batch_sizes = {16, 32, 64, 128, 256}},
+      {.model = "LM",
+       .command = "python main.py --cuda --data %s/wikitext2 --batch_size ",
+       .command_end = "",
+       .working_directory = "language_modeling",
+       .steps_flag = "--steps",
+       .distributed = true,
+       .batch_sizes = {5, 10, 20, 40, 80}},
+      {.model = "Recommendation",
+       .command = "python3 train.py --data_dir %s/ml-20m/pro_sg/ --batch_size ",
+       .command_end = "",
+       .working_directory = "recommendation",
+       .steps_flag = "-n",
+       .distributed = false,
+       .batch_sizes = {512, 1024, 2048, 4096, 8192}},
+  };
+}
+
+JobTemplate TemplateOf(const Family& family, int batch_size) {
+  return {.type = StrCat(family.model, " (batch size ", batch_size, ")"),
+          .command = StrCat(family.command, batch_size, family.command_end),
+          .working_directory = std::string(family.working_directory),
+          .steps_flag = std::string(family.steps_flag),
+          .needs_data_directory = true,
+          .distributed = family.distributed};
+}
+
+std::vector<JobTemplate> MakeJobTable() {
+  std::vector<JobTemplate> table;
+  for (const Family& family : Families()) {
+    for (const int batch_size : family.batch_sizes) {
+      table.push_back(TemplateOf(family, batch_size));
+    }
+  }
+  table.push_back({.type = "A3C",
+                   .command = "python3 main.py --env PongDeterministic-v4 "
+                              "--workers 4 --amsgrad True",
+                   .working_directory = "rl",
+                   .steps_flag = "--max-steps",
+                   .needs_data_directory = false,
+                   .distributed = false});
+  table.push_back({.type = "CycleGAN",
+                   .command = "python3 cyclegan.py --dataset_path "
+                              "%s/monet2photo --decay_epoch 0",
+                   .working_directory = "cyclegan",
+                   .steps_flag = "--n_steps",
+                   .needs_data_directory = true,
+                   .distributed = false});
+  return table;
+}
+
+}  // namespace
+
+std::span<const JobTemplate> GavelJobTable() {
+  static const std::vector<JobTemplate> table = MakeJobTable();
+  return table;
+}
+
+// ---- The generator ----
+
 namespace {
 
 constexpr std::array<int, 4> kScaleFactors = {1, 2, 4, 8};

@@ -1,21 +1,38 @@
-// Draws jobs as the original Gavel does, number for number: Python's Mersenne
-// Twister and its random(), uniform() and choice() (docs/from-gavel.md).
-// Deterministic by seed. Not thread-safe.
+// Draws jobs as the original Gavel does, number for number: with Python's
+// Mersenne Twister and its random(), uniform() and choice()
+// (docs/from-gavel.md). Deterministic by seed. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_TRACE_GENERATOR_H_
 #define GAVEL_COORDINATOR_WORKLOAD_TRACE_GENERATOR_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <random>
 #include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/workload/python_random.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
 
 namespace gavel {
+
+// Python's random.Random, number for number: the Mersenne Twister seeded by an
+// integer, random(), uniform() and choice(). Deterministic. Not thread-safe.
+class PythonRandom {
+ public:
+  // As random.Random(seed): init_by_array over the 32-bit digits of the seed.
+  explicit PythonRandom(uint64_t seed);
+  // In [0, 1), 53 bits.
+  double Random();
+  // a + (b - a) * Random().
+  double Uniform(double a, double b);
+  // An index below `size` >= 1, as choice() and randrange() draw it.
+  size_t Below(size_t size);
+
+ private:
+  std::mt19937 engine_;
+};
 
 struct GeneratorOptions {
   uint64_t seed =

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "coordinator/workload/toml_reader.h"
-#include "coordinator/workload/trace_forms.h"
 #include "core/reference_type.h"
 #include "core/status.h"
 #include "core/text.h"

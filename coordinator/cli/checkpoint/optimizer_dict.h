@@ -1,7 +1,7 @@
 // The state of one optimizer: as a generation has it (iterator/
 // optimizer_state.h), and as Python's optimizer.state_dict() has it, in JSON
-// with {"tensor": NAME} in the place of tensors. Called by pytorch_export.cc
-// and pytorch_import.cc. Functions without I/O but for scalars in tensor files.
+// with {"tensor": NAME} in the place of tensors. Called by pytorch_files.cc.
+// The functions do no I/O except for scalars in tensor files.
 #ifndef GAVEL_COORDINATOR_CLI_CHECKPOINT_OPTIMIZER_DICT_H_
 #define GAVEL_COORDINATOR_CLI_CHECKPOINT_OPTIMIZER_DICT_H_
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "coordinator/cli/rows.h"
+#include "coordinator/cli/table.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -1,24 +1,32 @@
 // The command line's conversation with a coordinator: a request, its answer, or
-// an error that says what to do. Not thread-safe; only waker() may be used from
-// other threads.
+// an error that says what to do; and the options that every command takes which
+// talks to a coordinator.
 #ifndef GAVEL_COORDINATOR_CLI_CLIENT_CLIENT_H_
 #define GAVEL_COORDINATOR_CLI_CLIENT_CLIENT_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/cli/daemon/key_files.h"
+#include "coordinator/cli/daemon/keys.h"
 #include "coordinator/cli/json.h"
 #include "core/messages.h"
+#include "core/text.h"
 #include "runtime/transport/dealer.h"
+
+namespace CLI {
+class App;
+}
 
 namespace gavel {
 
 inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7077";
 
+// One connection to a coordinator. Not thread-safe; only waker() may be used
+// from other threads.
 class Client {
  public:
   static constexpr double kConnectTimeout_s = 4;
@@ -76,6 +84,46 @@ class Client {
   std::string public_key_;  // empty: no keys
   uint64_t last_request_ = 0;
 };
+
+// The options of a command that talks to a coordinator. The functions below
+// are defined in client_commands.cc.
+struct Connection {
+  std::string coordinator = kDefaultCoordinator;
+  KeyFlags keys;
+  auto Connect() const { return Client::Connect(coordinator, keys); }
+};
+struct ClientOptions : Connection {
+  bool json = false;
+};
+
+// --coordinator (or GAVEL_COORDINATOR), --key, --coordinator-key.
+void AddConnectionOptions(CLI::App& command, Connection* connection);
+// These, and --json.
+void AddClientOptions(CLI::App& command, ClientOptions* options);
+// The jobs that a command is for.
+void AddJobNames(CLI::App& command, std::vector<std::string>* jobs);
+// Sends the command for each of them, and prints "DONE job 3", or JSON.
+absl::Status CommandJobs(const ClientOptions& options,
+                         const std::vector<std::string>& jobs,
+                         CommandRequest command, const char* done);
+
+// Calls `each` for every one, also behind one that fails, but without a
+// coordinator for none. The first error, with the messages of the others as
+// lines of their own.
+template <class T, class Each>
+absl::Status ForEach(const std::vector<T>& all, const Each& each) {
+  absl::Status failed;
+  for (const T& one : all) {
+    const absl::Status status = each(one);
+    if (status.ok()) continue;
+    failed = failed.ok() ? status
+                         : absl::Status(failed.code(),
+                                        StrCat(failed.message(),
+                                               "\ngavel: ", status.message()));
+    if (absl::IsUnavailable(status)) break;
+  }
+  return failed;
+}
 
 }  // namespace gavel
 

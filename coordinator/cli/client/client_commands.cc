@@ -1,5 +1,8 @@
+// The commands that change jobs or the cluster, and the options of all clients.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -8,13 +11,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client/client.h"
-#include "coordinator/cli/client/client_options.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/rows.h"
+#include "coordinator/cli/history/history_table.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/server/wall_clock.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
+#include "core/text.h"
 
 namespace gavel {
 namespace {
@@ -113,6 +119,158 @@ void AddCheckpointCommand(CLI::App& app, int* exit_code) {
   AddCheckpointFilesCommands(command, exit_code);
 }
 
+// ---- drain and resume
+
+struct DrainOptions : ClientOptions {
+  std::vector<std::string> targets;
+  std::string by;
+};
+
+absl::StatusOr<double> SecondsUntil(const std::string& time) {
+  if (time.empty()) return 0;
+  const double now_s = WallClockNow();
+  GAVEL_ASSIGN_OR_RETURN(const double at_s, ParseTimeAhead(time, now_s));
+  if (at_s >= now_s) return at_s - now_s;
+  return absl::InvalidArgumentError(
+      StrCat("--by \"", time, "\" has passed; without it jobs leave now"));
+}
+
+struct Left {
+  std::set<uint64_t> jobs;
+  std::set<uint64_t> starting;  // none of `jobs`: they hold no lease
+  double within_s = 0;
+  std::vector<std::string> drained;  // accelerators, with their server
+};
+
+// The jobs that are still on that server or accelerator, and its drained
+// accelerators.
+Left LeftOn(const std::string& target, const std::vector<NodeRow>& nodes) {
+  Left left;
+  for (const NodeRow& node : nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      if (target != node.server && target != one.uuid &&
+          target != StrCat(node.server, "/", one.uuid)) {
+        continue;
+      }
+      left.jobs.insert(one.jobs.begin(), one.jobs.end());
+      left.jobs.insert(one.kept_jobs.begin(), one.kept_jobs.end());
+      left.starting.insert(one.starting_jobs.begin(), one.starting_jobs.end());
+      left.within_s = std::max(left.within_s, one.drain_in_s.value_or(0));
+      if (one.drained) {
+        left.drained.push_back(StrCat(node.server, "/", one.uuid));
+      }
+    }
+  }
+  for (const uint64_t job : left.jobs) left.starting.erase(job);
+  return left;
+}
+
+std::string JobsText(const std::set<uint64_t>& jobs) {
+  return StrCat(jobs.size() == 1 ? "job " : "jobs ", absl::StrJoin(jobs, ", "));
+}
+
+std::string DrainText(const std::string& target, const Left& left) {
+  if (left.jobs.empty() && left.starting.empty()) {
+    return StrCat("Drained ", target, ": nobody is there");
+  }
+  std::string text = StrCat("Draining ", target, ": ");
+  if (!left.jobs.empty()) {
+    StrAppend(&text, JobsText(left.jobs),
+              left.jobs.size() == 1 ? " is there, and leaves at the "
+                                    : " are there, and leave at the ");
+    if (left.within_s <= 0) {
+      StrAppend(&text, "next boundary");
+    } else {
+      StrAppend(&text, "end of the round, in ", FormatElapsed(left.within_s),
+                " at the latest");
+    }
+  }
+  if (left.starting.empty()) return text;
+  StrAppend(&text, left.jobs.empty() ? "" : "; ", JobsText(left.starting),
+            left.starting.size() == 1 ? " is" : " are",
+            " starting or leaving there, without a lease");
+  if (left.within_s > 0) return text + ", and get none";
+  return text + ": their processes end now";
+}
+
+// Accelerators that were drained by themselves stay so when their server is
+// resumed.
+std::string ResumeText(const std::string& target, const Left& left) {
+  std::string text = StrCat("Resumed ", target);
+  if (left.drained.empty()) return text;
+  StrAppend(&text, "; drained by themselves, and still so: ");
+  return text +
+         absl::StrJoin(left.drained, ", ",
+                       [](std::string* out, const std::string& one) {
+                         StrAppend(out, one, " (`gavel resume ", one, "`)");
+                       });
+}
+
+absl::Status Drain(const DrainOptions& options, CommandKind kind) {
+  GAVEL_ASSIGN_OR_RETURN(const double within_s, SecondsUntil(options.by));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  std::vector<std::string> done;
+  absl::Status status =
+      ForEach(options.targets, [&](const std::string& target) {
+        CommandRequest command{0, kind, JobId(), target, within_s};
+        GAVEL_RETURN_IF_ERROR(client->Command(std::move(command)));
+        done.push_back(target);
+        return absl::OkStatus();
+      });
+  if (done.empty()) return status;
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kNodes));
+  const std::vector<NodeRow> nodes = ParseNodes(json);
+  Json changed = Json::array();
+  for (const std::string& target : done) {
+    const Left left = LeftOn(target, nodes);
+    changed.push_back({{"target", target},
+                       {"drained", kind == CommandKind::kDrain},
+                       {"jobs", left.jobs},
+                       {"starting_jobs", left.starting},
+                       {"within_s", left.within_s},
+                       {"accelerators_drained", left.drained}});
+    if (options.json) continue;
+    std::printf("%s\n", kind == CommandKind::kDrain
+                            ? DrainText(target, left).c_str()
+                            : ResumeText(target, left).c_str());
+  }
+  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
+  return status;
+}
+
+void AddTargets(CLI::App& app, const char* name, const char* help,
+                CommandKind kind, int* exit_code) {
+  const auto run = [kind](const DrainOptions& options) {
+    return Drain(options, kind);
+  };
+  auto [command, options] =
+      AddCommand<DrainOptions>(app, exit_code, name, help, run);
+  AddClientOptions(command, &options);
+  AddOption(command, "targets", options.targets, "SERVER|UUID",
+            "a server, an accelerator's uuid, or SERVER/UUID")
+      ->required();
+  if (kind == CommandKind::kResume) return;
+  AddOption(command, "--by", options.by, "TIME",
+            "jobs may stay to the end of the round, but not beyond this time: "
+            "2026-11-21T18:30, or 2h from now");
+}
+
+// ---- update
+
+struct UpdateOptions : ClientOptions {
+  std::vector<std::string> jobs;
+  JobUpdate update;
+};
+
+absl::Status Update(const UpdateOptions& options) {
+  CommandRequest command;
+  command.kind = CommandKind::kUpdate;
+  command.update = options.update;
+  std::optional<std::vector<std::string>>& types = command.update.types;
+  if (types == std::vector<std::string>{"all"}) types->clear();  // none named
+  return CommandJobs(options, options.jobs, std::move(command), "Updated");
+}
+
 }  // namespace
 
 void AddConnectionOptions(CLI::App& command, Connection* connection) {
@@ -172,6 +330,34 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
       "Ends the coordinator; workers train on to the end of their leases",
       ShutDown);
   AddClientOptions(shutdown, &of_shutdown);
+}
+
+void AddOperatorCommands(CLI::App& app, int* exit_code) {
+  AddTargets(app, "drain",
+             "Starts nothing more on servers or accelerators; jobs that are "
+             "there move or pause, none is killed",
+             CommandKind::kDrain, exit_code);
+  AddTargets(app, "resume", "Gives drained servers or accelerators back",
+             CommandKind::kResume, exit_code);
+
+  auto [command, options] = AddCommand<UpdateOptions>(
+      app, exit_code, "update",
+      "Changes jobs that were submitted, within the bounds of a job file",
+      Update);
+  AddClientOptions(command, &options);
+  AddJobNames(command, &options.jobs);
+  JobUpdate& update = options.update;
+  AddOption(command, "--weight", update.weight, "", "its priority");
+  AddOption(command, "--deadline", update.deadline_s, "SECONDS",
+            "seconds after submission; 0: none");
+  AddOption(command, "--entity", update.entity, "NAME", "that it counts for");
+  AddOption(command, "--types", update.types, "TYPE",
+            "accelerator types that it may run on: v100,p100; or all")
+      ->delimiter(',');
+  AddOption(command, "--scale-factor-min", update.scale_factor_min, "",
+            "fewest workers; 0: its scale factor");
+  AddOption(command, "--scale-factor-max", update.scale_factor_max, "",
+            "most workers; 0: its scale factor");
 }
 
 }  // namespace gavel

@@ -1,9 +1,10 @@
-// Options that `gavel coordinator`, `agent` and `local` share, and what they
-// mean together with a cluster file.
+// The options that the daemons share and what they mean: how to schedule,
+// together with a cluster file; the configuration file; and the log.
 #ifndef GAVEL_COORDINATOR_CLI_DAEMON_DAEMON_OPTIONS_H_
 #define GAVEL_COORDINATOR_CLI_DAEMON_DAEMON_OPTIONS_H_
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,9 +12,13 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/workload/cluster_spec.h"
+#include "runtime/descriptor.h"
 
 namespace CLI {
 class App;
+}
+namespace spdlog {
+class logger;
 }
 
 namespace gavel {
@@ -53,6 +58,67 @@ absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
 // cluster file: the state directory (empty).
 std::string DefaultRunDirectory(
     const std::vector<AcceleratorInfo>& accelerators);
+
+// ---- The configuration file ----
+//
+// A TOML file for `gavel coordinator` and `gavel agent`, whose keys are the
+// options' names without "--". What is typed on the command line takes
+// precedence.
+
+// --config; `path` gets what it says.
+void AddConfigFlag(CLI::App& command, std::string* path);
+
+// `typed` are the arguments of `command`: with those of the file that --config
+// among them names; as they are when none does. INVALID_ARGUMENT, naming file,
+// line and remedy: a key that is no option, or a value that can't be one.
+// NOT_FOUND: there is no such file.
+absl::StatusOr<std::vector<std::string>> WithConfigFile(
+    const CLI::App& command, const std::vector<std::string>& typed);
+
+// Parses such arguments anew, on a SIGHUP: `command` is a fresh App with the
+// same options. The arguments with those of the file. INVALID_ARGUMENT also for
+// what the options refuse, with file and line.
+absl::StatusOr<std::vector<std::string>> ParseAgain(
+    CLI::App& command, const std::vector<std::string>& typed);
+
+// Keys of the file with another value than `before`, as ParseAgain gave both;
+// but for those of `reloaded`.
+std::vector<std::string> ChangedKeys(const std::vector<std::string>& before,
+                                     const std::vector<std::string>& now,
+                                     const std::vector<std::string>& reloaded);
+
+// ---- The log ----
+//
+// Lines of text for people, or of JSON for programs, written off the caller's
+// thread (line_thread.h).
+
+struct LogOptions {
+  std::string format = "text";  // or "json"
+  std::string level = "info";   // the least that is logged
+};
+
+// --log-format and --log-level.
+void AddDaemonLogFlags(CLI::App& command, LogOptions* options);
+
+// What `level` means to spdlog; of what is no level, "info".
+void SetLogLevel(spdlog::logger& log, const std::string& level);
+
+std::shared_ptr<spdlog::logger> MakeLog(Descriptor to,
+                                        const LogOptions& options);
+std::shared_ptr<spdlog::logger> MakeStderrLog(const LogOptions& options);
+// INTERNAL when it can't be written.
+absl::StatusOr<std::shared_ptr<spdlog::logger>> MakeFileLog(
+    const std::string& path);
+
+// Why a daemon has ended, as its last line: "gavel: MESSAGE", or JSON. OK:
+// none. Its exit code.
+int TellEnd(const absl::Status& status, const LogOptions& options);
+// The exit code alone.
+int DaemonCodeOf(const absl::Status& status);
+
+// Of a SIGHUP to a daemon without --config, as a terminal that closes sends it.
+inline constexpr char kHungUp[] =
+    "SIGHUP, and no --config to read again: it stops in order";
 
 }  // namespace gavel
 

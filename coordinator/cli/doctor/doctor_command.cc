@@ -15,11 +15,11 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/doctor/doctor_advice.h"
 #include "coordinator/cli/doctor/doctor_examination.h"
 #include "coordinator/cli/doctor/doctor_run.h"
 #include "coordinator/cli/json.h"
+#include "coordinator/cli/processes.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/cli/doctor/doctor_report.h"
 #include "coordinator/cli/doctor/doctor_run.h"
 
 namespace gavel {

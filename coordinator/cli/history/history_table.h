@@ -1,7 +1,8 @@
-// Rows of history as tables of text, the look of sacct; and from them who used
-// how much of the accelerators, against what the policy meant them to have.
-// Pure: JSON rows in (as ReadHistory writes them), values and text out.
-// Stateless, thread-safe.
+// The history of jobs: its rows as tables of text in the look of sacct; from
+// the rows, how much of the accelerators each user used, against what the
+// policy entitled them to; and rows read from a journal's file, without a
+// coordinator. The tables are pure: they take JSON rows as ReadHistory writes
+// them. Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_HISTORY_HISTORY_TABLE_H_
 #define GAVEL_COORDINATOR_CLI_HISTORY_HISTORY_TABLE_H_
 
@@ -10,7 +11,9 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "coordinator/cli/json.h"
+#include "coordinator/server/journal/history_tables.h"
 
 namespace gavel {
 
@@ -44,6 +47,16 @@ std::string RenderUsage(const std::map<std::string, UserUsage>& usage,
                         size_t width);
 Json UsageJson(const std::map<std::string, UserUsage>& usage, double since_s,
                double until_s);
+
+// All rows of STATE/journal.db, or a copy of it, that pass the filter. Errors
+// do not name `path`.
+absl::StatusOr<Json> ReadHistoryFile(const std::string& path,
+                                     const HistoryFilter& filter);
+
+// A number is an id; a name, the latest job of that name. NOT_FOUND: none. The
+// error names the file.
+absl::StatusOr<JobId> FindJobInFile(const std::string& path,
+                                    const std::string& job);
 
 }  // namespace gavel
 

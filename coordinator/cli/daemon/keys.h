@@ -1,8 +1,8 @@
 // Where keys are looked for: the command line, the environment, then
 // ~/.config/gavel/ and /etc/gavel/. On a loopback address they are used only
 // when they are named, so that `gavel local` needs none.
-#ifndef GAVEL_COORDINATOR_CLI_DAEMON_KEY_FILES_H_
-#define GAVEL_COORDINATOR_CLI_DAEMON_KEY_FILES_H_
+#ifndef GAVEL_COORDINATOR_CLI_DAEMON_KEYS_H_
+#define GAVEL_COORDINATOR_CLI_DAEMON_KEYS_H_
 
 #include <optional>
 #include <string>
@@ -49,4 +49,4 @@ absl::StatusOr<std::optional<CurveKeyPair>> FindCoordinatorKeys(
 
 }  // namespace gavel
 
-#endif  // GAVEL_COORDINATOR_CLI_DAEMON_KEY_FILES_H_
+#endif  // GAVEL_COORDINATOR_CLI_DAEMON_KEYS_H_

@@ -1,12 +1,15 @@
+#include "coordinator/cli/checkpoint/pytorch_files.h"
+
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "coordinator/cli/checkpoint/optimizer_dict.h"
-#include "coordinator/cli/checkpoint/pytorch_files.h"
 #include "coordinator/cli/checkpoint/stored_tensors.h"
 #include "coordinator/cli/files.h"
 #include "core/status.h"
@@ -17,6 +20,99 @@
 #include "runtime/generation/safetensors_header.h"
 
 namespace gavel {
+
+// ---- Export ----
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTrackedPrefix = "gavel/tracked/";
+
+std::string TensorPath(const std::string& folder, const std::string& name) {
+  return StrCat(folder, "/", name, ".safetensors");
+}
+
+absl::Status MakeEmptyDirectory(const std::string& path) {
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(path));
+  std::error_code error;
+  const bool empty = fs::is_empty(path, error);
+  if (empty && !error) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      StrCat(path,
+             " is not an empty directory; give another one, or remove "
+             "what is in it"));
+}
+
+// Names in the generation begin with that of the module.
+absl::StatusOr<std::vector<TensorSource>> ModuleTensors(
+    const StoredGeneration& generation, const std::string& module) {
+  const std::string prefix = module + "/";
+  for (const auto& [entry, text] : generation.bytes) {
+    const std::string_view name = entry;
+    if (!name.starts_with(prefix) || !name.ends_with("/layout")) continue;
+    return absl::UnimplementedError(
+        StrCat("module '", module, "' has the sparse tensor '",
+               name.substr(0, name.size() - std::string_view("/layout").size()),
+               "', which is not exported; make it dense"));
+  }
+  std::vector<TensorSource> tensors;
+  for (const auto& [name, tensor] : generation.tensors) {
+    if (!std::string_view(name).starts_with(prefix)) continue;
+    TensorSource source{tensor.entry, tensor};
+    source.entry.name = name.substr(prefix.size());
+    tensors.push_back(std::move(source));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+absl::StatusOr<PyTorchFiles> ExportToPyTorch(const std::string& from,
+                                             const std::string& to) {
+  GAVEL_ASSIGN_OR_RETURN(const StoredGeneration generation,
+                         OpenGeneration(from));
+  GAVEL_RETURN_IF_ERROR(MakeEmptyDirectory(to));
+  PyTorchFiles files;
+  files.generation = generation.attempt.generation;
+  files.folder = generation.folder();
+  Json optimizers = Json::object();
+  for (const auto& [entry, kind] : generation.bytes) {
+    if (!std::string_view(entry).starts_with(kTrackedPrefix)) continue;
+    const std::string name = entry.substr(kTrackedPrefix.size());
+    std::vector<TensorSource> tensors;
+    if (kind == "module" || kind == "script module") {
+      GAVEL_ASSIGN_OR_RETURN(tensors, ModuleTensors(generation, name));
+      files.modules.push_back(name);
+    } else if (kind == "optimizer") {
+      GAVEL_ASSIGN_OR_RETURN(const StoredOptimizer optimizer,
+                             FindOptimizer(generation, name));
+      GAVEL_ASSIGN_OR_RETURN(OptimizerDict dict, ToDict(generation, optimizer));
+      optimizers[name] = std::move(dict.json);
+      tensors = std::move(dict.tensors);
+      files.optimizers.push_back(name);
+    } else {
+      files.notes.push_back(
+          StrCat("'", name, "' (", kind, ") has no place in Python's files"));
+      continue;
+    }
+    GAVEL_RETURN_IF_ERROR(
+        WriteTensorFile(TensorPath(to, name), tensors).status());
+  }
+  const Json index = {{"format_version", 1},
+                      {"epoch", files.generation.epoch},
+                      {"step", files.generation.step},
+                      {"modules", files.modules},
+                      {"optimizers", std::move(optimizers)}};
+  GAVEL_RETURN_IF_ERROR(WriteFile(StrCat(to, "/gavel_checkpoint.py"),
+                                  std::string(PythonHelper())));
+  GAVEL_RETURN_IF_ERROR(
+      WriteFile(StrCat(to, "/", kPyTorchIndex), index.dump(1) + "\n"));
+  return files;
+}
+
+// ---- Import ----
+
 namespace {
 
 constexpr size_t kIndexBytesMax = size_t{64} << 20;
@@ -294,5 +390,118 @@ absl::StatusOr<PyTorchFiles> ImportFromPyTorch(const std::string& from,
   RemoveAttempt(FileSystem::Posix(), directory, *attempt).IgnoreError();
   return Annotate(status, "nothing is imported");
 }
+
+// ---- The module for Python, written beside each export ----
+
+namespace {
+
+constexpr char kHelper[] =
+    R"py("""Checkpoints of Gavel jobs in Python. Needs torch and safetensors.
+
+    import gavel_checkpoint
+    state = gavel_checkpoint.load("DIR")
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    ...
+    gavel_checkpoint.save("DIR", steps=100, model=model, optimizer=optimizer)
+
+The names are those that the C++ program tracks. DIR is what
+`gavel checkpoint export` wrote; `gavel checkpoint import` takes it back.
+"""
+
+import json
+import os
+
+import torch
+from safetensors.torch import load_file, save_file
+
+_INDEX = "checkpoint.json"
+
+
+def _read_index(folder):
+    with open(os.path.join(folder, _INDEX)) as file:
+        return json.load(file)
+
+
+def _decode(value, tensors):
+    if isinstance(value, dict):
+        if set(value) == {"tensor"}:
+            return tensors[value["tensor"]]
+        return {key: _decode(one, tensors) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_decode(one, tensors) for one in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def _encode(value, name, tensors):
+    if isinstance(value, torch.Tensor):
+        tensors[name] = _plain(value)
+        return {"tensor": name}
+    if isinstance(value, dict):
+        return {str(key): _encode(one, f"{name}.{key}", tensors) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encode(one, f"{name}.{i}", tensors) for i, one in enumerate(value)]
+    return value
+
+
+def _plain(tensor):
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _write_json(path, value):
+    with open(path, "w") as file:
+        json.dump(value, file, indent=1)
+
+
+def _replace(path, write):
+    write(path + ".part")  # tensors that were loaded may still look into the old file
+    os.replace(path + ".part", path)
+
+
+def load(folder):
+    """State by name: what load_state_dict() of the module or optimizer takes."""
+    index = _read_index(folder)
+    state = {}
+    for name in index["modules"]:
+        state[name] = load_file(os.path.join(folder, name + ".safetensors"))
+    for name, optimizer in index["optimizers"].items():
+        tensors = load_file(os.path.join(folder, name + ".safetensors"))
+        groups = _decode(optimizer["param_groups"], tensors)
+        by_parameter = _decode(optimizer["state"], tensors)
+        state[name] = {
+            "state": {int(i): one for i, one in by_parameter.items()},
+            "param_groups": groups,
+        }
+    return state
+
+
+def save(folder, steps=0, **objects):
+    """Writes modules and optimizers, by name, over those in `folder`.
+
+    `steps`: trained since the export; the C++ program continues after them.
+    """
+    index = _read_index(folder)
+    index["step"] += steps
+    for name, thing in objects.items():
+        path = os.path.join(folder, name + ".safetensors")
+        if name in index["modules"]:
+            tensors = {key: _plain(one) for key, one in thing.state_dict().items()}
+        elif name in index["optimizers"]:
+            tensors = {}
+            state = thing.state_dict()
+            index["optimizers"][name]["param_groups"] = _encode(state["param_groups"], "group", tensors)
+            index["optimizers"][name]["state"] = {
+                str(i): _encode(one, str(i), tensors) for i, one in state["state"].items()
+            }
+        else:
+            known = ", ".join([*index["modules"], *index["optimizers"]])
+            raise KeyError(f"'{name}' is not in {folder}, which has {known}")
+        _replace(path, lambda part: save_file(tensors, part, {"format": "pt"}))
+    _replace(os.path.join(folder, _INDEX), lambda part: _write_json(part, index))
+)py";
+
+}  // namespace
+
+std::string_view PythonHelper() { return kHelper; }
 
 }  // namespace gavel
