@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/job_spec.h"
-#include "coordinator/workload/named_numbers.h"
 #include "coordinator/workload/text_lines.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"

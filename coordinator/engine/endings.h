@@ -1,10 +1,5 @@
-// Workers whose loop stands still: no step, no boundary, while their lease
-// thread continues to renew. Without this, one that nobody asks to pause would
-// keep its accelerator for ever.
-//
-// Judged by what the worker itself reports, about once a second: that its
-// counts have not changed. Silence is no proof; where nothing is heard the
-// lease ends. Not thread-safe; the state is Worker's.
+// How leases, processes and jobs end, and how a worker whose loop stands still
+// is found. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_ENDINGS_H_
 #define GAVEL_COORDINATOR_ENGINE_ENDINGS_H_
 
@@ -32,6 +27,14 @@
 #include "core/units.h"
 
 namespace gavel::engine {
+
+// Workers whose loop stands still: no step, no boundary, while their lease
+// thread continues to renew. Without this, one that nobody asks to pause would
+// keep its accelerator for ever.
+//
+// Judged by what the worker itself reports, about once a second: that its
+// counts have not changed. Silence is no proof; where nothing is heard the
+// lease ends. Not thread-safe; the state is Worker's.
 
 class HangWatch {
  public:

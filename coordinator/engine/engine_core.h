@@ -1,6 +1,6 @@
 // The parts of the engine, each with the parts that it uses: a part knows those
 // above it only. Each owns its state and tells its fields of a snapshot
-// (State); engine_core.cc says which part takes which event.
+// (State); engine.cc says which part takes which event.
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_CORE_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_CORE_H_
 
@@ -136,7 +136,7 @@ struct Parts {
 };
 
 // What is behind the engine's door (engine.h): takes events, hands each to the
-// part that it is for (parts.h), and writes all parts down as a snapshot.
+// part that it is for (Parts), and writes all parts down as a snapshot.
 // Not thread-safe.
 
 class Core final : private Recorder {

@@ -1,6 +1,6 @@
-// How often workers are lost, from what the coordinator has seen: the mean time
-// between failures that intervals of checkpoints are tuned by. Kept by the
-// engine. Values; not thread-safe.
+// Failures of workers and accelerators: how often workers are lost, which
+// accelerators a job avoids, and which ones are drained because jobs failed on
+// them. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_FAILURES_H_
 #define GAVEL_COORDINATOR_ENGINE_FAILURES_H_
 
@@ -23,6 +23,10 @@
 #include "core/units.h"
 
 namespace gavel {
+
+// How often workers are lost, from what the coordinator has seen: the mean time
+// between failures that intervals of checkpoints are tuned by. Kept by the
+// engine. Values; not thread-safe.
 
 class FailureRate {
  public:

@@ -1,7 +1,8 @@
-// An allocation as it is written: to the journal at every solve, and to
-// snapshots. Units with equal shares have one row, and jobs that follow each
-// other with equal shares one entry: 10,000 jobs of a few kinds take some tens
-// of kilobytes, alike ones some bytes. Pure, thread-safe.
+// The fields of what the engine keeps, in the order in which they are written
+// to the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). They
+// are only ever appended to: tests/engine/journal_fields_test.cc fails where a
+// member of a struct is not listed, or where the bytes of a row change.
+// Included by those two only, and by tests.
 #ifndef GAVEL_COORDINATOR_ENGINE_FIELDS_H_
 #define GAVEL_COORDINATOR_ENGINE_FIELDS_H_
 
@@ -29,6 +30,11 @@
 #include "core/share_unit.h"
 
 namespace gavel {
+
+// An allocation as it is written: to the journal at every solve, and to
+// snapshots. Units with equal shares have one row, and jobs that follow each
+// other with equal shares one entry: 10,000 jobs of a few kinds take some tens
+// of kilobytes, alike ones some bytes. Pure, thread-safe.
 
 struct AllocationRows {
   uint64_t columns = 0;
@@ -58,12 +64,6 @@ bool AreUnits(const std::vector<ShareUnit>& units);
 // units than kAllocationUnitsMax.
 inline constexpr uint64_t kAllocationUnitsMax = uint64_t{1} << 22;
 std::optional<Allocation> FromAllocationRows(const AllocationRows& rows);
-
-// The fields of what the engine keeps, in the order in which they are written
-// to the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). They
-// are only ever appended to: tests/engine/journal_fields_test.cc fails where a
-// member of a struct is not listed, or where the bytes of a row change.
-// Included by those two only, and by tests.
 
 constexpr JobClass LastOf(JobClass) { return JobClass::kOpaque; }
 constexpr SolveOutcome LastOf(SolveOutcome) { return SolveOutcome::kFailed; }

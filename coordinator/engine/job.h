@@ -1,6 +1,6 @@
-// How often a job was paused and moved, and what that cost it: a property of
-// the job by the journal, over all of its processes and restarts of the
-// coordinator. Rank 0's leases count for the gang. A value.
+// A job and its workers as the engine keeps them, where their processes may be,
+// and how long these may take to start and to leave. Values, which everybody
+// may read through the accessors of Engine.
 #ifndef GAVEL_COORDINATOR_ENGINE_JOB_H_
 #define GAVEL_COORDINATOR_ENGINE_JOB_H_
 
@@ -28,6 +28,10 @@
 #include "core/units.h"
 
 namespace gavel {
+
+// How often a job was paused and moved, and what that cost it: a property of
+// the job by the journal, over all of its processes and restarts of the
+// coordinator. Rank 0's leases count for the gang. A value.
 
 class Stays {
  public:
@@ -68,9 +72,6 @@ class Stays {
   double pausing_now_s_ = 0;
   uint64_t incarnation_ = 0;
 };
-
-// A job as the engine keeps it.
-// Values; readable by everybody through Engine's accessors.
 
 enum class JobState : uint8_t {
   kActive,    // waiting, running or in between: its workers tell

@@ -1,6 +1,5 @@
-// Applies what workers said, as the journal has it: WorkerJoined, LeaseStarted,
-// LeaseEnded, StepsReported. A function of the journal alone. Not thread-safe;
-// stateless.
+// The leases of workers: LeaseDesk answers what workers ask and say, and
+// LeaseEvents applies it as the journal has it. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_LEASES_H_
 #define GAVEL_COORDINATOR_ENGINE_LEASES_H_
 
@@ -31,6 +30,10 @@
 #include "core/units.h"
 
 namespace gavel::engine {
+
+// Applies what workers said, as the journal has it: WorkerJoined, LeaseStarted,
+// LeaseEnded, StepsReported. A function of the journal alone. Not thread-safe;
+// stateless.
 
 class LeaseEvents {
  public:

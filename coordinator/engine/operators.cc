@@ -13,7 +13,7 @@
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/lease_book.h"
 #include "coordinator/engine/type_names.h"
-#include "coordinator/workload/job_update.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/text.h"
 
 namespace gavel {

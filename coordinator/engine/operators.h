@@ -1,5 +1,5 @@
-// Whether what an operator or an owner wants can be done, and what of it a job
-// waits for. Parts of the engine are only read; pure, stateless.
+// What operators do to the cluster, and owners to their jobs: whether it can be
+// done, and doing it. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_OPERATORS_H_
 #define GAVEL_COORDINATOR_ENGINE_OPERATORS_H_
 
@@ -31,6 +31,9 @@
 #include "core/units.h"
 
 namespace gavel {
+
+// Whether what an operator or an owner wants can be done, and what of it a job
+// waits for. Parts of the engine are only read; pure, stateless.
 
 namespace engine {
 class Agents;

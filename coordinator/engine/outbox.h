@@ -1,6 +1,6 @@
-// What a part records an event with, which is journaled and then applied. The
-// engine's core is the one recorder; it borrows nothing, and outlives the
-// parts.
+// What leaves the engine: Recorder journals an event and applies it, and Outbox
+// lets nothing out before the row that it follows from is on disk. Not
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_OUTBOX_H_
 #define GAVEL_COORDINATOR_ENGINE_OUTBOX_H_
 
@@ -17,6 +17,10 @@
 #include "core/units.h"
 
 namespace gavel::engine {
+
+// What a part records an event with, which is journaled and then applied. The
+// engine's core is the one recorder; it borrows nothing, and outlives the
+// parts.
 
 class Recorder {
  public:

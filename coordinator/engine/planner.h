@@ -1,6 +1,5 @@
-// The rows of a round for the mechanism: the units that may run, what each
-// holds, its share, what it has received and what it costs to move (Gavel
-// section 5). Stateless; not thread-safe.
+// The plan of a round: the rows that the mechanism chooses from, and who gets
+// which accelerators. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_PLANNER_H_
 #define GAVEL_COORDINATOR_ENGINE_PLANNER_H_
 
@@ -26,6 +25,10 @@
 #include "core/units.h"
 
 namespace gavel::engine {
+
+// The rows of a round for the mechanism: the units that may run, what each
+// holds, its share, what it has received and what it costs to move (Gavel
+// section 5). Stateless; not thread-safe.
 
 class RoundRows {
  public:

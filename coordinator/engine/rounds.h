@@ -1,7 +1,5 @@
-// Elastic jobs: what elastic.h decides, between the plan of a round and the
-// processes. Job::scale_factor is what a job is planned with from then on, and
-// what the policy counts with; its gang changes when it is assigned anew. Not
-// thread-safe; stateless.
+// The rounds: resizing elastic jobs, planning the next round, beginning it, and
+// giving out what becomes free in the middle. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_ROUNDS_H_
 #define GAVEL_COORDINATOR_ENGINE_ROUNDS_H_
 
@@ -29,6 +27,11 @@
 #include "core/units.h"
 
 namespace gavel::engine {
+
+// Elastic jobs: what elastic.h decides, between the plan of a round and the
+// processes. Job::scale_factor is what a job is planned with from then on, and
+// what the policy counts with; its gang changes when it is assigned anew. Not
+// thread-safe; stateless.
 
 class Resizing {
  public:

@@ -1,6 +1,5 @@
-// What accelerators of each type are worth to a policy, for rounds to give out
-// what its shares leave over. Called by the engine for each row of a round.
-// Pure.
+// Asking the policy: the problem that it is given, and what comes back. Not
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_SOLVER_H_
 #define GAVEL_COORDINATOR_ENGINE_SOLVER_H_
 
@@ -32,6 +31,10 @@
 #include "core/units.h"
 
 namespace gavel {
+
+// What accelerators of each type are worth to a policy, for rounds to give out
+// what its shares leave over. Called by the engine for each row of a round.
+// Pure.
 
 // All borrowed.
 struct WorthTerms {

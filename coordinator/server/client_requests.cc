@@ -11,7 +11,7 @@
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/journal/history_tables.h"
 #include "coordinator/server/query/query.h"
-#include "coordinator/workload/job_update.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/command_name.h"
 #include "core/error_line.h"
 #include "core/status.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/cli/child_process.h"
+#include "coordinator/cli/processes.h"
 #include "core/messages.h"
 #include "core/units.h"
 #include "study/profile/profile_run.h"

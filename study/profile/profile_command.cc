@@ -5,9 +5,8 @@
 
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/daemon/stop_flag.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/progress_bar.h"
+#include "coordinator/cli/processes.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/workload/throughput_writer.h"
+#include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"

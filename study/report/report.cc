@@ -15,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/progress_bar.h"
+#include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"

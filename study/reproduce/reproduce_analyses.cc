@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "coordinator/cli/progress_bar.h"
+#include "coordinator/cli/terminal.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/price_series.h"
 #include "coordinator/workload/trace_generator.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/progress_bar.h"
+#include "coordinator/cli/terminal.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "study/simulation/simulation_store.h"

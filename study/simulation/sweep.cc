@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/progress_bar.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
 #include "coordinator/workload/toml_reader.h"
 #include "coordinator/workload/trace.h"
 #include "core/status.h"

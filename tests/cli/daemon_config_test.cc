@@ -1,8 +1,7 @@
-#include "coordinator/cli/daemon/daemon_config.h"
-
 #include <fstream>
 
 #include "CLI/CLI.hpp"
+#include "coordinator/cli/daemon/daemon_options.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -1,7 +1,6 @@
-#include "coordinator/cli/daemon/daemon_log.h"
-
 #include <fcntl.h>
 
+#include "coordinator/cli/daemon/daemon_options.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 #include "tests/support/files.h"

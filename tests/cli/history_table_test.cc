@@ -1,6 +1,6 @@
 #include "coordinator/cli/history/history_table.h"
 
-#include "coordinator/cli/wall_time.h"
+#include "coordinator/cli/terminal.h"
 #include "tests/support/test.h"
 
 namespace gavel {

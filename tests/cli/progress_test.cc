@@ -1,5 +1,4 @@
-#include "coordinator/cli/daemon/progress.h"
-
+#include "coordinator/cli/daemon/local_run.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,4 @@
 // Words and flags that are not ours: each is told what there is.
-#include "coordinator/command/command_advice.h"
-
 #include "CLI/CLI.hpp"
 #include "coordinator/command/command_line.h"
 #include "core/text.h"

@@ -28,7 +28,7 @@ void ExpectEveryMemberListed() {
   EXPECT_EQ(std::tuple_size_v<decltype(Fields(value))>,
             testing::FieldCount<T>())
       << "a member of " << typeid(T).name()
-      << " is not on its list in engine_fields.h: it would be lost at a "
+      << " is not on its list in fields.h: it would be lost at a "
          "restart";
 }
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "coordinator/cli/json_fields.h"
-#include "coordinator/cli/rows.h"
+#include "coordinator/cli/table.h"
 #include "coordinator/server/access/principals.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "coordinator/cli/history/history_file.h"
+#include "coordinator/cli/history/history_table.h"
 #include "coordinator/server/journal/journal_writer.h"
 #include "coordinator/server/query/queue_view.h"
 #include "study/simulation/past_jobs.h"

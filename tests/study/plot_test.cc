@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/cli/progress_bar.h"
+#include "coordinator/cli/terminal.h"
 #include "study/report/report_page.h"
 #include "tests/support/test.h"
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "coordinator/workload/throughput_writer.h"
+#include "coordinator/workload/throughput_table.h"
 #include "study/profile/profile_run.h"
 #include "tests/support/test.h"
 

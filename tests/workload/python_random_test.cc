@@ -1,5 +1,4 @@
-#include "coordinator/workload/python_random.h"
-
+#include "coordinator/workload/trace_generator.h"
 #include "tests/support/test.h"
 
 namespace gavel {

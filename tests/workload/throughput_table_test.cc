@@ -2,7 +2,6 @@
 
 #include <random>
 
-#include "coordinator/workload/throughput_writer.h"
 #include "tests/support/test.h"
 
 namespace gavel {

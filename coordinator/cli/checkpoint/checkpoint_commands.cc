@@ -15,9 +15,9 @@
 #include "core/size_text.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/file_lock.h"
+#include "runtime/files/own_files.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
+#include "runtime/generation/manifest.h"
 
 namespace gavel {
 namespace {

@@ -14,10 +14,10 @@
 #include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/file_lock.h"
+#include "runtime/files/own_files.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
-#include "runtime/generation/safetensors_header.h"
+#include "runtime/generation/manifest.h"
+#include "runtime/generation/shard_layout.h"
 
 namespace gavel {
 

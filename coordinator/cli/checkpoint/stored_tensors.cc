@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
 constexpr uint64_t kEntryBytesMax = uint64_t{256} << 20;
-// As in runtime/checkpoint/partition.h, which needs LibTorch.
+// As in runtime/checkpoint/snapshot.h, which needs LibTorch.
 constexpr std::string_view kPartPrefix = "gavel.part/";
 
 absl::StatusOr<std::unique_ptr<ReadableFile>> Open(const std::string& path) {

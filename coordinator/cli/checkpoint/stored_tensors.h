@@ -12,9 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/generation/generation_directory.h"
 #include "runtime/generation/manifest.h"
-#include "runtime/generation/safetensors_header.h"
+#include "runtime/generation/shard_layout.h"
 
 namespace gavel {
 

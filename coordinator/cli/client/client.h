@@ -15,7 +15,7 @@
 #include "coordinator/cli/json.h"
 #include "core/messages.h"
 #include "core/text.h"
-#include "runtime/transport/dealer.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace CLI {
 class App;

@@ -31,12 +31,11 @@
 #include "coordinator/cli/processes.h"
 #include "coordinator/server/coordinator_server.h"
 #include "coordinator/server/journal/journal.h"
-#include "coordinator/server/journal/journal_chain.h"
 #include "coordinator/server/journal/sqlite.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/descriptor.h"
-#include "runtime/files/private_directory.h"
+#include "runtime/files/own_files.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {

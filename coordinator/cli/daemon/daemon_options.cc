@@ -21,7 +21,7 @@
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/json.h"
-#include "coordinator/server/access/line_thread.h"
+#include "coordinator/server/access/audit_log.h"
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"

@@ -21,13 +21,12 @@
 #include "coordinator/cli/files.h"
 #include "coordinator/server/access/audit_log.h"
 #include "coordinator/server/access/principals.h"
-#include "coordinator/server/access/rotating_file.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
-#include "runtime/files/file_lock.h"
-#include "runtime/transport/dealer.h"
+#include "runtime/files/own_files.h"
+#include "runtime/transport/dealer_router.h"
 
 namespace gavel {
 

@@ -28,7 +28,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/generation_directory.h"
 #include "runtime/generation/manifest.h"
 #include "runtime/stopwatch.h"
 #include "runtime/transport/lease_granter.h"

@@ -11,7 +11,6 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/server/journal/journal.h"
-#include "coordinator/server/journal/journal_chain.h"
 #include "coordinator/server/journal/sqlite.h"
 #include "core/status.h"
 #include "core/text.h"
