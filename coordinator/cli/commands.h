@@ -1,7 +1,8 @@
-// The subcommands of `gavel`, but for those of study/. Each Add function
-// declares its options and what it does when it was chosen. MakeCommandLine
-// calls all of them; the process ends with the exit code of the chosen one: 0
-// done, 1 failed (the reason is on stderr), 2 a wrong command line.
+// The subcommands of `gavel`, except those of study/. Each Add function
+// declares the options of a command and the action that runs when the command
+// is chosen. MakeCommandLine calls all of them. The process ends with the exit
+// code of the chosen command: 0 done, 1 failed (the reason is on stderr), 2 a
+// wrong command line.
 #ifndef GAVEL_COORDINATOR_CLI_COMMANDS_H_
 #define GAVEL_COORDINATOR_CLI_COMMANDS_H_
 
@@ -19,7 +20,7 @@ namespace gavel {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
-// Of the daemons only; docs/daemons.md.
+// Only daemons return the codes below; docs/daemons.md describes them.
 inline constexpr int kExitAlreadyRuns = 3;
 inline constexpr int kExitFenced = 4;
 inline constexpr int kExitDiskFull = 5;

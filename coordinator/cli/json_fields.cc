@@ -43,7 +43,7 @@ std::string WithQuotedWords(std::string_view text) {
 absl::StatusOr<ParsedJson> ParseJson(std::string_view text) {
   absl::StatusOr<ParsedJson> json = Parse(text);
   if (json.ok()) return json;
-  // The one who reads the field then says which one it is.
+  // The reader of the field then names it in the error.
   absl::StatusOr<ParsedJson> quoted = Parse(WithQuotedWords(text));
   return quoted.ok() ? quoted : json;
 }

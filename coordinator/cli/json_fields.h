@@ -1,5 +1,5 @@
-// Checked access to the fields of JSON that people write; errors say what is
-// wrong and what to give. Called by policy_case*.cc. Pure functions,
+// Checked access to the fields of JSON that people write. Errors name the
+// mistake and the remedy. Called by policy_case*.cc. Pure functions,
 // thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
 #define GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
@@ -18,8 +18,8 @@ namespace gavel {
 // Looked up by key, however many there are.
 using ParsedJson = nlohmann::json;
 
-// INVALID_ARGUMENT with line and column for what is no JSON. NaN and Infinity,
-// as Python writes them, become strings.
+// INVALID_ARGUMENT with line and column for text that is not JSON. NaN and
+// Infinity, as Python writes them, become strings.
 absl::StatusOr<ParsedJson> ParseJson(std::string_view text);
 
 // INVALID_ARGUMENT, as all errors below.

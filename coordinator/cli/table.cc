@@ -236,8 +236,8 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
 
 namespace {
 
-// What is to be told of an accelerator alone. That its agent is silent or has
-// ended concerns all of its server, and the table has it.
+// The faults of one accelerator. A silent or ended agent concerns all of its
+// server, so the table of nodes shows it.
 std::vector<std::string> FaultsOf(const AcceleratorRow& one) {
   std::vector<std::string> faults;
   if (one.state == "lost") {

@@ -30,8 +30,8 @@ std::string_view StateWord(std::string_view letters);
 // The letters that `state` means: "R" and "running" are {"R"}. Empty: none.
 std::vector<std::string> StateLettersOf(std::string_view state);
 
-// Those that run come first, then those that wait, held ones, and those that
-// have ended; each in the order that they had.
+// Sorts running jobs first, then waiting, held and ended ones; within each
+// group the order stays.
 void SortLiveFirst(std::vector<QueueRow>& rows);
 
 // Columns (of a terminal) that tables fit by default.
@@ -52,7 +52,7 @@ inline Column Right(std::string title, size_t width_max = 0) {
 }
 using TableRows = std::vector<std::vector<std::string>>;
 
-// A line of titles, then one line a row. The last column takes what is left of
+// A line of titles, then one line a row. The last column takes the rest of
 // `width` and is cut there. Widths are counted in UTF-8 characters.
 std::string RenderTable(const std::vector<Column>& columns,
                         const TableRows& rows, size_t width = kTableWidth);

@@ -1,4 +1,4 @@
-// What commands show to people: standard output as a terminal, a progress bar,
+// Output of commands for people: standard output as a terminal, a progress bar,
 // and durations, amounts and points in time as text.
 #ifndef GAVEL_COORDINATOR_CLI_TERMINAL_H_
 #define GAVEL_COORDINATOR_CLI_TERMINAL_H_
@@ -17,7 +17,7 @@ class Terminal {
  public:
   Terminal();
   bool is_terminal() const { return is_terminal_; }
-  // Of the terminal; kTableWidth when it is none.
+  // The width of the terminal; kTableWidth when standard output is none.
   size_t width() const;
   // The same for tables; kUncut when it is none: a file or pipe gets all.
   size_t table_width() const;

@@ -61,7 +61,7 @@ constexpr Foreign kForeign[] = {
     {"why,queue,history", "info job show"},
 };
 
-// What is no command, and where it is described.
+// A word that is not a command, and the place that describes it.
 struct Topic {
   std::string_view word;
   std::string_view place;
@@ -219,7 +219,7 @@ std::string FlagOf(const std::string& word) {
   return word.substr(0, word.find('='));
 }
 
-// Of the command and of the groups of options in it.
+// The options of the command and of the groups in it.
 std::vector<std::string> OptionsOf(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) {
@@ -257,7 +257,8 @@ bool HasPlaces(const CLI::App& command) {
       [](const CLI::Option* option) { return option->get_positional(); });
 }
 
-// What was meant by words that the command does not take; "": unknown.
+// The command that was probably meant by words that the command does not take;
+// empty if unknown.
 std::string MeantBy(const CLI::App& app, const CLI::App& command,
                     const std::string& words,
                     const std::vector<std::string>& unexpected) {
@@ -403,7 +404,7 @@ int TellWrongLine(CLI::App& app, const std::vector<std::string>& words,
   const std::string originals = FlagsOfOriginal(app, words);
   std::string unexpected;
   std::string missing;
-  // What is missing may be what was mistyped.
+  // A missing argument may be one that was mistyped.
   if (required || type == CLI::ExitCodes::ExtrasError) {
     unexpected = UnexpectedWords(app, /*advised=*/!originals.empty());
   }

@@ -34,8 +34,8 @@ std::string UnknownCommand(const CLI::App& app,
                            const std::vector<std::string>& words);
 
 // The error for words and flags that the chosen command does not take, in the
-// order in which they were typed; "": there are none. `app`: has parsed.
-// `advised`: the user is told elsewhere what to write instead.
+// order in which they were typed; empty if there are none. `app` has parsed.
+// `advised`: another message already says what to write instead.
 std::string UnexpectedWords(const CLI::App& app, bool advised = false);
 
 // The help of the chosen command, if one of the commands below it is required

@@ -165,7 +165,7 @@ std::string Synopsis(const Command& command) {
   return text;
 }
 
-// What follows the description in the text of an option.
+// The remarks behind the description of an option.
 std::string Remarks(const CommandOption& option) {
   std::string text;
   if (!option.values.empty()) {
@@ -305,8 +305,8 @@ std::vector<std::string> NamesOf(const Command& command) {
   return names;
 }
 
-// What may follow the command: commands below it, or values of an argument; a
-// COMMAND is one of the program's.
+// The words that may follow the command: commands below it, or values of an
+// argument; a COMMAND is one of the program.
 std::vector<std::string> WordsAfter(const Command& command,
                                     const std::vector<Command>& commands) {
   std::vector<std::string> words = command.commands;
@@ -355,7 +355,7 @@ std::string ZshCase(const std::string& at, const std::string& array,
                 absl::StrJoin(words, " "), ") ;;\n");
 }
 
-// Of a command; empty: it is a value.
+// The meaning of a command; empty if the words are a value.
 std::string MeaningOf(const std::vector<Command>& commands,
                       const std::string& words) {
   for (const Command& command : commands) {

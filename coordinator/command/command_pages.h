@@ -1,6 +1,6 @@
 // The commands of `gavel` as data, taken from the parser that runs them, and
-// what is made of them and of the keys of its files: manual pages, completion
-// in shells, and docs/files.md. Pure, thread-safe.
+// the documents that are made of them and of the keys of its files: manual
+// pages, completion in shells, and docs/files.md. Pure, thread-safe.
 #ifndef GAVEL_COORDINATOR_COMMAND_COMMAND_PAGES_H_
 #define GAVEL_COORDINATOR_COMMAND_COMMAND_PAGES_H_
 
@@ -45,8 +45,9 @@ std::vector<ManPage> MakeManPages(const std::vector<Command>& commands,
                                   const std::string& version);
 
 // Scripts with the commands, the options and the values of options that have a
-// list of them; elsewhere the shell completes file names. Of bash for
-// share/bash-completion/completions/gavel, of zsh for _gavel in $fpath.
+// list of them; elsewhere the shell completes file names. The script for bash
+// goes to share/bash-completion/completions/gavel, the one for zsh to _gavel in
+// $fpath.
 std::string BashCompletion(const std::vector<Command>& commands);
 std::string ZshCompletion(const std::vector<Command>& commands);
 

@@ -353,7 +353,7 @@ TraceEntity ReadEntity(TomlReader reader) {
   return entity;
 }
 
-// What one [[server.accelerator]] says: `count` slots of the same kind.
+// The content of one [[server.accelerator]]: `count` slots of the same kind.
 struct AcceleratorEntry {
   AcceleratorInfo info;
   int count = 1;

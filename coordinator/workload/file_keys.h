@@ -1,8 +1,9 @@
-// What users may write into a file: one row per key. The parsers of job and
-// cluster files take types, ranges and examples from these rows (TomlReader),
-// and docs/files.md is written from them, so no key is known to one of the two
-// only. A new key is a row here (job_spec.cc, cluster_spec.cc), a Read() in the
-// parser, and `gavel help --files > docs/files.md`.
+// The keys that users may write into a file, one row per key. The parsers of
+// job and cluster files take types, ranges and examples from these rows
+// (TomlReader), and docs/files.md is written from them, so the parsers and the
+// document always agree. A new key is a row here (job_spec.cc,
+// cluster_spec.cc), a Read() in the parser, and `gavel help --files >
+// docs/files.md`.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_
 #define GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_
 
@@ -22,8 +23,8 @@ struct NumberRange {
 };
 inline constexpr NumberRange kPositive = {.above_min = true};
 inline constexpr NumberRange kNotNegative = {};
-// Of a round and of a lease. The engine begins no lease shorter than 0.05 s,
-// and rounding leaves less of a round of that length.
+// The shortest round and the shortest lease. The engine begins no lease shorter
+// than 0.05 s, and rounding leaves less of a round of that length.
 inline constexpr double kRoundDurationMin_s = 0.1;
 
 bool IsWithin(double value, const NumberRange& range);  // false for NaN

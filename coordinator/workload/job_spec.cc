@@ -247,7 +247,8 @@ bool IsNameChar(char c) {
          c == '-';
 }
 
-// What every shell and libc agree on: a letter or _, then digits too.
+// True for names that every shell and libc accept: a letter or _, then digits
+// too.
 bool IsValidVariable(std::string_view name) {
   return !name.empty() && !absl::ascii_isdigit(name[0]) &&
          std::all_of(name.begin(), name.end(), IsNameChar) &&

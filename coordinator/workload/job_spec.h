@@ -1,4 +1,4 @@
-// What a user submits: one job, as parsed from TOML, and changes of it later.
+// The job that a user submits, as parsed from TOML, and later changes of it.
 // Given text, not files. The client (before sending), the server, the engine
 // and `gavel local` call it; values, thread-safe.
 //
@@ -74,8 +74,8 @@ struct JobSpec {
   bool leased_visibility = false;
 
   // Seconds of work lost when it gives an accelerator up, when it starts on one
-  // again, and when it resumes elsewhere at once (default: resume_s). Any one
-  // given: these count, what is missing is 0; none: they are measured.
+  // again, and when it resumes elsewhere at once (default: resume_s). If any of
+  // them is given, a missing one is 0; if none is given, they are measured.
   std::optional<double> pause_s, resume_s, move_s;  // >= 0
 
   // Not in the file: the coordinator fills them in, from the submitter.
@@ -104,7 +104,7 @@ inline constexpr size_t kJobSpecBytesMax = 48 * 1024;
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                                      std::string_view source);
 
-// What the file asks for and nothing acts on yet, a sentence each.
+// Sentences on the keys of the file that have no effect yet.
 std::vector<std::string> WithoutEffect(const JobSpec& spec);
 
 // The canonical text of a spec that ParseJobSpec() could have returned: parsing

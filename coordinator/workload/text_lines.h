@@ -50,7 +50,7 @@ class TextLines {
   size_t number_ = 0;
 };
 
-// Replaces `fields` by what is between the `separator`s.
+// Replaces `fields` by the parts of the line between the `separator`s.
 void SplitFields(std::string_view line, char separator,
                  std::vector<TextField>& fields);
 
@@ -65,7 +65,8 @@ class FieldReader {
               absl::Status& status)
       : line_(line), source_(source), status_(status) {}
 
-  // A number in the range, else an error: `name` is what it stands for.
+  // Reads a number in the range, else sets an error, which calls the field
+  // `name`.
   double Number(const TextField& field, std::string_view name,
                 const NumberRange& range);
   int Integer(const TextField& field, std::string_view name, int min, int max);
@@ -106,7 +107,7 @@ class CsvReader {
 
   // To the next row; false: there is none, or an error.
   bool NextRow();
-  // Of the row; `column` as found.
+  // The field of the row; FindColumn or RequireColumn gave `column`.
   std::string_view Text(size_t column) const { return fields_[column].text; }
   std::string_view NameOf(size_t column) const { return names_[column]; }
   double Number(size_t column, const NumberRange& range);

@@ -58,7 +58,7 @@ struct TomlAssertionFailed : std::logic_error {
 
 namespace gavel {
 
-// The root table of `text`. INVALID_ARGUMENT for what is not TOML or longer
+// The root table of `text`. INVALID_ARGUMENT: `text` is not TOML, or is longer
 // than `bytes_max`.
 absl::StatusOr<toml::table> ParseToml(std::string_view text,
                                       std::string_view source,
@@ -130,7 +130,7 @@ class TomlReader {
   // The row of `key`; asserts that there is one, of this kind.
   const FileKey& RowOf(std::string_view key, KeyKind kind) const;
   bool CheckString(std::string_view key, const toml::node& node);
-  // Says that `key` is of another type than expected.
+  // Sets the error that the value of `key` has another type than expected.
   void WrongType(std::string_view key, const toml::node& node,
                  std::string_view expected);
 

@@ -199,7 +199,7 @@ class GavelTraceParser {
     }
   }
 
-  // Templates are told apart by the text of their columns, which come first.
+  // Templates differ by the text of their columns, which come first.
   size_t TemplateOf(const TextLine& line, const Form& form,
                     FieldReader& reader) {
     const TextField& last = fields_[form.needs_data_directory];
@@ -738,7 +738,7 @@ absl::StatusOr<Trace> ParseForm(const TextLine& first, std::string_view text,
   const auto has = [line](char c) {
     return line.find(c) != std::string_view::npos;
   };
-  // What TOML begins with may hold tabs and commas, too.
+  // The first line of TOML may hold tabs and commas, too.
   if (line.starts_with('[')) return ParseTomlTrace(text, source);
   if (IsHeaderOfCsv(line)) return ParseCsvTrace(text, source, ignored_columns);
   if (has('\t')) return ParseGavelTrace(text, source);

@@ -18,7 +18,7 @@ namespace gavel {
 // Type of the jobs of a CSV that names none: equally fast on all accelerators.
 inline constexpr std::string_view kNoJobType = "philly";
 
-// What many jobs of a trace have in common.
+// The part that many jobs of a trace have in common.
 struct JobTemplate {
   std::string type;  // "ResNet-18 (batch size 64)"; row of the throughputs
   std::string command;

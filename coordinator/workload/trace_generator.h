@@ -52,8 +52,8 @@ std::span<const JobTemplate> GavelJobTable();
 class TraceGenerator {
  public:
   // `throughputs` must know the v100 and all 26 job types at the scale factors
-  // that can be drawn; INVALID_ARGUMENT names what is missing, and options out
-  // of range.
+  // that can be drawn. INVALID_ARGUMENT names a missing figure, or an option
+  // out of range.
   static absl::StatusOr<TraceGenerator> Create(
       const GeneratorOptions& options, const ThroughputTable& throughputs);
 

@@ -200,7 +200,7 @@ class DictMaker {
       if (field.is_option != options) continue;
       GAVEL_ASSIGN_OR_RETURN(Json value,
                              Value(field, prefix, lines, tensor_prefix));
-      // What is undefined is not there in Python.
+      // Python leaves out a tensor that is undefined.
       if (field.type == "tensor" && value.is_null()) continue;
       json[field.name] = std::move(value);
     }
@@ -440,7 +440,7 @@ class EntryMaker {
     }
     for (const auto& [name, value] : values.items()) {
       const bool is_off = value.is_null() || value == false;
-      // What makes Python's Adam its AdamW.
+      // This option makes an Adam of Python an AdamW.
       const bool is_adamw =
           name == "decoupled_weight_decay" && optimizer_.kind == "AdamW";
       if (known.contains(name) || is_off || is_adamw) continue;

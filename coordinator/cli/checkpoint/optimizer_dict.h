@@ -25,7 +25,7 @@ struct OptimizerField {
   std::string type;
 };
 
-// What is known of the optimizer that is tracked as `name`.
+// The optimizer that is tracked as `name`, as a generation describes it.
 struct StoredOptimizer {
   std::string name;
   std::string kind;  // "Adam"
@@ -33,8 +33,8 @@ struct StoredOptimizer {
   std::vector<size_t> group_sizes;  // in parameters
 };
 
-// FAILED_PRECONDITION: an earlier version wrote it, without what is needed.
-// DATA_LOSS: entries are missing.
+// FAILED_PRECONDITION: an earlier version wrote the generation and left out
+// something that is needed. DATA_LOSS: entries are missing.
 absl::StatusOr<StoredOptimizer> FindOptimizer(
     const StoredGeneration& generation, const std::string& name);
 
@@ -50,7 +50,7 @@ absl::StatusOr<OptimizerDict> ToDict(const StoredGeneration& generation,
 struct OptimizerEntries {
   std::map<std::string, std::string> bytes;
   std::vector<TensorSource> tensors;
-  // What Python's optimizer has and this one has no place for.
+  // Notes on state of Python's optimizer that this one has no place for.
   std::vector<std::string> notes;
 };
 

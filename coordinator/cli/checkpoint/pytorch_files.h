@@ -1,8 +1,9 @@
-// A generation in files for Python, and back:
+// Writes a generation as files for Python, and reads such files back:
 //
-//   DIR/checkpoint.json        what is there, and optimizers without tensors
-//   DIR/NAME.safetensors       of each module its state_dict(), of each
-//                              optimizer the tensors that the JSON names
+//   DIR/checkpoint.json        a list of the content, and the optimizers
+//                              without their tensors
+//   DIR/NAME.safetensors       the state_dict() of each module; the tensors of
+//                              each optimizer that the JSON names
 //   DIR/gavel_checkpoint.py    load() and save() for both
 //
 // Called by checkpoint_commands.cc. No job may write to the directory
@@ -34,9 +35,10 @@ struct PyTorchFiles {
 absl::StatusOr<PyTorchFiles> ExportToPyTorch(const std::string& from,
                                              const std::string& to);
 
-// Commits what is in `from` as the newest generation of `directory`: what its
-// newest has, with the modules and optimizers that are there replaced.
-// INVALID_ARGUMENT: names, shapes or types differ, or its step is behind.
+// Commits the files in `from` as the newest generation of `directory`: the
+// content of the newest generation there, with the modules and optimizers of
+// `from` in place of its own. INVALID_ARGUMENT: names, shapes or types differ,
+// or its step is behind.
 absl::StatusOr<PyTorchFiles> ImportFromPyTorch(const std::string& from,
                                                const std::string& directory);
 

@@ -58,13 +58,13 @@ absl::StatusOr<Manifest> ReadManifestOf(const std::string& directory,
 // generation is there. DATA_LOSS: it is damaged.
 absl::StatusOr<StoredGeneration> OpenGeneration(const std::string& path);
 
-// What is to be written: a tensor that lies in a file, or these bytes.
+// A tensor to write: one that lies in a file, or these bytes.
 struct TensorSource {
   TensorEntry entry;  // name, dtype and shape
   std::variant<StoredTensor, std::string> from;
 };
 
-// A new file, synced. What its summary in a manifest is.
+// Writes a new file and syncs it. Returns its summary for a manifest.
 absl::StatusOr<ShardSummary> WriteTensorFile(
     const std::string& path, const std::vector<TensorSource>& tensors);
 

@@ -56,10 +56,10 @@ class Client {
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset,
                                const std::string& server);
 
-  // A job by its id, its name or "USER/NAME". Of several with that name: the
-  // caller's own, where it has one; the one that is not over, which a held one
-  // is not; else the latest. NOT_FOUND: none. INVALID_ARGUMENT: several other
-  // users have such a job that is not over.
+  // Finds a job by its id, its name or "USER/NAME". Several jobs may have that
+  // name: the caller's own job is preferred, then one that is not over (a held
+  // job is not over), then the latest. NOT_FOUND: none has the name.
+  // INVALID_ARGUMENT: several other users have such a job that is not over.
   absl::StatusOr<JobId> Resolve(const std::string& job);
 
   // Returns early at a Wake.

@@ -101,8 +101,9 @@ void AddJobCommand(CLI::App& app, const char* name, const char* help,
   AddJobNames(command, &options.jobs);
 }
 
-// Of running jobs; below it, what is done with the files that are there. A job
-// named as one of these is given by its id.
+// Adds `checkpoint`, which has running jobs write one, and below it the
+// commands on the files of checkpoints. A job with the name of one of these
+// commands is given by its id.
 void AddCheckpointCommand(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<CommandOptions>();
   CLI::App& command = *app.add_subcommand(

@@ -30,7 +30,7 @@ constexpr size_t kEndedShown = 10;
 struct QueryOptions : ClientOptions {
   std::string job;                  // of `why`
   std::vector<std::string> forget;  // of `nodes`
-  // Of `queue`.
+  // The options below belong to `queue`.
   bool watch = false;
   bool all = false;
   std::string user;
@@ -45,7 +45,8 @@ std::string RenderQueueJson(const Json& json, size_t width) {
   return RenderQueue(rows, width);
 }
 
-// What is asked of the coordinator; "" without flags and for --json: all.
+// The filter that the coordinator is asked for; it is empty, which means all
+// jobs, without flags and for --json.
 absl::StatusOr<std::string> FilterOf(const QueryOptions& options) {
   Json filter = Json::object();
   for (const std::string& state : options.states) {
@@ -96,7 +97,7 @@ std::string RenderStatusJson(const Json& json, size_t) {
   return RenderStatus(ParseStatus(json));
 }
 
-// The reason in full, and what is known of the job's throughputs.
+// The full reason why the job waits, and the known throughputs of the job.
 std::string RenderWhy(const Json& json, size_t) {
   const WhyRow why = ParseWhy(json);
   std::string text =
@@ -237,8 +238,8 @@ std::vector<std::string> ServersOf(Client& client, const WorkerId& worker) {
   return servers;
 }
 
-// Each server has what was written there, so that a job that has moved has
-// several logs.
+// Each server keeps the output that was written there, so a job that has moved
+// has several logs.
 void TellOfOtherServers(Client& client, const WorkerId& worker) {
   std::vector<std::string> servers = ServersOf(client, worker);
   if (servers.size() < 2) return;
@@ -274,7 +275,8 @@ absl::Status ShowLogs(const LogsOptions& options) {
   Printer printer(options);
   uint64_t offset = 0;
   while (true) {
-    // Asked before the log, so that what was written until then is read.
+    // The job is asked for before the log, so that all output up to its end is
+    // read.
     if (options.follow) {
       GAVEL_ASSIGN_OR_RETURN(job, JobOf(*client, worker));
     }

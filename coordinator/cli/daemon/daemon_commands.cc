@@ -42,8 +42,8 @@
 namespace gavel {
 namespace {
 
-// What a daemon does on a SIGHUP: reads its configuration again. `Options` has
-// `log`; AddOptions declares it. Borrows the log.
+// Reads the configuration of a daemon again on a SIGHUP. `Options` has a member
+// `log`, which `add_options` declares. Borrows the log.
 template <class Options>
 class ConfigReload {
  public:
@@ -118,11 +118,11 @@ void WarnOfFewDescriptors(spdlog::logger& log) {
 }
 
 // ZeroMQ gives each connection two queues, a decoder and an encoder in blocks
-// of 8 to 18 KB, and uses the first pages of them at first. Mapped each by
-// itself, only those take memory, and all of it goes with the connection; out
-// of the heap a block brings the pages that others used before, and leaves a
-// hole. The kernel allows 65,530 maps: what comes beyond kMapsMax is of the
-// heap again.
+// of 8 to 18 KB, and uses only their first pages at first. Blocks that are
+// mapped one by one take memory for these pages alone, and the memory is freed
+// with the connection. A block out of the heap brings pages that others used
+// before, and leaves a hole. The kernel allows 65,530 maps, so blocks beyond
+// kMapsMax come out of the heap again.
 void MapBlocksOfConnections() {
 #ifdef __GLIBC__
   constexpr int kBlockBytes = 8 << 10;
@@ -188,7 +188,7 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
   AddDaemonLogFlags(*command, &options->log);
 }
 
-// What a SIGHUP changes; all else waits for the next start.
+// A SIGHUP changes these options; all others wait for the next start.
 constexpr char kReloaded[] =
     "log-level, weight-min, weight-max and the quotas are as it says now";
 
@@ -474,7 +474,8 @@ absl::StatusOr<JournalPosition> Verify(const std::string& path) {
 // One moment of it; readers keep no writer waiting.
 absl::Status CopyDatabase(const std::string& from, const std::string& to) {
   GAVEL_ASSIGN_OR_RETURN(auto database, SqliteDatabase::OpenReadOnly(from));
-  // Of the copy. The file is opened to be read only, whatever is asked for.
+  // This makes the copy writable. The file itself is opened read-only in any
+  // case.
   GAVEL_RETURN_IF_ERROR(database.Execute("PRAGMA query_only=OFF"));
   const mode_t before = umask(0077);
   const absl::Status copied =
@@ -483,8 +484,8 @@ absl::Status CopyDatabase(const std::string& from, const std::string& to) {
   return copied;
 }
 
-// Before anything is made for it. What the database says of a file that ends in
-// the middle varies.
+// Checks a backup before anything is made for it. The database's own message on
+// a file that ends in the middle varies.
 absl::Status CheckBackup(const std::string& file) {
   const absl::Status good = Verify(file).status();
   switch (good.code()) {

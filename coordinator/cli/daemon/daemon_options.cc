@@ -97,7 +97,8 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
 
 namespace {
 
-// What names mean, and the files behind them.
+// Looks up the mechanism and the queue by their names, and reads the file of
+// throughputs.
 absl::Status ReadMechanism(const SchedulingSpec& spec, EngineOptions& engine) {
   const auto mechanism = FindMechanism(spec.mechanism);
   if (!mechanism.has_value()) {
@@ -171,8 +172,8 @@ std::string DefaultRunDirectory(
   const bool any_gpu = std::ranges::any_of(
       accelerators, [](const auto& info) { return info.device != "cpu"; });
   if (!any_gpu) return "";
-  // Of root there is one, whoever's environment it has: two would let an
-  // accelerator have two owners.
+  // Root has one directory, whatever its environment says: with two, an
+  // accelerator could have two owners.
   if (geteuid() == 0) return "/run/gavel";
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime == '/') return StrCat(runtime, "/gavel");
@@ -217,7 +218,7 @@ std::string TextOf(const toml::node& value) {
   return "";
 }
 
-// What the key says as an argument; empty: a flag that is off.
+// The argument that stands for the key; empty for a flag that is off.
 std::string ArgumentOf(TomlReader& reader, const CLI::Option& option,
                        const std::string& key, const toml::node& value) {
   const bool is_flag = option.get_items_expected_max() == 0;

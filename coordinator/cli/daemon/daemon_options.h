@@ -1,5 +1,5 @@
-// The options that the daemons share and what they mean: how to schedule,
-// together with a cluster file; the configuration file; and the log.
+// The options that the daemons share: how to schedule, merged with a cluster
+// file; the configuration file; and the log.
 #ifndef GAVEL_COORDINATOR_CLI_DAEMON_DAEMON_OPTIONS_H_
 #define GAVEL_COORDINATOR_CLI_DAEMON_DAEMON_OPTIONS_H_
 
@@ -62,10 +62,9 @@ std::string DefaultRunDirectory(
 // ---- The configuration file ----
 //
 // A TOML file for `gavel coordinator` and `gavel agent`, whose keys are the
-// options' names without "--". What is typed on the command line takes
-// precedence.
+// options' names without "--". Options on the command line take precedence.
 
-// --config; `path` gets what it says.
+// Declares --config, whose value is stored in `path`.
 void AddConfigFlag(CLI::App& command, std::string* path);
 
 // `typed` are the arguments of `command`: with those of the file that --config
@@ -81,8 +80,8 @@ absl::StatusOr<std::vector<std::string>> WithConfigFile(
 absl::StatusOr<std::vector<std::string>> ParseAgain(
     CLI::App& command, const std::vector<std::string>& typed);
 
-// Keys of the file with another value than `before`, as ParseAgain gave both;
-// but for those of `reloaded`.
+// The keys of the file whose values differ from `before`, except those of
+// `reloaded`. ParseAgain gave both lists.
 std::vector<std::string> ChangedKeys(const std::vector<std::string>& before,
                                      const std::vector<std::string>& now,
                                      const std::vector<std::string>& reloaded);
@@ -100,7 +99,7 @@ struct LogOptions {
 // --log-format and --log-level.
 void AddDaemonLogFlags(CLI::App& command, LogOptions* options);
 
-// What `level` means to spdlog; of what is no level, "info".
+// Sets the level of this name; an unknown name means "info".
 void SetLogLevel(spdlog::logger& log, const std::string& level);
 
 std::shared_ptr<spdlog::logger> MakeLog(Descriptor to,
@@ -116,7 +115,8 @@ int TellEnd(const absl::Status& status, const LogOptions& options);
 // The exit code alone.
 int DaemonCodeOf(const absl::Status& status);
 
-// Of a SIGHUP to a daemon without --config, as a terminal that closes sends it.
+// The log line for a SIGHUP to a daemon without --config, which a terminal
+// sends when it closes.
 inline constexpr char kHungUp[] =
     "SIGHUP, and no --config to read again: it stops in order";
 

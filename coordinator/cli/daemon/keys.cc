@@ -249,7 +249,7 @@ absl::Status Edit(const std::string& path, Change change) {
   GAVEL_ASSIGN_OR_RETURN(const FileLock lock, WaitForLock(path + ".lock"));
   GAVEL_ASSIGN_OR_RETURN(Principals principals, ReadOrEmpty(path));
   GAVEL_RETURN_IF_ERROR(change(&principals));
-  // What is written can be read again.
+  // The new text must be readable before it replaces the file.
   GAVEL_RETURN_IF_ERROR(
       ParsePrincipals(FormatPrincipals(principals), path).status());
   return WritePrincipals(path, principals);

@@ -42,8 +42,8 @@ absl::StatusOr<std::optional<CurveClient>> FindClientKeys(
     const std::string& endpoint, const KeyFlags& flags,
     const std::string& name);
 
-// Of a coordinator that is to listen there. NOT_FOUND: keys are needed, and
-// there are none. `key_file` empty: looked for.
+// Finds the key pair of a coordinator that listens on `endpoint`. NOT_FOUND:
+// keys are needed, and there are none. An empty `key_file` is looked for.
 absl::StatusOr<std::optional<CurveKeyPair>> FindCoordinatorKeys(
     const std::string& endpoint, const std::string& key_file);
 

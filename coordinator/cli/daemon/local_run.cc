@@ -141,12 +141,13 @@ namespace {
 
 constexpr double kLookInterval_s = 0.25;
 constexpr double kJoinTimeout_s = 20;
-// A worker that is told to end at the end of all must not hold it up longer.
+// A worker gets this long to end, so that it does not hold up the end of the
+// run.
 constexpr double kStopGrace_s = 10;
 
-// A coordinator and the agents of all servers of a cluster file in this
-// process, each on a thread of its own. Not thread-safe but for what is said
-// so.
+// Runs a coordinator and the agents of all servers of a cluster file in this
+// process, each on a thread of its own. Not thread-safe, except for the methods
+// that say so.
 class LocalCluster {
  public:
   struct Options {
@@ -366,7 +367,8 @@ class LocalRun {
     return options_.submit_at_s[submitted_] - (Now() - serving_since_);
   }
 
-  // All of them or none: whoever corrects the file runs the same again.
+  // Cancels all jobs, so that either all are submitted or none: the user
+  // corrects the file and runs the same command again.
   absl::Status TakeBack(const std::vector<JobId>& submitted,
                         const absl::Status& why) {
     for (const JobId job : submitted) {

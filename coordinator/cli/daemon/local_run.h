@@ -1,5 +1,5 @@
-// What `gavel local` does: starts a cluster in this process, submits the jobs,
-// shows them until all have ended, stops.
+// Runs `gavel local`: starts a cluster in this process, submits the jobs, shows
+// them until all have ended, and stops.
 #ifndef GAVEL_COORDINATOR_CLI_DAEMON_LOCAL_RUN_H_
 #define GAVEL_COORDINATOR_CLI_DAEMON_LOCAL_RUN_H_
 
@@ -23,12 +23,12 @@ struct Look {
   std::vector<QueueRow> rows;  // of the jobs that are told of
 };
 
-// What `gavel local` remembers of its jobs while they run, and tells of them:
-// lines for what changed, and the summary. Pure: rows and times in, text out.
-// Not thread-safe.
+// Remembers the jobs of `gavel local` while they run, and writes a line for
+// each change and the summary. Pure: rows and times in, text out. Not
+// thread-safe.
 class LocalProgress {
  public:
-  // A running job is told of at least this often.
+  // A running job gets a line at least this often.
   static constexpr double kInterval_s = 5;
 
   // Takes a look, and returns a line for each job that changed its state or

@@ -46,7 +46,7 @@ bool AllAtStepZero(const std::vector<ReportedValue>& values) {
       values, [](const ReportedValue& one) { return one.step == 0; });
 }
 
-// The step at which a restored run begins to differ shows what it lost.
+// The lost state, judged by the step at which a restored run begins to differ.
 std::string SuspectAfterRestart(uint64_t from_step,
                                 const ReportDifference& difference) {
   if (difference.step > from_step) {

@@ -1,6 +1,6 @@
-// What `gavel doctor` says about what it finds: why a run was of no use, which
-// state is the usual cause of a difference, and the remedies. Pure, except that
-// it reads the output of a run; thread-safe.
+// The advice that `gavel doctor` gives on its findings: why a run was of no
+// use, which state is the usual cause of a difference, and the remedies. Pure,
+// except that it reads the output of a run; thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_ADVICE_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_ADVICE_H_
 
@@ -74,8 +74,8 @@ Advice AdviseOnState(const ExaminedRun& run, const std::string& names,
 // "a copy that follows the model: a tensor of ...".
 std::string DescribeUntracked(const UntrackedItem& item);
 
-// What the account of a program gives away that differs: state that is not
-// tracked, a `break`; else empty.
+// The suspect that the account of a program gives away: state that is not
+// tracked, or a `break`; empty if there is none.
 std::string SuspectByAccount(const DoctorAccount& account);
 
 // State that is lost for certain.

@@ -38,7 +38,8 @@ struct Options {
   bool json = false;
 };
 
-// Removed with what is in it, unless it is kept.
+// The folder of the runs. The destructor removes it with its files, unless it
+// is kept.
 class WorkFolder {
  public:
   static absl::StatusOr<WorkFolder> Create(const std::string& parent) {
@@ -75,8 +76,8 @@ class WorkFolder {
   bool kept_ = false;
 };
 
-// What is not given: GAVEL_DEVICE, else the first GPU, else the CPU; and the
-// next GPU to move to, where there is one.
+// Fills in devices that are not given: GAVEL_DEVICE, else the first GPU, else
+// the CPU; and the next GPU, if there is one, to move to.
 void FillDevices(std::string* device, std::string* move_to) {
   const char* variable = std::getenv("GAVEL_DEVICE");
   if (device->empty() && variable != nullptr) *device = variable;
@@ -144,7 +145,7 @@ std::string RenderDoctorLine(const std::string& what, const std::string& text) {
   return absl::StrFormat("  %-10s %s\n", what, text);
 }
 
-// What checkpoints, pauses and steps cost; empty when nothing was measured.
+// The costs of checkpoints, pauses and steps; empty when nothing was measured.
 std::string RenderCosts(const DoctorMeasures& measures) {
   std::string text;
   if (measures.checkpoints_verified > 0) {

@@ -386,8 +386,8 @@ std::string OtherNameAt(const std::vector<ReportedValue>& values,
 
 }  // namespace
 
-// Lost state is told apart from randomness by a second undisturbed run, made
-// only now.
+// Distinguishes lost state from randomness by a second undisturbed run, which
+// is made only now.
 absl::Status DoctorExamination::Explain() {
   GAVEL_ASSIGN_OR_RETURN(
       const DoctorRun again,
@@ -660,7 +660,8 @@ absl::Status DoctorExamination::Resume() {
   }
   ExaminedRun& examined = Compare("restored", reference(), resumed_, from);
   if (WentOnWrongly(examined)) return absl::OkStatus();
-  // A step reports before it is counted: the value of step 9 is of the tenth.
+  // A step reports before it is counted: the value at step 9 belongs to the
+  // tenth step.
   examined.interrupted_at = std::max(
       from,
       interrupted_.values.empty() ? 0 : interrupted_.values.back().step + 1);

@@ -1,11 +1,11 @@
-// What `gavel doctor` finds out: whether a training program that is paused,
-// moved or killed goes on exactly as if nothing had happened. It runs the
-// program undisturbed, and to its own end where that comes in time; under
-// leases that it takes back, once for the same accelerator and once for
-// another; and it kills it and starts it again after an odd step, after an even
-// one, and near the end. Every value that these report is compared with the
-// undisturbed run's, and so are the checksums of all tracked state at the end,
-// and the end itself. What could not be seen makes it no pass. Not thread-safe.
+// The examination by `gavel doctor`: does a training program that is paused,
+// moved or killed continue exactly as if nothing had happened? The program runs
+// undisturbed, and to its own end if it comes in time; under leases that are
+// taken back, once for the same accelerator and once for another; and it is
+// killed and started again after an odd step, after an even one, and near the
+// end. Every value that these runs report is compared with the undisturbed run,
+// and so are the checksums of all tracked state at the end, and the end itself.
+// The program passes only if everything could be examined. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_EXAMINATION_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_EXAMINATION_H_
 

@@ -131,7 +131,7 @@ std::string DescribeValue(const std::optional<std::string>& value) {
 // Without the end of an epoch in sight.
 constexpr uint64_t kMoreSteps = 4;
 
-// What is before the first blank, which both lose.
+// Takes the word before the first blank; both are removed from `line`.
 std::string_view TakeWord(std::string_view* line) {
   const size_t end = std::min(line->find(' '), line->size());
   const std::string_view word = line->substr(0, end);
@@ -582,7 +582,7 @@ class Watch {
     return last ? last->generation.step : 0;
   }
 
-  // A step reports before it is counted: a value at step 9 is of the tenth
+  // A step reports before it is counted: a value at step 9 belongs to the tenth
   // step.
   uint64_t StepsDone() const {
     const uint64_t reported =

@@ -1,7 +1,7 @@
-// One run of a training program under `gavel doctor`, and what it leaves
-// behind: its report (GAVEL_REPORT_FILE, docs/iterator.md), the account that
-// the runtime gives of it (GAVEL_EXAMINATION_FILE; its format is in
-// iterator/examination.h), and its checkpoints.
+// One run of a training program under `gavel doctor`, and the files that the
+// run leaves behind: its report (GAVEL_REPORT_FILE, docs/iterator.md), the
+// account that the runtime gives of it (GAVEL_EXAMINATION_FILE; its format is
+// in iterator/examination.h), and its checkpoints.
 #ifndef GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
 #define GAVEL_COORDINATOR_CLI_DOCTOR_DOCTOR_RUN_H_
 
@@ -29,8 +29,9 @@ struct ReportedValue {
   friend bool operator==(const ReportedValue&, const ReportedValue&) = default;
 };
 
-// One value per line "STEP NAME VALUE", in the order of the file; names may
-// have blanks. Leaves out a last line that was cut off, and what is no report.
+// Parses one value per line "STEP NAME VALUE", in the order of the file; names
+// may have blanks. A last line that was cut off, and lines of another form, are
+// left out.
 std::vector<ReportedValue> ParseReport(std::string_view text);
 
 // Sorted, each once.
@@ -77,7 +78,7 @@ struct DoctorAccount {
   std::vector<uint64_t> evaluations;
   std::vector<UntrackedItem> untracked;
 
-  // Of a runtime that gives none.
+  // True if the runtime gave no account.
   bool empty() const { return tracked.empty() && loops_begun == 0; }
   // By its range's end or by `break`, ascending.
   std::vector<uint64_t> LoopEnds() const;
@@ -108,9 +109,10 @@ struct DoctorCheckpoint {
 std::vector<DoctorCheckpoint> ListCheckpoints(const std::string& directory);
 std::optional<DoctorCheckpoint> LastCheckpoint(const std::string& directory);
 
-// Whether all of it is there: DATA_LOSS names the file when the manifest is
-// none or was altered, or a shard is missing or has another size. What is in
-// the shards is verified by the runtime, when a program goes on from them.
+// Checks that the checkpoint is complete. DATA_LOSS names the file when the
+// manifest is missing or was altered, or a shard is missing or has another
+// size. The runtime verifies the content of the shards when a program resumes
+// from them.
 absl::Status VerifyCheckpoint(const std::string& path);
 
 // Names of the state that differs between two checkpoints, by the checksums of
@@ -120,7 +122,7 @@ absl::Status VerifyCheckpoint(const std::string& path);
 absl::StatusOr<std::vector<std::string>> DifferingState(
     const std::string& path, const std::string& other_path);
 
-// Of all files in the folder.
+// The size of all files in the folder.
 uint64_t BytesIn(const std::string& folder);
 
 // From the folder's creation to its manifest's; nothing where the file system
@@ -162,7 +164,7 @@ struct DoctorRunOptions {
   double timeout_s = 0;  // 0: the program's
 };
 
-// What became of the leases of a run.
+// The outcome of the leases of a run.
 struct DoctorLeases {
   bool asked = false;  // the program ever spoke with the coordinator
   bool granted = false;

@@ -144,8 +144,8 @@ double HoursWithin(double from_s, double to_s, double since_s, double until_s) {
   return std::max(0.0, end_s - std::max(from_s, since_s)) / kHour_s;
 }
 
-// A lease is alone on its accelerator but for those of other jobs there at the
-// same time: of a pair each counts half while both run.
+// Divides the time of an accelerator between leases that share it: each of the
+// two leases of a pair counts half while both run.
 class Sharing {
  public:
   explicit Sharing(const Json& leases) {

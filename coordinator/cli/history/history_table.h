@@ -17,8 +17,8 @@
 
 namespace gavel {
 
-// `table`: "jobs", "leases", "rounds" or "steps". Of jobs that have not ended,
-// waiting and elapsed time count up to `now_s`.
+// `table` is "jobs", "leases", "rounds" or "steps". The waiting and elapsed
+// times of jobs that have not ended count up to `now_s`.
 std::string RenderHistory(std::string_view table, const Json& rows,
                           double now_s, size_t width);
 

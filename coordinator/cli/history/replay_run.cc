@@ -62,7 +62,7 @@ std::string Steps(const Progress& progress) {
   return StrCat("at step ", progress.steps_done);
 }
 
-// Of a lease that ends: what else its process goes for.
+// The reason why a process leaves when its lease ends; empty if it stays.
 std::string LeavesText(const WorkerKey& key, const Engine& engine) {
   const auto job = engine.jobs().find(key.job);
   if (job == engine.jobs().end()) return "";
@@ -194,7 +194,7 @@ std::string EventText(const Event& event, const Engine& engine) {
   return StrCat(EventName(event), body.empty() ? "" : ": ", body);
 }
 
-// "LeaseGrant to job 1 rank 0"; empty for what is only bookkeeping.
+// "LeaseGrant to job 1 rank 0"; empty for an action that only keeps the books.
 std::string ActionText(const Action& action) {
   if (const auto* worker = std::get_if<action::SendToWorker>(&action)) {
     return StrCat(MessageName(worker->message), " to ",
@@ -243,7 +243,8 @@ std::set<JobId> JobsOf(const Event& event) {
 constexpr double kShareTolerance = 1e-6;
 constexpr size_t kDifferencesMax = 8;
 
-// What is read of the file: where it begins, and the rows from there.
+// The part of the file that is read: the state that it begins with, and the
+// rows from there.
 struct Incident {
   std::optional<JournalSnapshot> start;
   std::vector<JournalRow> rows;
@@ -416,7 +417,7 @@ class Replay {
     return absl::OkStatus();
   }
 
-  // What the engine of this build makes of the same, if it is given `first`.
+  // The decision of the engine of this build for the same first event.
   struct Decision {
     std::vector<Event> events;
     Actions actions;
@@ -527,8 +528,9 @@ class Replay {
     });
   }
 
-  // That was solved then: of the state and the time that the answer names. A
-  // problem of now, of the latest state, where it is of an older build.
+  // The problem that was solved then, built from the state and the time that
+  // the answer names. If the state is missing, as for older builds, it is the
+  // problem of the latest state.
   std::shared_ptr<const PolicyProblem> ProblemOf(
       const event::AllocationReady& then) const {
     const auto state = states_.find(then.problem_seq);
@@ -621,8 +623,8 @@ class Replay {
   uint64_t nonce_ = uint64_t{1} << 62;
 };
 
-// As the coordinator was set up at the first row that is read. What changes
-// behind it is followed.
+// The setup of the coordinator at the first row that is read. Later changes are
+// followed.
 event::CoordinatorStarted SetUpAt(const ReplayOptions& options,
                                   const Incident& incident) {
   event::CoordinatorStarted found;

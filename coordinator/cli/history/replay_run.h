@@ -1,13 +1,13 @@
-// An incident once more: follows a journal row by row, gives each event to the
-// engine of this build as it came, and compares what it decides with what was
-// journaled then. Reads the file only.
+// Replays an incident: follows a journal row by row, gives each event to the
+// engine of this build as it came, and compares the decisions of the engine
+// with the journaled ones. Only reads the file.
 //
 // The rows of one step of the engine have one time, which no other step of the
-// term has: the first is what happened (or a deadline), the others what was
-// decided. What the engine hears without
-// journaling it (requests for leases, heartbeats, most step reports) is not in
-// the file: where a decision followed from such a message, it is made up if it
-// can be (a request before a grant), or the decision is only shown.
+// term has: the first row is the event (or a deadline), the others are the
+// decisions. Messages that the engine gets without journaling them (requests
+// for leases, heartbeats, most step reports) are not in the file. If a decision
+// followed from such a message, the message is made up where that is possible
+// (a request before a grant); otherwise the decision is only shown.
 //
 // Not thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_HISTORY_REPLAY_RUN_H_
