@@ -1,8 +1,7 @@
 // Writes a generation as files for Python, and reads such files back:
 //
 //   DIR/checkpoint.json        a list of the content, and the optimizers
-//   without
-//                              their tensors
+//                              without their tensors
 //   DIR/NAME.safetensors       the state_dict() of each module; the tensors of
 //                              each optimizer that the JSON names
 //   DIR/gavel_checkpoint.py    load() and save() for both

@@ -58,7 +58,7 @@ class Client {
 
   // Finds a job by its id, its name or "USER/NAME". Several jobs may have that
   // name: the caller's own job is preferred, then one that is not over (a held
-  // job counts as over), then the latest. NOT_FOUND: none has the name.
+  // job is not over), then the latest. NOT_FOUND: none has the name.
   // INVALID_ARGUMENT: several other users have such a job that is not over.
   absl::StatusOr<JobId> Resolve(const std::string& job);
 
