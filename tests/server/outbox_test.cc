@@ -22,14 +22,14 @@ JobAndEpoch NoticeIn(const Action& action) {
   return {send.worker.job.value(), std::get<LeaseNotice>(send.message).epoch};
 }
 
-JobAndEpoch NextNotice(Outbox& outbox) {
+JobAndEpoch NextNotice(SendQueue& outbox) {
   const std::optional<Action> next = outbox.Next();
   return next.has_value() ? NoticeIn(*next) : JobAndEpoch{0, 0};
 }
 
 class OutboxTest : public Test {
  protected:
-  Outbox outbox;
+  SendQueue outbox;
 };
 
 TEST_F(OutboxTest, AFewMessagesNeedNotWait) {

@@ -20,14 +20,14 @@ class RecorderTest : public JournalFixture {
  protected:
   struct Back {
     std::unique_ptr<Engine> engine;
-    Recorder::Recovered recovered;
+    JournalWriter::Recovered recovered;
     std::vector<std::string> notes;
     double took_s = 0;  // processor time: load does not count
   };
 
-  std::unique_ptr<Recorder> Open(Engine* engine, SnapshotOptions options,
-                                 Back* back = nullptr) {
-    auto recorder = std::make_unique<Recorder>(options);
+  std::unique_ptr<JournalWriter> Open(Engine* engine, SnapshotOptions options,
+                                      Back* back = nullptr) {
+    auto recorder = std::make_unique<JournalWriter>(options);
     auto journal = Journal::Open(path());
     EXPECT_OK(journal);
     Back ignored;
@@ -56,7 +56,7 @@ class RecorderTest : public JournalFixture {
     last_ = std::move(busy.engine);
   }
 
-  static void WaitFor(const Recorder& recorder, uint64_t seq) {
+  static void WaitFor(const JournalWriter& recorder, uint64_t seq) {
     EXPECT_TRUE(Eventually([&] {
       return !recorder.state().status.ok() ||
              recorder.state().persisted_seq >= seq;
@@ -105,7 +105,7 @@ class RecorderTest : public JournalFixture {
     return History(filter);
   }
 
-  Recorder* recorder_ = nullptr;  // within Record
+  JournalWriter* recorder_ = nullptr;  // within Record
   Engine last_{BusyOptions()};
 };
 

@@ -27,7 +27,7 @@ class PausesAndMovesTest : public JournalFixture {
   void Start() {
     if (recorder_ != nullptr) WaitForDisk();
     recorder_.reset();  // lets go of the journal
-    recorder_ = std::make_unique<Recorder>(SnapshotOptions{});
+    recorder_ = std::make_unique<JournalWriter>(SnapshotOptions{});
     auto journal = Journal::Open(path());
     ASSERT_OK(journal);
     busy_.engine = Engine(BusyOptions());
@@ -92,7 +92,7 @@ class PausesAndMovesTest : public JournalFixture {
   }
 
   static constexpr JobId kJob{1};
-  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<JournalWriter> recorder_;
   BusyEngine busy_;
   uint64_t steps_ = 0;
 };

@@ -52,9 +52,7 @@ class GAVEL_EXPORT Tracking {
   // with the lease, in place: who shares them goes on to do so.
   Status Track(const std::string& name,
                std::shared_ptr<torch::nn::Module> module);
-  // Tracks a TorchScript module: its parameters, buffers and those attributes,
-  // also of its submodules, that are tensors, numbers, flags, optionals, or
-  // containers of these.
+  // Tracks a TorchScript module with its attributes, and its submodules.
   Status Track(const std::string& name, torch::jit::Module& module);
   Status Track(const std::string& name, torch::optim::Optimizer& optimizer);
   // An optimizer of a class of your own, which gavel/optimizer_kind.h
