@@ -102,7 +102,7 @@ Both PlayAll(const Play& play, double cost_s) {
   return both;
 }
 
-// In rounds: what debts.h says of single workers.
+// In rounds: what choice.h says of single workers.
 double DebtMax(double cost_s) {
   return 2 * LeadSeconds(cost_s, Rounds::kRound_s) / Rounds::kRound_s + 3.5;
 }

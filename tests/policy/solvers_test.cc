@@ -213,7 +213,7 @@ TEST(Solvers, HierarchiesByPricesAndByHighsAgree) {
              });
 }
 
-// Pairs that are listed on demand (lp/pair_columns.h) against all of them.
+// Pairs that are listed on demand (share_program.h) against all of them.
 TEST(PackedSolvers, PairsOnDemandAndAllPairsAgree) {
   OnFamilies("PairsOnDemandAndAllPairsAgree", 128, /*pairs=*/true,
              [](const PolicyProblem& problem, uint64_t, Tally* tally) {

@@ -47,7 +47,7 @@ TEST(Roles, EveryRoleSendsExactlyWhatTheTableSays) {
     const std::string name(MessageName(message));
     const auto expected = kExpected.find(name);
     ASSERT_NE(expected, kExpected.end())
-        << name << " is new: decide who may send it, here and in roles.cc";
+        << name << " is new: decide who may send it, here and in principals.cc";
     for (size_t role = 0; role < kRoleNames.size(); ++role) {
       const bool allowed = expected->second[role] != '.';
       EXPECT_EQ(MaySend(static_cast<Role>(role), message), allowed)

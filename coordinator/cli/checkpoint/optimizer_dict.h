@@ -1,5 +1,5 @@
 // The state of one optimizer: as a generation has it (iterator/
-// optimizer_state.h), and as Python's optimizer.state_dict() has it, in JSON
+// optimizers.h), and as Python's optimizer.state_dict() has it, in JSON
 // with {"tensor": NAME} in the place of tensors. Called by pytorch_files.cc.
 // The functions do no I/O except for scalars in tensor files.
 #ifndef GAVEL_COORDINATOR_CLI_CHECKPOINT_OPTIMIZER_DICT_H_

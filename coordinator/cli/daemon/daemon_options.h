@@ -89,7 +89,7 @@ std::vector<std::string> ChangedKeys(const std::vector<std::string>& before,
 // ---- The log ----
 //
 // Lines of text for people, or of JSON for programs, written off the caller's
-// thread (line_thread.h).
+// thread (audit_log.h).
 
 struct LogOptions {
   std::string format = "text";  // or "json"
