@@ -83,8 +83,8 @@ TEST_F(BadInputTest, CheckpointsAreHandedToAJobThatNobodyInUseLoses) {
   const Ended empty = Run(adopt);
   EXPECT_EQ(empty.exit_code, 1);
   EXPECT_THAT(empty.errors, HasSubstr("has no checkpoints"));
-  std::filesystem::create_directories(
-      folder() + "/generation-000000000001-000000000010");
+  std::filesystem::create_directories(folder() +
+                                      "/generation-000000000001-000000000010");
   {
     const FileLock user = *FileLock::Take(folder() + "/.in-use");
     const Ended refused = Run(adopt);
