@@ -103,6 +103,20 @@ event::ProcessEnd EndByCode(const Job& job, const Worker& worker,
 
 }  // namespace
 
+namespace {
+
+// The job trains through the runtime: it says how many steps it has, or has
+// made some. So a process of it that never spoke has not even begun.
+bool HasSessions(const Job& job) {
+  if (job.spec.opaque()) return false;
+  return job.spec.steps_total > 0 ||
+         std::ranges::any_of(job.workers, [](const Worker& worker) {
+           return worker.progress.steps_done > 0;
+         });
+}
+
+}  // namespace
+
 event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
                           const WorkerExited& exit) {
   using event::ProcessEnd;
@@ -115,7 +129,8 @@ event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
   }
   const bool has_session = worker.spoke || exit.finished_code.has_value();
   if (by_itself && exit.exit_code == 0 &&
-      (has_session ? exit.finished_code == 0 : !exit.stopped)) {
+      (has_session ? exit.finished_code == 0
+                   : !exit.stopped && !HasSessions(job))) {
     return ProcessEnd::kDone;
   }
   if (!worker.is_live() || Leaves(job, worker, exit) || exit.no_failure ||

@@ -60,13 +60,14 @@ JobId JobTable::Named(const JobSpec& spec) const {
 }
 
 JobId JobTable::SavingIn(const JobSpec& spec) const {
-  const auto taken = directories_.find(spec.checkpoint_directory);
+  const auto taken = directories_.find({spec.owner, spec.checkpoint_directory});
   return taken == directories_.end() ? JobId() : taken->second;
 }
 
 void JobTable::KeepDirectory(const Job& job) {
   if (job.spec.checkpoint_directory.empty()) return;
-  directories_.emplace(job.spec.checkpoint_directory, job.id);
+  directories_.emplace(std::pair(job.spec.owner, job.spec.checkpoint_directory),
+                       job.id);
 }
 
 bool JobTable::Together(const Job& job, JobId other) const {
@@ -155,7 +156,7 @@ void JobTable::End(Job& job, JobState state) {
   names_.erase(NameOf(job.spec));
   // A journal of an earlier version may have two jobs in one directory.
   if (SavingIn(job.spec) == job.id) {
-    directories_.erase(job.spec.checkpoint_directory);
+    directories_.erase({job.spec.owner, job.spec.checkpoint_directory});
   }
   ended_.push_back(job.id);
 }

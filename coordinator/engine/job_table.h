@@ -108,8 +108,10 @@ class JobTable {
   Live waiting_;
   size_t active_ = 0;
   bool elastic_ = false;
-  absl::flat_hash_map<std::string, JobId> names_;        // of jobs not over
-  absl::flat_hash_map<std::string, JobId> directories_;  // of the same jobs
+  absl::flat_hash_map<std::string, JobId> names_;  // of jobs not over
+  // Of the same jobs, by owner and path. What several owners say of one path is
+  // settled on the file system, by who may write there.
+  absl::flat_hash_map<std::pair<std::string, std::string>, JobId> directories_;
   std::deque<JobId> ended_;
   uint64_t next_job_ = 1;
   uint64_t numbers_from_ = 0;

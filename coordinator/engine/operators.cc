@@ -427,7 +427,7 @@ void Operators::On(Time now, const event::AcceleratorsDrained& e) {
 }
 
 // Whoever is there ends with a checkpoint; where the job goes on is decided as
-// ever.
+// ever. An opaque job has none, and stays to its end.
 void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
   const std::vector<AcceleratorId> ids = AcceleratorsOf(e, cluster_);
   const auto is_drained = [&](AcceleratorId id) {
@@ -439,6 +439,7 @@ void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
            std::ranges::any_of(worker.contexts, is_drained);
   };
   for (auto& [id, job] : jobs_.live()) {
+    if (job->pinned() && !e.by_agent) continue;
     const std::vector<AcceleratorId> places = job->assigned;
     if (std::ranges::any_of(places, is_drained)) {
       assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);

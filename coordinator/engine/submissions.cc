@@ -35,6 +35,16 @@ void Submissions::Admit(Time now, event::JobSubmitted e) {
         "job \"", e.spec.name, "\": the name is taken by job ", taken.value(),
         ", which has not ended; choose another name or cancel that one"));
   }
+  const std::vector<PolicyEntity>& entities = options_.entities;
+  if (!e.spec.entity.empty() && !entities.empty() &&
+      std::ranges::find(entities, e.spec.entity, &PolicyEntity::name) ==
+          entities.end()) {
+    std::vector<std::string> names;
+    for (const PolicyEntity& one : entities) names.push_back(one.name);
+    return refuse(StrCat("job \"", e.spec.name, "\": there is no entity \"",
+                         e.spec.entity, "\" in the cluster's file, which has ",
+                         absl::StrJoin(names, ", ")));
+  }
   // Each would resume from what the other saved.
   if (const JobId other = jobs_.SavingIn(e.spec); other.valid()) {
     return refuse(StrCat(

@@ -424,8 +424,12 @@ absl::StatusOr<std::optional<DirectoryOwner>> ReadOwner(
   return owner;
 }
 
-absl::Status WriteOwner(FileSystem& file_system, const std::string& directory,
-                        const DirectoryOwner& owner) {
+namespace {
+
+// `if_none`: an owner that is there already stays, where the file system has
+// links.
+absl::Status PutOwner(FileSystem& file_system, const std::string& directory,
+                      const DirectoryOwner& owner, bool if_none) {
   const std::string path = StrCat(directory, "/", kOwnerName);
   // One name for each process that writes it at once.
   const std::string part = StrCat(path, ".", owner.job, ".", getpid());
@@ -433,8 +437,21 @@ absl::Status WriteOwner(FileSystem& file_system, const std::string& directory,
   GAVEL_RETURN_IF_ERROR(WriteTextFile(
       file_system, part,
       StrCat(owner.cluster, "\n", owner.job, "\n", owner.name, "\n")));
-  GAVEL_RETURN_IF_ERROR(file_system.Rename(part, path));
+  absl::Status status = if_none ? file_system.Link(part, path)
+                                : absl::UnimplementedError("replaces it");
+  if (status.ok() || absl::IsAlreadyExists(status)) {
+    file_system.RemoveFile(part).IgnoreError();
+  } else {  // not every file system has links
+    GAVEL_RETURN_IF_ERROR(file_system.Rename(part, path));
+  }
   return file_system.SyncDirectory(directory);
+}
+
+}  // namespace
+
+absl::Status WriteOwner(FileSystem& file_system, const std::string& directory,
+                        const DirectoryOwner& owner) {
+  return PutOwner(file_system, directory, owner, /*if_none=*/false);
 }
 
 absl::Status ClaimDirectory(FileSystem& file_system,
@@ -444,8 +461,9 @@ absl::Status ClaimDirectory(FileSystem& file_system,
                          ReadOwner(file_system, directory));
   const bool is_whole = present && !present->cluster.empty();
   if (!is_whole && (!present || present->IsSameAs(owner))) {
-    GAVEL_RETURN_IF_ERROR(WriteOwner(file_system, directory, owner));
-    // Another job may have claimed it at the same time.
+    // Another job may claim it at the same time.
+    GAVEL_RETURN_IF_ERROR(
+        PutOwner(file_system, directory, owner, /*if_none=*/!present));
     GAVEL_ASSIGN_OR_RETURN(present, ReadOwner(file_system, directory));
   }
   if (!present || present->IsSameAs(owner)) return absl::OkStatus();

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 
 #include "core/text.h"
 #include "gavel_paths.h"
@@ -79,6 +80,11 @@ TEST_F(BadInputTest, CheckpointTakesJobsOrACommandForFiles) {
 TEST_F(BadInputTest, CheckpointsAreHandedToAJobThatNobodyInUseLoses) {
   const std::vector<std::string> adopt = {"checkpoint", "adopt", folder(),
                                           "digits"};
+  const Ended empty = Run(adopt);
+  EXPECT_EQ(empty.exit_code, 1);
+  EXPECT_THAT(empty.errors, HasSubstr("has no checkpoints"));
+  std::filesystem::create_directories(folder() +
+                                      "/generation-000000000001-000000000010");
   {
     const FileLock user = *FileLock::Take(folder() + "/.in-use");
     const Ended refused = Run(adopt);

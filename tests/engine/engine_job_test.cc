@@ -55,6 +55,35 @@ TEST(Submission, IntoTheCheckpointDirectoryOfAJobThatHasNotEndedIsRefused) {
   EXPECT_EQ(driver.LastReply(), "");
 }
 
+// Who may write there is for the file system to say.
+TEST(Submission, OfAnotherOwnerMayNameAnyCheckpointDirectory) {
+  EngineDriver driver;
+  JobSpec spec;
+  spec.checkpoint_directory = "/shared/lm";
+  for (const char* owner : {"bob", "ann"}) {
+    spec.owner = owner;
+    driver.Submit("a", 1, spec);
+    EXPECT_EQ(driver.LastReply(), "");
+  }
+  driver.Submit("b", 1, spec);
+  EXPECT_THAT(driver.LastReply(), HasSubstr("is that of job 2 (\"a\")"));
+}
+
+TEST(Submission, OfAnEntityThatTheClusterHasNotIsRefused) {
+  EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {
+    options.entities = {{"vision"}, {"speech"}};
+  });
+  JobSpec spec;
+  spec.entity = "spech";
+  driver.Submit("a", 1, spec);
+  EXPECT_THAT(driver.LastReply(), HasSubstr("there is no entity \"spech\" in "
+                                            "the cluster's file, which has "
+                                            "vision, speech"));
+  spec.entity = "speech";
+  driver.Submit("a", 1, spec);
+  EXPECT_EQ(driver.LastReply(), "");
+}
+
 TEST(Submission, OfAScaleFactorThatFitsNowhereNamesTheCluster) {
   EngineDriver driver(2);
   driver.Submit("big", 3);
@@ -399,6 +428,31 @@ TEST_F(SessionEnd, WithCode0ButWithoutFinishIsAFailure) {
                         "its exit code?"));
 }
 
+// The program, its library or its data is gone when it is to go on, and a shell
+// returns 0 all the same.
+TEST_F(SessionEnd, OfATrainedJobIsNotThatOfAProcessThatNeverSpoke) {
+  Progress progress;
+  progress.steps_done = 1456;
+  driver_.Run(job_);
+  driver_.GiveBack(job_, progress);
+  driver_.Step(event::JobCommanded{job_, CommandKind::kRequeue, 1});
+  Ends(75, 75);
+  ASSERT_EQ(driver_.worker(job_).process, ProcessState::kLaunching);
+  Ends(0);
+  EXPECT_EQ(state(), JobState::kActive);
+  EXPECT_EQ(failures(), 1);
+}
+
+TEST(SilentEnd, WithCode0IsNoEndWhereStepsWereToBeMade) {
+  EngineDriver driver;
+  JobSpec spec;
+  spec.steps_total = 100;
+  const JobId trains = driver.Submit("a", 1, spec);
+  driver.Step(event::WorkerGone{driver.ExitOf(trains)});
+  EXPECT_EQ(driver.job(trains).state, JobState::kActive);
+  EXPECT_EQ(driver.job(trains).failures_in_a_row, 1);
+}
+
 TEST_F(SessionEnd, OfAnEvictedOneInAShellIsNoEndOfTheJob) {
   for (const std::optional<int> finished : {std::optional(75), {}}) {
     driver_.GiveBack(driver_.Run(job_));
@@ -610,6 +664,20 @@ TEST(OpaqueJob, StartsWhenNobodyElseIsThere) {
   driver.At(driver.now);
   EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, opaque);
   EXPECT_NE(driver.worker(opaque).held_epoch, 0u);
+}
+
+TEST(OpaqueJob, StaysToItsEndWhereItsAcceleratorIsDrained) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, OpaqueSpec());
+  driver.At(driver.now);
+  driver.Step(event::AcceleratorsDrained{"here"});
+  driver.At(900);
+  EXPECT_EQ(driver.Count<StopWorker>(), 0);
+  driver.Step(event::WorkerGone{driver.ExitOf(job)});
+  EXPECT_EQ(driver.job(job).state, JobState::kFinished);
+  driver.Submit("b");
+  driver.At(1800);
+  EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, job);
 }
 
 TEST(OpaqueJob, StartsAllItsRanksTogether) {

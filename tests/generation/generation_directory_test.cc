@@ -1,3 +1,4 @@
+#include "core/status.h"
 #include "runtime/generation/manifest.h"
 #include "tests/checkpoint/simulated_disk.h"
 #include "tests/support/test.h"
@@ -63,6 +64,23 @@ TEST(DirectoryOwner, TheFirstJobHasTheDirectoryAndAnotherIsToldBothNames) {
   // Restarted, or submitted again once it had ended.
   EXPECT_OK(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}));
   EXPECT_OK(ClaimDirectory(disk, "/a", {"5eed", 9, "lm"}));
+}
+
+// Another job claims the directory once this one has seen that it is nobody's.
+class ClaimedMeanwhile : public SimulatedDisk {
+ public:
+  absl::Status Link(const std::string& from, const std::string& to) override {
+    GAVEL_RETURN_IF_ERROR(WriteOwner(*this, "/a", {"5eed", 2, "digits"}));
+    return SimulatedDisk::Link(from, to);
+  }
+};
+
+TEST(DirectoryOwner, OneOfTwoThatClaimItAtOnceHasIt) {
+  ClaimedMeanwhile disk;
+  ASSERT_OK(CreateDirectories(disk, "/a"));
+  EXPECT_THAT(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}).message(),
+              HasSubstr("has the checkpoints of job 'digits'"));
+  EXPECT_OK(ClaimDirectory(disk, "/a", {"5eed", 2, "digits"}));
 }
 
 TEST(DirectoryOwner, AJobThatIsGivenTheDirectoryByNameKeepsIt) {

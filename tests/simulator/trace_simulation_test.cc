@@ -598,10 +598,11 @@ double ShareOfFirstEntity(SimulationOptions options, const Trace& trace) {
 struct EntityCase {
   const char* what;
   const char* cluster;
-  double weight;       // of entity 0; that of entity 1 is 1
-  const char* policy;  // within both
-  int long_jobs;       // of entity 0, of 20,000 s
-  double short_s;      // the jobs of entity 1
+  double weight;           // of entity 0; that of entity 1 is 1
+  const char* policy;      // within both
+  int long_jobs;           // of entity 0
+  double short_s;          // the jobs of entity 1
+  double long_s = 20'000;  // those of entity 0
 };
 
 const EntityCase kEntityCases[] = {
@@ -612,13 +613,15 @@ const EntityCase kEntityCases[] = {
     {"several accelerators", "fast:3", 1, "fifo", 3, 83},
     {"many jobs that share", "fast:2", 1, "fairness", 2, 83},
     {"many jobs that share, with weights", "fast:4", 3, "fairness", 9, 130},
+    {"short jobs of both", "fast:1", 1, "fifo", 150, 50, 150},
 };
 
 // The time that an entity had through jobs that have ended is not forgotten.
 TEST(TraceSimulation, EntitiesHaveTheSharesThatTheIdealGivesThem) {
   for (const EntityCase& one : kEntityCases) {
     std::vector<SmallJob> jobs;
-    for (int i = 0; i < one.long_jobs; ++i) jobs.push_back({"a", 80000});
+    for (int i = 0; i < one.long_jobs; ++i)
+      jobs.push_back({"a", 4 * one.long_s});
     for (int i = 0; i < 150; ++i) jobs.push_back({"a", 4 * one.short_s});
     Trace trace = SmallTrace(jobs);
     trace.entities = {{"long", one.weight, one.policy},

@@ -111,7 +111,15 @@ struct AdoptOptions {
 // By name: the job may be submitted later, and to another cluster.
 absl::Status Adopt(const AdoptOptions& options) {
   FileSystem& disk = FileSystem::Posix();
-  GAVEL_RETURN_IF_ERROR(disk.List(options.checkpoints).status());
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries,
+                         disk.List(options.checkpoints));
+  if (std::ranges::none_of(entries, [](const DirectoryEntry& entry) {
+        return ParseGenerationName(entry.name).has_value();
+      })) {
+    return absl::FailedPreconditionError(
+        StrCat(options.checkpoints,
+               " has no checkpoints; name a job's checkpoint_directory"));
+  }
   if (!IsValidName(options.job)) {
     return absl::InvalidArgumentError(
         StrCat("\"", options.job,

@@ -185,6 +185,7 @@ std::string DrainText(const std::string& target, const Left& left) {
       StrAppend(&text, "end of the round, in ", FormatElapsed(left.within_s),
                 " at the latest");
     }
+    StrAppend(&text, " (a job of class \"opaque\" at its own end)");
   }
   if (left.starting.empty()) return text;
   StrAppend(&text, left.jobs.empty() ? "" : "; ", JobsText(left.starting),
