@@ -109,8 +109,8 @@ class JobTable {
   size_t active_ = 0;
   bool elastic_ = false;
   absl::flat_hash_map<std::string, JobId> names_;  // of jobs not over
-  // Of the same jobs, by owner and path. What several owners say of one path is
-  // settled on the file system, by who may write there.
+  // The job that saves in a directory, by owner and path. Jobs of two owners
+  // may name the same path: the file system says which of them can write there.
   absl::flat_hash_map<std::pair<std::string, std::string>, JobId> directories_;
   std::deque<JobId> ended_;
   uint64_t next_job_ = 1;

@@ -124,7 +124,8 @@ class LeaseDesk {
   void Reject(const WorkerKey& worker, std::string reason);
   void AnswerRequest(Time now, Job& job, Worker& worker,
                      const LeaseRequest& request);
-  // Of a job that has its accelerators: in seconds, and less is not begun.
+  // The shortest lease, in seconds, that is granted to a job which has its
+  // accelerators.
   double LeastLease(const Job& job) const;
   void Deny(const WorkerKey& key, const Job& job, uint64_t nonce,
             double retry_after_s);

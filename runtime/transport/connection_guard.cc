@@ -128,11 +128,10 @@ uint64_t MessagesOf(int descriptor) {
          static_cast<uint64_t>(descriptor) % (kMessagesPerConnection / 2);
 }
 
-bool IsIdle(int descriptor) {
-  const std::optional<tcp_info> info = InfoOf(descriptor);
+bool IsIdle(const tcp_info& info) {
   const auto idle_ms = static_cast<uint32_t>(kIdleBeforeRenewal.count());
-  return info.has_value() && info->tcpi_last_data_sent >= idle_ms &&
-         info->tcpi_last_data_recv >= idle_ms;
+  return info.tcpi_last_data_sent >= idle_ms &&
+         info.tcpi_last_data_recv >= idle_ms;
 }
 
 // Of those, what ZeroMQ has not read yet: the kernel holds it, and bounds it.
@@ -336,7 +335,9 @@ void ConnectionGuard::Accepted(int descriptor) {
     // Some of that may be taken already, without having been counted.
     connection.accounted = BytesReceived(descriptor).value_or(0);
   }
-  look_at_ = std::min(look_at_, Clock::now() + kLookInterval);
+  if (look_at_ == Clock::time_point::max()) {
+    look_at_ = Clock::now() + kLookInterval;
+  }
   // With keys, those beyond the limit may say whose they are, and are refused
   // in the handshake: so their peers learn that this is the right coordinator.
   const int most = limits_.connections_per_address_max;
@@ -424,23 +425,28 @@ void ConnectionGuard::Cut(int descriptor, const std::string& address) {
   CutConnection(descriptor, address);
 }
 
-bool ConnectionGuard::IsToRenew(int descriptor, const Connection& connection) {
+bool ConnectionGuard::IsToRenew(int descriptor, const tcp_info& info,
+                                const Connection& connection) {
   if (connection.messages < MessagesOf(descriptor)) return false;
   const Clock::time_point answered_at = connection.answered_at;
   const Clock::time_point now = Clock::now();
   return now >= answered_at + kIdleBeforeRenewal &&
-         now < answered_at + kRenewalAllowed && IsIdle(descriptor);
+         now < answered_at + kRenewalAllowed && IsIdle(info);
 }
 
 void ConnectionGuard::CheckConnections() {
   const Clock::time_point started = Clock::now();
   for (auto& [descriptor, connection] : connections_) {
     if (connection.cut) continue;
-    if (Floods(descriptor, connection) ||
-        TakesNothing(descriptor, connection)) {
+    // What is taken from here on is not mistaken for credit.
+    const uint64_t accounted = connection.accounted;
+    const std::optional<tcp_info> info = InfoOf(descriptor);
+    if (!info.has_value()) continue;
+    if (Floods(descriptor, *info, accounted, connection) ||
+        TakesNothing(*info, connection)) {
       connection.cut = true;
       Cut(descriptor, connection.address);
-    } else if (IsToRenew(descriptor, connection)) {
+    } else if (IsToRenew(descriptor, *info, connection)) {
       connection.cut = true;
       CutConnection(descriptor, connection.address);
     }
@@ -471,27 +477,23 @@ void ConnectionGuard::CutSilent(Clock::time_point now) {
   }
 }
 
-bool ConnectionGuard::Floods(int descriptor, Connection& connection) const {
-  // In this order: what is taken meanwhile is not mistaken for credit.
-  const uint64_t accounted = connection.accounted;
-  const std::optional<uint64_t> received = BytesReceived(descriptor);
-  if (!received.has_value()) return false;
-  if (accounted >= *received) {
+bool ConnectionGuard::Floods(int descriptor, const tcp_info& info,
+                             uint64_t accounted, Connection& connection) const {
+  const uint64_t received = info.tcpi_bytes_received;
+  if (accounted >= received) {
     // Nobody saves up what was allowed for.
-    connection.accounted -= accounted - *received;
+    connection.accounted -= accounted - received;
     return false;
   }
-  const uint64_t untaken = *received - accounted;
+  const uint64_t untaken = received - accounted;
   return untaken > limits_.untaken_bytes_max &&
          untaken > limits_.untaken_bytes_max + BytesUnread(descriptor);
 }
 
-// Where the kernel does not tell, all counts as sent.
-bool ConnectionGuard::TakesNothing(int descriptor,
+bool ConnectionGuard::TakesNothing(const tcp_info& info,
                                    Connection& connection) const {
   if (limits_.unsent_s_max == kNever) return false;
-  const std::optional<tcp_info> info = InfoOf(descriptor);
-  if (!info.has_value() || info->tcpi_notsent_bytes == 0) {
+  if (info.tcpi_notsent_bytes == 0) {
     connection.all_sent_at = Clock::now();
     return false;
   }

@@ -44,6 +44,8 @@
 #include "runtime/transport/waker.h"
 #include "zmq.hpp"
 
+struct tcp_info;  // <linux/tcp.h>
+
 namespace gavel::transport {
 
 // Whether the holder of this public key (Z85, proven by the handshake) may
@@ -166,9 +168,12 @@ class ConnectionGuard {
   bool IsSilent(Clock::time_point since, Clock::time_point now) const;
   void CheckConnections();
   void CutSilent(Clock::time_point now);
-  bool Floods(int descriptor, Connection& connection) const;
-  bool TakesNothing(int descriptor, Connection& connection) const;
-  static bool IsToRenew(int descriptor, const Connection& connection);
+  // `accounted` of it, as read before `info`.
+  bool Floods(int descriptor, const tcp_info& info, uint64_t accounted,
+              Connection& connection) const;
+  bool TakesNothing(const tcp_info& info, Connection& connection) const;
+  static bool IsToRenew(int descriptor, const tcp_info& info,
+                        const Connection& connection);
 
   zmq::context_t& context_;
   zmq::socket_t& guarded_;

@@ -55,7 +55,7 @@ TEST(Submission, IntoTheCheckpointDirectoryOfAJobThatHasNotEndedIsRefused) {
   EXPECT_EQ(driver.LastReply(), "");
 }
 
-// Who may write there is for the file system to say.
+// The file system says which of the two owners can write there.
 TEST(Submission, OfAnotherOwnerMayNameAnyCheckpointDirectory) {
   EngineDriver driver;
   JobSpec spec;

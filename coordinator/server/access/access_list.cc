@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <tuple>
 #include <utility>
 
 #include "core/status.h"
@@ -127,6 +128,7 @@ absl::StatusOr<std::vector<std::string>> AccessList::Read() {
     if (principals.contains(server)) return false;
     Revoke(entry.first,
            StrCat("job ", worker.job.value(), " rank ", worker.rank));
+    by_server_.erase({server, worker, entry.first});
     return true;
   });
   principals_ = std::move(principals);
@@ -201,22 +203,29 @@ void AccessList::AddWorker(const std::string& server, const WorkerKey& worker,
   if (!IsCurveKey(public_key)) return;
   const std::lock_guard lock(mutex_);
   if (by_key_.contains(public_key)) return;
-  workers_.try_emplace(public_key, RunningKey{server, worker});
+  if (workers_.try_emplace(public_key, RunningKey{server, worker}).second) {
+    by_server_.emplace(server, worker, public_key);
+  }
 }
 
 void AccessList::RemoveWorker(const std::string& server,
                               const WorkerKey& worker) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(workers_, [&](const auto& entry) {
-    return entry.second.worker == worker && entry.second.server == server;
-  });
+  Remove(server, &worker);
 }
 
 void AccessList::RemoveWorkersOf(const std::string& server) {
+  Remove(server, nullptr);
+}
+
+void AccessList::Remove(const std::string& server, const WorkerKey* worker) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(workers_, [&](const auto& entry) {
-    return entry.second.server == server;
-  });
+  auto it = by_server_.lower_bound(
+      {server, worker == nullptr ? WorkerKey() : *worker, ""});
+  while (it != by_server_.end() && std::get<0>(*it) == server &&
+         (worker == nullptr || std::get<1>(*it) == *worker)) {
+    workers_.erase(std::get<2>(*it));
+    it = by_server_.erase(it);
+  }
 }
 
 }  // namespace gavel

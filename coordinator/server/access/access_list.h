@@ -13,7 +13,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -125,13 +127,17 @@ class AccessList {
   absl::StatusOr<std::vector<std::string>> Read();
   bool IsKnown(const std::string& public_key) const;
   void Revoke(const std::string& public_key, std::string whose);
+  // Takes the running keys of this server away, of one worker or of all.
+  void Remove(const std::string& server, const WorkerKey* worker);
 
   const std::string path_;
   Version version_;
   Principals principals_;
-  mutable std::mutex mutex_;                    // guards what follows
-  std::map<std::string, Identity> by_key_;      // of `principals_`
-  std::map<std::string, RunningKey> workers_;   // by key
+  mutable std::mutex mutex_;                   // guards what follows
+  std::map<std::string, Identity> by_key_;     // of `principals_`
+  std::map<std::string, RunningKey> workers_;  // by key
+  // The same as server, worker and key, so that an end costs no walk over all.
+  std::set<std::tuple<std::string, WorkerKey, std::string>> by_server_;
   std::map<std::string, std::string> revoked_;  // whose, by key
   RefusedKeys refused_;
 };
