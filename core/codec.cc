@@ -22,7 +22,7 @@ static_assert(kFrameHeaderBytes == kMagic.size() + 2);
 
 constexpr size_t kMessageTypes = std::variant_size_v<MessageVariant>;
 
-// In the order of Message.
+// The order is that of Message.
 constexpr std::array<std::string_view, kMessageTypes> kNames = {
     "WorkerHello",        "LeaseRequest",    "StepReport",
     "LeaseReleased",      "WorkerFinished",  "LeaseGrant",
@@ -55,8 +55,9 @@ constexpr std::array<Reader, kMessageTypes> kReaders =
 
 constexpr uint8_t kRefusalVersion = 0;
 
-// What a peer's refusal of our version says. Its text is shown to people: what
-// is not printable is left out.
+// Reads a peer's refusal of our protocol version and returns it as an error.
+// People read the error, so unprintable characters of the peer's text are
+// dropped.
 absl::Status ReadRefusal(std::string_view frame) {
   const std::string_view body = frame.substr(kMagic.size() + 1);
   if (body.size() < 2) {
@@ -78,7 +79,7 @@ absl::Status ReadRefusal(std::string_view frame) {
              text.empty() ? "" : " (it says: ", text, text.empty() ? "" : ")"));
 }
 
-// Checks the header; the index of the frame's type in Message.
+// Checks the header and returns the index of the frame's type in Message.
 absl::StatusOr<size_t> ReadHeader(std::string_view frame) {
   if (frame.size() > kFrameBytesMax) {
     return absl::InvalidArgumentError(StrCat("a frame of ", frame.size(),

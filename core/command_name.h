@@ -1,5 +1,5 @@
-// What a command is called: as its subcommand of `gavel`, in the audit log and
-// in texts of events.
+// The names of commands. Subcommands of `gavel`, the audit log and the texts of
+// events use the same ones.
 #ifndef GAVEL_CORE_COMMAND_NAME_H_
 #define GAVEL_CORE_COMMAND_NAME_H_
 

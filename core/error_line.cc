@@ -23,8 +23,8 @@ constexpr std::array<std::string_view, 14> kWordsOfErrors = {
 
 bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 
-// Bytes of the character that `text` begins with; 0: it begins with none.
-// Overlong forms and surrogates are none.
+// Returns the number of bytes of the UTF-8 character at the start of `text`; 0
+// if there is none. Overlong forms and surrogates are not characters.
 size_t CharacterBytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -41,8 +41,8 @@ size_t CharacterBytes(std::string_view text) {
   return overlong || outside ? 0 : size;
 }
 
-// Bytes of the escape sequence that `text` begins with, as terminals know
-// them: ESC [ ... letter, ESC ] ... BEL, ESC and one more.
+// Returns the number of bytes of the terminal escape sequence at the start of
+// `text`: ESC [ ... letter, ESC ] ... BEL, or ESC and one more byte.
 size_t EscapeBytes(std::string_view text) {
   if (text.size() < 2) return text.size();
   size_t end = 2;
@@ -57,8 +57,8 @@ size_t EscapeBytes(std::string_view text) {
   return end;
 }
 
-// C1 controls, and the marks that turn the direction of text: they may change
-// what a reader of the line sees.
+// Returns whether the character is a C1 control or a mark that changes the
+// direction of text. Both may change what a reader of the line sees.
 bool Misleads(std::string_view character) {
   return (character.size() == 2 && character[0] == '\xC2' &&
           static_cast<uint8_t>(character[1]) < 0xA0) ||
@@ -78,8 +78,9 @@ bool SpeaksOfError(std::string_view line) {
   });
 }
 
-// Of the stack traces of LibTorch and gdb, whose functions may be called
-// anything.
+// Returns whether the line belongs to a stack trace of LibTorch or gdb. A
+// function in a trace may have any name, including one with a word for an
+// error.
 bool IsFrame(std::string_view line) {
   return line.starts_with("frame #") || line.starts_with("#") ||
          line.starts_with("Exception raised from");

@@ -54,13 +54,14 @@ concept Sequence = !std::same_as<C, std::string> && requires(C & values) {
   values.push_back(std::declval<typename C::value_type>());
 };
 
-// Maps, multimaps and sets of the standard library, and those of Abseil that
-// are trees.
+// Maps, multimaps and sets of the standard library, and Abseil's tree
+// containers.
 template <class C>
 concept SortedContainer = requires {
   typename C::key_compare;
 };
-// Those without an order, which are written in that of their keys.
+// Hash maps. They have no order, so their entries are written in the order of
+// the keys.
 template <class C>
 concept HashMap = requires {
   typename C::hasher;
@@ -68,12 +69,13 @@ concept HashMap = requires {
 };
 template <class C>
 concept KeyedContainer = SortedContainer<C> || HashMap<C>;
-// Of a key once.
+// Maps that hold each key at most once.
 template <class C>
 concept MapOfUniqueKeys = KeyedContainer<C> && requires(C& map) {
   map[std::declval<const typename C::key_type&>()];
 };
-// What an entry is read as.
+// ReadEntry<C>::Type is the type as which an entry of C is read: the key, or a
+// pair of key and value.
 template <class C>
 struct ReadEntry {
   using Type = typename C::key_type;
@@ -84,8 +86,9 @@ struct ReadEntry<C> {
   using Type = std::pair<typename C::key_type, typename C::mapped_type>;
 };
 
-// ---- the fields of `value` in the array that is open: the outermost level of
-// GetField(), whose array the Unpacker has entered already
+// ---- GetFields() reads the fields of `out` from the array that the Unpacker
+// has entered already, as it has the outermost one. GetField() enters the array
+// first.
 
 template <HasFields T>
 void GetFields(Unpacker& unpacker, T& out) {

@@ -1,6 +1,7 @@
-// Names and order of checkpoints ("generations"), without touching a disk.
-// runtime/checkpoint and the lease machine use it; values, thread-safe.
-// Design section 6: latest is by (epoch, step), never by time.
+// Names and order of checkpoints ("generations"), without access to a disk.
+// Used by runtime/checkpoint and the lease machine. The types are values, and
+// the functions are thread-safe. Design section 6: the latest generation is the
+// highest by (epoch, step), never the newest by time.
 #ifndef GAVEL_CORE_GENERATION_H_
 #define GAVEL_CORE_GENERATION_H_
 
@@ -23,17 +24,17 @@ struct Generation {
   friend auto operator<=>(const Generation&, const Generation&) = default;
 };
 
-// "generation-000000000007-000000001200": fixed width, so that names sort as
-// generations do.
+// Returns, for instance, "generation-000000000007-000000001200". The width is
+// fixed, so that names sort in the order of their generations.
 std::string GenerationName(Generation generation);
 
-// The inverse of GenerationName; nothing else is accepted.
+// The inverse of GenerationName. Returns nullopt for any other name.
 std::optional<Generation> ParseGenerationName(std::string_view name);
 
-// Which of `existing` may be deleted once `committed` is durable: all but the
-// `keep_last` highest, and never one higher than `committed` (who is late must
-// not delete what was written since: the highest may be damaged).
-// Requires keep_last >= 2.
+// Returns the generations of `existing` that may be deleted once `committed` is
+// durable: those that are not among the `keep_last` highest and are lower than
+// `committed`. A late worker must not delete generations that were written
+// since then, because the highest one may be damaged. Requires keep_last >= 2.
 std::vector<Generation> GenerationsToDelete(
     std::span<const Generation> existing, Generation committed, int keep_last);
 

@@ -1,5 +1,5 @@
-// Distinct types for the things that are counted, so that a job can never be
-// passed where an accelerator is meant. Used everywhere; values, thread-safe.
+// Distinct types for ids, so that a job can never be passed where an
+// accelerator is meant. Used everywhere. Values, thread-safe.
 #ifndef GAVEL_CORE_IDS_H_
 #define GAVEL_CORE_IDS_H_
 
@@ -42,8 +42,8 @@ struct WorkerId {
   friend auto operator<=>(const WorkerId&, const WorkerId&) = default;
 };
 
-// One life of a worker: each launch of its process is a new incarnation, so
-// that what an earlier one still has to say is known to be old.
+// One incarnation of a worker. Each launch of its process is a new one, so that
+// late messages of an earlier process are recognised as stale.
 struct WorkerKey {
   JobId job;
   int rank = 0;
@@ -52,22 +52,22 @@ struct WorkerKey {
   friend auto operator<=>(const WorkerKey&, const WorkerKey&) = default;
 };
 
-// That a coordinator gave a journal position out: its own to make and to check
-// (coordinator/server/access/gatekeeper.h), kept beside the position by
-// all others. Zeros: none.
+// A proof (MAC) that a coordinator issued a journal position. Only the
+// coordinator makes and checks it (coordinator/server/access/gatekeeper.h); all
+// others store it beside the position. All zeros: there is no proof.
 struct PositionProof {
   uint64_t first = 0;
   uint64_t second = 0;
   friend bool operator==(const PositionProof&, const PositionProof&) = default;
 };
 
-// Where a coordinator's journal stood. Terms rise with every start of a
-// coordinator, seq with every event; the pair is totally ordered, and whoever
-// has seen a higher one does not listen to a lower term.
+// A position in a coordinator's journal. The term rises with every start of a
+// coordinator, seq with every event; the pair is totally ordered. A process
+// that has seen a term ignores messages with a lower one.
 struct JournalPosition {
   uint64_t term = 0;
   uint64_t seq = 0;
-  PositionProof proof = {};  // no part of the order
+  PositionProof proof = {};  // ignored by comparisons
   friend constexpr auto operator<=>(const JournalPosition& a,
                                     const JournalPosition& b) {
     return a.term != b.term ? a.term <=> b.term : a.seq <=> b.seq;

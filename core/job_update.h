@@ -1,5 +1,4 @@
-// What is changed of a job after its submission: a value of the wire and of the
-// journal.
+// A change to a job after its submission. Messages and the journal carry it.
 #ifndef GAVEL_CORE_JOB_UPDATE_H_
 #define GAVEL_CORE_JOB_UPDATE_H_
 
@@ -9,12 +8,13 @@
 
 namespace gavel {
 
-// As the keys of a job file; what is not set stays as it is.
+// The fields have the meaning of the same keys in a job file. A field that is
+// not set leaves the job's value as it is.
 struct JobUpdate {
   std::optional<double> weight;
   std::optional<double> deadline_s;   // after submission; 0: none
   std::optional<std::string> entity;  // empty: none
-  // That it may run on; empty: all.
+  // The accelerator types that the job may run on; empty: all.
   std::optional<std::vector<std::string>> types;
   std::optional<int> scale_factor_min;  // 0: scale_factor
   std::optional<int> scale_factor_max;

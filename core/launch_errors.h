@@ -1,5 +1,6 @@
-// What agents and workers say of their ends (WorkerExited::launch_error,
-// WorkerFinished::detail), where cases are told apart by it.
+// Texts by which agents and workers report why a worker ended
+// (WorkerExited::launch_error, WorkerFinished::detail) and which the reader of
+// the report tests to distinguish the cases.
 #ifndef GAVEL_CORE_LAUNCH_ERRORS_H_
 #define GAVEL_CORE_LAUNCH_ERRORS_H_
 
@@ -12,11 +13,13 @@
 
 namespace gavel {
 
-// The coordinator ended the launch before the job's checkpoint was there.
+// The coordinator ended the launch while the job's checkpoint was being
+// fetched.
 inline constexpr std::string_view kStoppedWhileFetching =
     "stopped while its checkpoint was fetched";
 
-// LibTorch's and the drivers' words: "CUDA out of memory. Tried to allocate …",
+// Whether `detail` reports a lack of memory, in the words of LibTorch and the
+// drivers: "CUDA out of memory. Tried to allocate …",
 // "CUBLAS_STATUS_ALLOC_FAILED when calling …".
 inline bool TellsOutOfMemory(std::string_view detail) {
   const std::string lower = absl::AsciiStrToLower(ToAbsl(detail));

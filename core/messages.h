@@ -1,10 +1,12 @@
-// The messages of the wire: plain structs, no behaviour. core/codec.h encodes
-// them, docs/protocol.md says who sends which when.
+// The messages that processes send each other: plain structs without behaviour.
+// core/codec.h encodes them, and docs/protocol.md says which process sends
+// which message when.
 //
-// Fields are only ever appended. What workers and agents send carries what
-// fences it: the worker's (job, rank, incarnation), the job's epoch, and the
-// highest journal position that the sender knows. WorkerLaunched alone has no
-// position, for the engine does not act on it.
+// Fields are only ever appended. Messages of workers and agents carry the
+// values by which a late one is recognised: the worker's (job, rank,
+// incarnation), where it matters the job's epoch, and the highest journal
+// position that the sender knows. Only WorkerLaunched and LogReply carry no
+// position, because the engine does not act on them.
 #ifndef GAVEL_CORE_MESSAGES_H_
 #define GAVEL_CORE_MESSAGES_H_
 
@@ -26,7 +28,7 @@ namespace gavel {
 
 // ---- shared parts
 
-// What a worker tells of its progress. All counts are since the job began.
+// A worker's progress. All counts are since the job began, unless noted.
 struct Progress {
   uint64_t steps_done = 0;
   Generation last_generation;         // (0, 0): none yet
@@ -38,24 +40,27 @@ struct Progress {
   std::vector<std::pair<std::string, double>> scalars;  // e.g. loss, last value
   // Memory, for the coordinator's budgets; 0: not known.
   uint64_t state_bytes = 0;  // tensors of the job's state, wherever they are
-  // Accelerator memory that it has from the driver, beside its context: at
-  // present, and while it holds a lease the most so far.
+  // Accelerator memory that the process has allocated from the driver, without
+  // its context. While the process holds a lease, this is the most so far, else
+  // the present value.
   uint64_t device_bytes = 0;
   uint64_t host_bytes = 0;  // host memory of its parked tensors and arena
-  // Passed by this process outside of steps, in evaluation for instance: who
-  // makes no steps and passes none is stuck.
+  // Boundaries that this process has passed outside of steps, for instance in
+  // evaluation. A process that makes no steps and passes no boundaries is
+  // stuck.
   uint64_t boundaries = 0;
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
-// A worker's exit code: it ended early, with its state saved (EX_TEMPFAIL).
+// The exit code of a worker that ended early with its state saved
+// (EX_TEMPFAIL).
 inline constexpr int kExitEvicted = 75;
 
-// How far a pause goes. kPark: tensors in host memory, and the process stays.
-// kEvict: checkpoint, then the process ends with code 75. kStop: the job was
-// cancelled; the process ends, no checkpoint is needed. kKeep: tensors stay on
-// the accelerator, only its lock is given up. The values are the wire's, in the
-// order of their invention.
+// How far a pause goes. kPark: the tensors move to host memory, and the process
+// stays. kEvict: the process writes a checkpoint and ends with code 75. kStop:
+// the job was cancelled, and the process ends without a checkpoint. kKeep: the
+// tensors stay on the accelerator, and only its lock is released. The values
+// are those of the wire, in the order in which they were added.
 enum class PauseTier : uint8_t { kPark = 0, kEvict = 1, kStop = 2, kKeep = 3 };
 
 // Whether `a` goes further than `b`: kKeep < kPark < kEvict < kStop.
@@ -66,11 +71,12 @@ constexpr bool StrongerThan(PauseTier a, PauseTier b) {
   return strength(a) > strength(b);
 }
 
-// Why a lease was given back. kPaused: it ran, and stopped at a boundary.
-// kResumeFailed: it never ran (lock held by another, the gang did
-// not come together). kOutOfMemory: the job does not fit on the accelerator.
-// kDeviceFailed: it never ran, for the device is not there or does not work.
-// kNoRoom: it never ran: its state would fit, but for other processes' memory.
+// Why a lease was given back. kPaused: the worker ran, and stopped at a
+// boundary. kResumeFailed: it never ran, because another process held the lock
+// or the gang did not assemble. kOutOfMemory: the job does not fit on the
+// accelerator. kDeviceFailed: it never ran, because the device is missing or
+// does not work. kNoRoom: it never ran, because other processes use the memory
+// that its state would need.
 enum class ReleaseCause : uint8_t {
   kPaused = 0,
   kResumeFailed = 1,
@@ -79,21 +85,21 @@ enum class ReleaseCause : uint8_t {
   kNoRoom = 4
 };
 
-// A server that has the latest checkpoint of a job, which another one needs.
+// A server that has the latest checkpoint of a job, which another server needs.
 struct CheckpointSource {
   std::string server;      // empty: nothing is to be fetched
-  std::string endpoint;    // of its streams; empty: not reachable now
-  std::string public_key;  // of them
-  Generation at_least;     // was acknowledged; (0, 0): none is known
+  std::string endpoint;    // for checkpoint streams; empty: unreachable
+  std::string public_key;  // of that endpoint
+  Generation at_least;     // is known to be durable; (0, 0): none
   friend bool operator==(const CheckpointSource&,
                          const CheckpointSource&) = default;
 };
 
 // ---- worker -> coordinator
 
-// First message of an incarnation, repeated until answered. A worker that has
-// yet to load its data and to restore says so at once (`ready` false: it
-// speaks, and asks for nothing), and says hello again when it is ready.
+// The first message of an incarnation, repeated until it is answered. A worker
+// that has yet to load its data and to restore says hello at once with `ready`
+// false, which asks for nothing, and says hello again when it is ready.
 struct WorkerHello {
   WorkerKey worker;
   JournalPosition highest_seen;
@@ -102,21 +108,23 @@ struct WorkerHello {
   bool ready = true;
 };
 
-// Asks for a lease, or to renew it. The lease counts from when the worker sent
-// this, on the worker's own clock; the nonce pairs the answer with that time.
+// Asks for a lease, or for its renewal. A lease counts from when the worker
+// sent the request, by the worker's own clock. The nonce connects the answer
+// with that time.
 struct LeaseRequest {
   WorkerKey worker;
   JournalPosition highest_seen;
   uint64_t epoch = 0;           // highest epoch known to the worker
   uint64_t nonce = 0;           // rises with every request of an incarnation
   bool holding = false;         // holds a running lease of `epoch`
-  uint64_t released_epoch = 0;  // highest epoch that it ran under and gave up
-  // Rank 0 of a gang, while holding: where its store for `epoch` listens,
-  // "ADDRESS:PORT". Empty: not open yet.
+  uint64_t released_epoch = 0;  // the highest that it held and gave up
+  // Set by rank 0 of a gang while it holds a lease: the address at which its
+  // store for `epoch` listens, "ADDRESS:PORT". Empty: the store is not open
+  // yet.
   std::string gang_address;
 };
 
-// Progress, about once a second while running and once at each pause.
+// Reports progress, about once a second while running and once at each pause.
 struct StepReport {
   WorkerKey worker;
   uint64_t epoch = 0;
@@ -124,7 +132,8 @@ struct StepReport {
   JournalPosition highest_seen = {};
 };
 
-// The accelerator is free: synchronised, tensors moved away, locks released.
+// The accelerator is free: the device is synchronised, the tensors have moved
+// away, and the locks are released.
 struct LeaseReleased {
   WorkerKey worker;
   uint64_t epoch = 0;
@@ -133,9 +142,9 @@ struct LeaseReleased {
   JournalPosition highest_seen = {};
 };
 
-// The session has come to its end, with this code: 0 done, 75 evicted, else it
-// has failed. Sent by Finish(). The process is done when it has also ended with
-// 0; since this message may be lost, the agent tells the same in WorkerExited.
+// The session has ended with this code: 0 done, 75 evicted, any other failed.
+// Sent by Finish(). The process is done when it has also exited with 0. This
+// message may be lost, so the agent reports the same code in WorkerExited.
 struct WorkerFinished {
   WorkerKey worker;
   uint64_t epoch = 0;
@@ -155,22 +164,23 @@ struct LeaseGrant {
   uint64_t epoch = 0;
   uint64_t nonce = 0;
   double duration_s = 0;
-  // Its threads are those that the worker has of them: of a pair each has a
-  // part. A renewal may tell another number.
+  // Its `threads` are those that the worker may use; the two workers of a
+  // packed pair divide them. A renewal may change the number.
   AcceleratorInfo accelerator;
   int slots = 2;  // lock slots to take: 2 alone, 1 in a packed pair
   int world_size = 1;
-  // Ranks above 0 of a gang: where rank 0's store for `epoch` listens.
+  // For ranks above 0 of a gang: the address at which the store of rank 0 for
+  // `epoch` listens.
   std::string gang_address;
-  // In a packed pair, the most of the accelerator's memory that the worker may
-  // take, without its context; 0: no limit.
+  // In a packed pair, the most accelerator memory that the worker may use,
+  // without its context; 0: no limit.
   uint64_t memory_limit_bytes = 0;
-  // If its job goes on, the lease is extended so long before its end, or
-  // earlier; 0: not told.
+  // If the job continues, the lease is extended at the latest this long before
+  // its end; 0: not known.
   double extension_lead_s = 0;
 };
 
-// No lease now; ask again after `retry_after_s`, or when a LeaseNotice comes.
+// There is no lease now. Ask again after `retry_after_s` or at a LeaseNotice.
 struct LeaseDenied {
   WorkerKey worker;
   JournalPosition position;
@@ -179,7 +189,7 @@ struct LeaseDenied {
   double retry_after_s = 1;
 };
 
-// "Ask now": a lease is ready, or the present one may be extended.
+// Ask now: a lease is ready, or the present one may be extended.
 struct LeaseNotice {
   WorkerKey worker;
   JournalPosition position;
@@ -194,14 +204,15 @@ struct PauseRequest {
   PauseTier tier = PauseTier::kPark;
 };
 
-// Write a checkpoint at the next boundary, and go on.
+// Write a checkpoint at the next boundary, and continue training.
 struct CheckpointRequest {
   WorkerKey worker;
   JournalPosition position;
 };
 
-// This process is not wanted (older incarnation, job gone, other version); it
-// gives up its lease, keeps its checkpoints, and ends.
+// The coordinator does not want this process, because its incarnation is too
+// old, its job is gone, or its protocol version differs. The process gives up
+// its lease, keeps its checkpoints, and ends.
 struct WorkerRejected {
   WorkerKey worker;
   JournalPosition position;
@@ -210,32 +221,34 @@ struct WorkerRejected {
 
 // ---- agent -> coordinator
 
-// Of WorkerExited::error_line.
+// The maximum length of WorkerExited::error_line.
 inline constexpr size_t kErrorLineCharactersMax = 200;
 
 // One process that an agent watches.
 struct RunningWorker {
   WorkerKey worker;
   int64_t pid = 0;
-  std::string public_key = "";  // that it connects with; empty: not encrypted
+  std::string public_key = "";  // of its connection; empty: unencrypted
   friend bool operator==(const RunningWorker&, const RunningWorker&) = default;
 };
 
-// First message of an agent's life, and again when the term changes. `running`
-// is complete: what is not in it does not run on this server.
+// The first message of an agent after its start, and again when the term
+// changes. `running` is complete: a process that is not in it does not run on
+// this server.
 struct AgentHello {
   std::string server;
-  uint64_t incarnation = 0;  // of the agent; rises with each of its starts
+  uint64_t incarnation = 0;  // of the agent; rises with each start
   JournalPosition highest_seen;
-  std::string address;  // where other machines reach this server
+  std::string address;  // at which other machines reach the server
   std::vector<AcceleratorInfo> accelerators;
   std::vector<RunningWorker> running;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
-  // Of the agent's state directory, drawn at random when that was made: only
-  // within one do incarnations count up.
+  // The id of the agent's state directory, drawn at random when the directory
+  // was created. Incarnations are only comparable within one state directory.
   std::string state_id;
-  // Checkpoints lie on this server alone: they are streamed from and to it, by
-  // the endpoint and key of its streams. Else all servers see one directory.
+  // True if this server's checkpoints are on this server alone. Agents then
+  // stream checkpoints from and to it, by the endpoint and key below. Otherwise
+  // all servers see one directory.
   bool own_checkpoints = false;
   std::string stream_endpoint = "";
   std::string stream_public_key = "";
@@ -248,8 +261,8 @@ struct AgentHeartbeat {
   std::vector<AcceleratorHealth> health = {};  // once after each reading
 };
 
-// It was told to end (SIGTERM); repeated until its workers have left. `gone`:
-// they have, and it ends now.
+// The agent got SIGTERM. Repeated until its workers have ended; `gone` is then
+// true, and the agent ends.
 struct AgentLeaving {
   std::string server;
   uint64_t incarnation = 0;
@@ -261,61 +274,64 @@ struct WorkerLaunched {
   std::string server;
   WorkerKey worker;
   int64_t pid = 0;
-  std::string public_key = "";  // as of RunningWorker
+  std::string public_key = "";  // as in RunningWorker
 };
 
-// The process is gone, and with it its hold on the accelerator. Repeated until
-// ExitAcknowledged. `launch_error` is set when it never started.
+// The process is gone, and holds the accelerator no more. Repeated until
+// ExitAcknowledged. `launch_error` is set if the process never started.
 struct WorkerExited {
   std::string server;
   WorkerKey worker;
   int exit_code = 0;         // as given to exit(); 0 when killed by a signal
   int signal = 0;            // the signal that killed it; 0: none
   std::string launch_error;  // e.g. "./train: no such file"
-  // It ended with its agent, or was stopped before it started: that does not
-  // count as a failure of the job.
+  // The process ended with its agent, or was stopped before it started. That
+  // does not count as a failure of the job.
   bool no_failure = false;
-  // The agent had signalled it (StopWorker) before it ended.
+  // The agent had signalled the process (StopWorker) before it ended.
   bool stopped = false;
   JournalPosition highest_seen = {};
-  // With `launch_error`: the launch did not come to exec within the agent's
-  // limit, as with a working directory on a file system that hangs. Nothing of
-  // the program ran or will run, so the accelerator is free.
+  // Set together with `launch_error` if the launch did not reach exec within
+  // the agent's limit, for instance because the working directory is on a file
+  // system that hangs. No code of the program has run or will run, so the
+  // accelerator is free.
   bool launch_hung = false;
-  // Of a failure: the last line of its output that names an error. Printable
-  // UTF-8, at most kErrorLineCharactersMax characters; empty: none.
+  // After a failure, the last line of the worker's output that names an error,
+  // in printable UTF-8 of at most kErrorLineCharactersMax characters. Empty if
+  // there is none.
   std::string error_line = "";
-  // The exit_code of its WorkerFinished, which its session left for the agent
-  // in GAVEL_END_FILE. Below 0: the session had begun, and did not come to its
+  // The exit_code of its WorkerFinished, which the session left for the agent
+  // in GAVEL_END_FILE. Negative: the session had begun but did not reach its
   // end. nullopt: the program has no session.
   std::optional<int> finished_code = {};
 };
 
 // ---- coordinator -> agent
 
-// Answers AgentHello, and names the agent whose hello it was; an agent that is
-// not named says hello (again). So does every agent where none is named.
+// Answers AgentHello, and names the agent that said hello. An agent that
+// receives a welcome which names another agent, or none, says hello (again).
 struct AgentWelcome {
   std::string server;
   JournalPosition position;
   double heartbeat_interval_s = 1;
-  uint64_t incarnation = 0;  // of the agent; 0: a hello is wanted
+  uint64_t incarnation = 0;  // of the agent; 0: names none
   std::string state_id = "";
-  // Of the journal, hexadecimal: job ids are of this cluster only. Empty: the
-  // coordinator is of before it was told.
+  // The id of the journal, hexadecimal. Job ids are valid in this cluster only.
+  // Empty if the coordinator is older than this field.
   std::string cluster_id = "";
 };
 
-// Names the agent that is meant; others go on.
+// Rejects the agent that it names. Other agents ignore the message.
 struct AgentRejected {
   std::string server;
   JournalPosition position;
   std::string reason;
   uint64_t incarnation = 0;
-  std::string state_id = "";  // incarnations are counted in each anew
+  std::string state_id = "";  // each has its own incarnations
 };
 
-// Start one process: exec of argv, never a shell. Idempotent by `worker`.
+// Start one process, by exec of argv and never by a shell. Idempotent by
+// `worker`.
 struct LaunchWorker {
   std::string server;
   WorkerKey worker;
@@ -326,13 +342,13 @@ struct LaunchWorker {
   std::string checkpoint_directory;
   std::vector<std::pair<std::string, std::string>> environment;
   int world_size = 1;
-  AcceleratorInfo accelerator;  // that it will most likely be granted first
-  std::string unix_user;        // that it runs as; empty: as its agent
-  // Where its job's last checkpoint is, which is to be fetched first.
+  AcceleratorInfo accelerator;  // probably the first that it is granted
+  std::string unix_user;        // runs the process; empty: the agent's user
+  // The server with the job's last checkpoint, which must be fetched first.
   CheckpointSource source = {};
 };
 
-// SIGTERM now, SIGKILL after the grace. 0: SIGKILL at once.
+// Send SIGTERM now and SIGKILL after `grace_s`; 0: SIGKILL at once.
 struct StopWorker {
   std::string server;
   WorkerKey worker;
@@ -340,20 +356,20 @@ struct StopWorker {
   double grace_s = 0;
 };
 
-// Its row is on disk. It needs no position: the exit that it answers showed the
-// agent's.
+// The row of the exit is on disk. The message needs no position: the exit that
+// it answers contained the agent's.
 struct ExitAcknowledged {
   std::string server;
   WorkerKey worker;
 };
 
-// ---- client <-> coordinator; `request` pairs reply with request
+// ---- client <-> coordinator; `request` connects a reply with its request
 
 struct SubmitRequest {
   uint64_t request = 0;
   std::string source;     // file name, for error messages
   std::string toml;       // one job spec
-  std::string directory;  // that relative paths in it are relative to
+  std::string directory;  // base of relative paths in the spec
 };
 
 struct SubmitReply {
@@ -362,8 +378,8 @@ struct SubmitReply {
   std::string error;  // empty: accepted and durable
 };
 
-// kHold: out of the queue until kRelease. kRequeue: its processes end with a
-// checkpoint, and start anew in their turn.
+// kHold: the job leaves the queue until kRelease. kRequeue: the job's processes
+// end with a checkpoint, and start again when it is their turn.
 enum class CommandKind : uint8_t {
   kCancel = 0,
   kRelease = 1,
@@ -384,7 +400,7 @@ struct CommandRequest {
   JobId job;
   // A server, an accelerator's uuid, "SERVER/UUID", or a policy.
   std::string target = "";
-  double within_s = 0;    // kDrain: so long jobs may stay; they leave sooner
+  double within_s = 0;    // kDrain: jobs have to leave within this time
   JobUpdate update = {};  // kUpdate
 };
 
@@ -399,7 +415,7 @@ enum class QueryKind : uint8_t {
   kWhy = 2,
   kStatus = 3,
   kHistory = 4,  // what `filter` asks for
-  kForecast = 5  // of each active job what a prediction needs
+  kForecast = 5  // the data of active jobs for predictions
 };
 
 // Answers are pages of JSON: `json` holds an array of rows (kQueue, kNodes,
@@ -410,7 +426,7 @@ struct QueryRequest {
   QueryKind kind = QueryKind::kQueue;
   JobId job;
   uint64_t cursor = 0;
-  std::string filter = "";  // of kHistory, JSON
+  std::string filter = "";  // for kHistory, JSON
 };
 
 struct QueryReply {
@@ -420,34 +436,34 @@ struct QueryReply {
   std::string error;
 };
 
-// Output of a worker from `offset` bytes on; the coordinator passes it on to
-// the agent and the answer back.
+// Asks for the output of a worker from byte `offset` on. The coordinator passes
+// the request on to the agent, and the answer back to the client.
 struct LogRequest {
   uint64_t request = 0;
   WorkerId worker;
   uint64_t offset = 0;
-  std::string server = "";  // where it ran before; empty: where it ran last
+  std::string server = "";  // of an earlier run; empty: of the last
 };
 
 struct LogReply {
   uint64_t request = 0;
   std::string data;
   uint64_t next_offset = 0;
-  bool ended = false;  // nothing more will come: job over and all was read
+  bool ended = false;  // the job is over and all output was read
   std::string error;
 };
 
 // ---- checkpoints that move between servers
 
-// coordinator -> agent: a job will probably go on on this server; its last
-// checkpoint may be fetched already.
+// coordinator -> agent: a job will probably continue on this server, so its
+// last checkpoint may be fetched already.
 struct PrefetchCheckpoint {
   std::string server;
   JournalPosition position;
   JobId job;
   std::string checkpoint_directory;
   CheckpointSource source;
-  std::string unix_user = "";  // as of LaunchWorker
+  std::string unix_user = "";  // as in LaunchWorker
 };
 
 // coordinator -> agent: the agent with this key may read the job's checkpoints.
@@ -457,34 +473,36 @@ struct ServeCheckpoint {
   JobId job;
   std::string checkpoint_directory;
   std::string reader_public_key;
-  std::string unix_user = "";  // as of LaunchWorker
+  std::string unix_user = "";  // as in LaunchWorker
 };
 
-// agent -> coordinator: how far the checkpoint is that `worker` waits for.
+// agent -> coordinator: how much of the checkpoint for which `worker` waits has
+// been fetched.
 struct FetchProgress {
   std::string server;
   WorkerKey worker;
   JournalPosition highest_seen;
   std::string source;        // the server
-  uint64_t bytes_done = 0;   // of what has to come
+  uint64_t bytes_done = 0;   // fetched so far
   uint64_t bytes_total = 0;  // 0: not known yet
-  std::string waits_for;     // why nothing comes at present
+  std::string waits_for;     // why no bytes arrive at present
 };
 
 // ---- worker -> coordinator
 
-// Bytes of its data, state and checkpoints that the process has read and
-// written so far: sent about every five seconds while it starts (between its
-// two hellos) and while it writes the checkpoint with which it leaves. Each
-// rise puts off the limit on starting or leaving.
+// The bytes of data, state and checkpoints that the process has read and
+// written so far. Sent about every five seconds, if they rose, while the
+// process starts (between its two hellos), while it writes the checkpoint with
+// which it leaves, and while its loop waits for a checkpoint. Each rise extends
+// the time limit on starting or leaving.
 struct BytesMoved {
   WorkerKey worker;
   JournalPosition highest_seen;
   uint64_t bytes = 0;
 };
 
-// The place of a message here is its type on the wire: new ones go to the end,
-// none is taken away.
+// The position of a message in this list is its type on the wire. New messages
+// are added at the end, and none is removed.
 using MessageVariant = std::variant<
     WorkerHello, LeaseRequest, StepReport, LeaseReleased, WorkerFinished,
     LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,

@@ -13,7 +13,7 @@
 namespace gavel {
 namespace {
 
-// What msgpack::packer needs of a stream.
+// The stream interface that msgpack::packer requires.
 struct Appender {
   std::string& bytes;
   void write(const char* data, size_t size) { bytes.append(data, size); }
@@ -23,11 +23,12 @@ msgpack::packer<Appender> PackTo(Appender& appender) {
   return msgpack::packer<Appender>(appender);
 }
 
-// Strings stay in the input: the Unpacker borrows it anyway.
+// Strings are not copied out of the input, which the Unpacker borrows anyway.
 bool KeepInPlace(msgpack::type::object_type, size_t, void*) { return true; }
 
-// msgpack reserves an array's elements as soon as it has read their number, so
-// that number is held to what the bytes can contain (one byte an element).
+// msgpack reserves an array's elements as soon as it has read their number. The
+// number is therefore limited to what the bytes can contain (one byte per
+// element).
 msgpack::unpack_limit Bounds(size_t bytes, const PackLimits& limits) {
   return msgpack::unpack_limit(std::min(limits.array_elements, bytes),
                                /*map=*/0, limits.string_bytes, /*bin=*/0,
@@ -110,21 +111,21 @@ void Packer::Put(std::string_view value) {
 std::string Packer::Take() { return std::exchange(bytes_, std::string()); }
 
 struct Unpacker::Parsed {
-  // One array being read; all null for one that is not there.
+  // One array being read. All pointers are null if the field is not there.
   struct Level {
     const msgpack::object* begin = nullptr;
     const msgpack::object* next = nullptr;
     const msgpack::object* end = nullptr;
   };
 
-  // Throws what msgpack throws. Returns how many bytes were read.
+  // Returns how many bytes were read. Throws the exceptions of msgpack.
   size_t Parse(std::string_view bytes, const PackLimits& limits) {
     size_t offset = 0;
     root = msgpack::unpack(bytes.data(), bytes.size(), offset, KeepInPlace,
                            nullptr, Bounds(bytes.size(), limits));
     return offset;
   }
-  // The next field of the present array; null past its end.
+  // Returns the next field of the present array; null at its end.
   const msgpack::object* Next() {
     Level& level = levels.back();
     return level.next == level.end ? nullptr : level.next++;
@@ -134,7 +135,8 @@ struct Unpacker::Parsed {
   void Push(const msgpack::object_array& array) {
     levels.push_back({array.ptr, array.ptr, array.ptr + array.size});
   }
-  // "3.1": the field last read, by its positions from the outermost array in.
+  // Returns the position of the field last read, for instance "3.1": the
+  // positions in each array, from the outermost one inwards.
   std::string Path() const {
     std::string path;
     for (const Level& level : levels) {
@@ -160,7 +162,7 @@ Unpacker::Unpacker(std::string_view bytes, PackLimits limits)
     } else {
       parsed_->Push(parsed_->root.get().via.array);
     }
-  } catch (const std::exception& error) {  // the one wrapper around msgpack
+  } catch (const std::exception& error) {  // of msgpack; caught only here
     status_ = absl::InvalidArgumentError(
         StrCat("not within the bounds of msgpack here: ", error.what()));
   }

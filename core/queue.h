@@ -1,4 +1,4 @@
-// A queue that keeps its memory: std::deque allocates for every large element.
+// A queue that keeps its memory; std::deque allocates for every large element.
 // Not thread-safe.
 #ifndef GAVEL_CORE_QUEUE_H_
 #define GAVEL_CORE_QUEUE_H_
@@ -14,7 +14,7 @@ class Queue {
  public:
   bool empty() const { return head_ == items_.size(); }
   size_t size() const { return items_.size() - head_; }
-  // The oldest one; there is one.
+  // The oldest element. The queue must not be empty.
   const T& front() const { return items_[head_]; }
   T Pop() {
     T item = std::move(items_[head_++]);
@@ -23,7 +23,7 @@ class Queue {
   }
   template <class... Arguments>
   void Push(Arguments&&... arguments) {
-    // Rather than to grow, what is left moves to the front.
+    // Instead of growing, moves the remaining elements to the front.
     if (items_.size() == items_.capacity() && head_ > items_.size() / 2) {
       items_.erase(items_.begin(),
                    items_.begin() + static_cast<std::ptrdiff_t>(head_));
@@ -38,7 +38,7 @@ class Queue {
 
  private:
   std::vector<T> items_;
-  size_t head_ = 0;  // of items_: those before it have been taken
+  size_t head_ = 0;  // the oldest; elements before it were popped
 };
 
 }  // namespace gavel

@@ -14,24 +14,25 @@
 
 namespace gavel {
 
-// The order of finite doubles and infinities as that of integers; 0 and -0 are
-// the same.
+// Maps finite doubles and infinities to integers in the same order. 0 and -0
+// give the same integer.
 inline uint64_t OrderedBits(double value) {
   const auto bits = std::bit_cast<uint64_t>(value + 0.0);
   constexpr uint64_t kSign = uint64_t{1} << 63;
   return (bits & kSign) != 0 ? ~bits : bits | kSign;
 }
 
-// The double that has these bits there.
+// The inverse of OrderedBits.
 inline double FromOrderedBits(uint64_t ordered) {
   constexpr uint64_t kSign = uint64_t{1} << 63;
   return std::bit_cast<double>((ordered & kSign) != 0 ? ordered & ~kSign
                                                       : ~ordered);
 }
 
-// `before` orders by Entry::key first. Of the bits in which keys differ only
-// the highest kRadixPasses digits are sorted by, from the last one to the
-// first; what is then still equal is sorted by `before`.
+// Sorts by `before`, which must order by Entry::key first. The radix passes use
+// only the highest kRadixPasses digits among the bits in which keys differ, the
+// least significant of them first. Entries that are equal in these digits are
+// then sorted by `before`.
 inline constexpr int kRadixBits = 11;
 inline constexpr int kRadixPasses = 2;
 inline constexpr size_t kRadixSortMin = 1024;  // below it std::sort is faster

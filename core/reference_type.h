@@ -1,5 +1,6 @@
-// The accelerator type that whoever knows no types reckons with: Gavel's job
-// durations are those on a V100.
+// The accelerator type assumed where types are not distinguished: by
+// heterogeneity-agnostic policies, and for the durations of jobs in traces,
+// which Gavel gives for a V100.
 #ifndef GAVEL_CORE_REFERENCE_TYPE_H_
 #define GAVEL_CORE_REFERENCE_TYPE_H_
 

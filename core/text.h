@@ -1,6 +1,7 @@
-// Text between std and Abseil: Debian builds Abseil with a string_view of its
-// own, which std::string_view does not convert to. Used everywhere instead of
-// absl::StrCat; compiles with an Abseil that uses std::string_view, too.
+// Text functions that bridge std and Abseil. Debian builds Abseil with its own
+// string_view, to which std::string_view does not convert. The tree uses this
+// StrCat instead of absl::StrCat. Compiles also with an Abseil that uses
+// std::string_view.
 #ifndef GAVEL_CORE_TEXT_H_
 #define GAVEL_CORE_TEXT_H_
 
@@ -21,7 +22,7 @@ inline std::string_view ToStd(absl::string_view text) {
   return {text.data(), text.size()};
 }
 
-// What absl::StrCat takes, for one argument of StrCat() below.
+// Converts one argument of StrCat() below to a type that absl::StrCat takes.
 template <class T>
 decltype(auto) ToAlphaNum(const T& part) {
   if constexpr (std::same_as<T, std::string_view>) {
@@ -31,7 +32,7 @@ decltype(auto) ToAlphaNum(const T& part) {
   }
 }
 
-// absl::StrCat of numbers and text of all kinds.
+// absl::StrCat for numbers and text of all kinds.
 template <class... T>
 std::string StrCat(const T&... parts) {
   return absl::StrCat(ToAlphaNum(parts)...);

@@ -1,4 +1,5 @@
-// Time and durations as the pure parts see them: an argument, never a call.
+// Time and durations for code that takes the time as an argument and never
+// reads a clock.
 #ifndef GAVEL_CORE_UNITS_H_
 #define GAVEL_CORE_UNITS_H_
 
@@ -6,10 +7,11 @@
 
 namespace gavel {
 
-// Seconds on the monotonic clock of whoever calls; the origin is the caller's.
+// Seconds on the caller's monotonic clock, with an origin that the caller
+// chooses.
 using Time = double;
 
-// "Never": the deadline of a machine that waits for nothing.
+// "Never": the deadline of a state machine that waits for nothing.
 inline constexpr Time kNever = std::numeric_limits<double>::infinity();
 
 inline constexpr double kHour_s = 3600;

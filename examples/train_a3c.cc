@@ -1,12 +1,13 @@
 // Trains actors to play Pong, asynchronously (A3C): each thread plays its own
-// game with its own copy of the network, and changes the shared one. A step is
-// --rollouts parts of games, which the actors take as they are free. Alone or
-// under a coordinator; with one actor every run is the same. The game is this
-// library's own, and so are all its data: they are synthetic. There is no
-// --synthetic here: what the actors see follows from what they do, and nothing
-// is read that a first batch would spare. Prints one line
-// of JSON at the end: the points by which games against the same opponent are
-// won (or lost, below 0), beside those of acting at random.
+// game with its own copy of the network, and updates the shared network. A step
+// is --rollouts parts of games, and a free actor takes the next one. Runs alone
+// or under a coordinator; with one actor every run is the same. The game is
+// implemented in this library, so all data are synthetic. Unlike the trainers
+// that read a data set, this one has no --synthetic flag, which trains on the
+// first batch over and over: no data are read, and the observations follow from
+// the actions. Prints one line of JSON at the end: the mean margin in points of
+// games against the same opponent (negative if they are lost), beside that of
+// acting at random.
 #include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -94,7 +95,7 @@ torch::Tensor Observe(const Flags& flags, const Pong& game) {
   return picture;
 }
 
-// One of the actions, as often as the policy says.
+// Draws an action with the probabilities of the policy.
 int64_t Sample(const torch::Tensor& logits, std::mt19937_64& engine) {
   const torch::Tensor sums = logits.softmax(1).cumsum(1).cpu();
   const double chance = static_cast<double>(engine() >> 11) * 0x1p-53;
@@ -106,7 +107,7 @@ int64_t Sample(const torch::Tensor& logits, std::mt19937_64& engine) {
   return action;
 }
 
-// What all actors change, one at a time.
+// State that all actors change, one at a time under `mutex`.
 struct Shared {
   explicit Shared(const Flags& flags)
       : model(Network(flags)),
@@ -195,8 +196,8 @@ class Actor {
     for (size_t at = 0; at < to.size(); ++at) to[at].copy_(from[at]);
   }
 
-  // The shared parameters move by this copy's gradients, although others may
-  // have moved them since they were copied.
+  // Updates the shared parameters with this copy's gradients, although other
+  // actors may have updated them since they were copied.
   void Apply(Shared& shared, double loss, const std::vector<double>& finished) {
     const std::lock_guard lock(shared.mutex);
     const auto from = model_->parameters();
@@ -218,16 +219,18 @@ class Actor {
   ActorCritic model_;
 };
 
-// Falls to a tenth, since late in training some seeds would unlearn the game
-// again; without an end it stays as it is. V. Mnih et al., Asynchronous Methods
-// for Deep Reinforcement Learning, ICML 2016, section 8, let it fall linearly.
+// The learning rate falls to a tenth, as training at the full rate can unlearn
+// the game again; it is constant if training has no end. V. Mnih et al.,
+// Asynchronous Methods for Deep Reinforcement Learning, ICML 2016, section 8,
+// decrease it linearly.
 double LearningRate(const Flags& flags, int64_t budget, int64_t step) {
   const int64_t steps = flags.decay_steps > 0 ? flags.decay_steps : budget;
   if (steps == 0) return flags.learning_rate;
   return gavel::models::CosineRate(step, {.peak = flags.learning_rate}, steps);
 }
 
-// The mean margin of games with new seeds. No model: acting at random.
+// The mean margin of games with a new seed. Without a model, actions are
+// random.
 double Play(const Flags& flags, ActorCritic* model,
             const torch::Device& device) {
   constexpr int64_t kGames = 30;
@@ -265,7 +268,7 @@ int Train(const Flags& flags) {
         .Track(*session, "actor_" + std::to_string(index));
   }
 
-  // Without an end: --steps is the session's.
+  // The range has no end: the session stops the loop after --steps.
   const auto steps = std::views::iota(int64_t{0});
   for (auto step : gavel::Iterator(*session, steps, gavel::Resume::kForward)) {
     gavel::models::SetLearningRate(shared.optimizer,

@@ -1,10 +1,11 @@
-// Trains CycleGAN on two kinds of images that do not belong together (--data
-// FOLDER with trainA/, trainB/, testA/ and testB/ of JPEG images, as
-// published): each learns to look like the other. Without --data on scenes that
-// are made up, blue and orange. Alone or under a coordinator. Prints one line
-// of JSON at the end: how far images are from themselves after both
-// translations, and, as made-up scenes are known in both styles, how far
-// translations are from what they should be.
+// Trains CycleGAN to translate between two kinds of unpaired images. --data
+// FOLDER has the JPEG images in trainA/, trainB/, testA/ and testB/, as
+// published. Without --data the images are synthetic scenes in blue and in
+// orange. Runs alone or under a coordinator.
+//
+// Prints one line of JSON at the end: how far test images are from themselves
+// after both translations and, for synthetic scenes, which exist in both
+// styles, how far each translation is from the true image.
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/adam.h>
 
@@ -65,7 +66,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0, 256));
 }
 
-// Of the kinds A and B.
+// The images of kinds A and B.
 struct Images {
   ImageSource train_a, train_b, test_a, test_b;
 };
@@ -73,7 +74,8 @@ struct Images {
 Images OpenImages(const Flags& flags) {
   if (flags.data.empty()) {
     const auto size = static_cast<size_t>(flags.images);
-    // Other scenes to train on; the same ones to test with.
+    // The two kinds show different scenes in training, but the same scenes in
+    // the test, where a translation is compared with the true image.
     return {DiscImages(Style::kBlue, {.size = size, .seed = 1}),
             DiscImages(Style::kOrange, {.size = size, .seed = 2}),
             DiscImages(Style::kBlue, {.size = 40, .seed = 3}),
@@ -86,7 +88,8 @@ Images OpenImages(const Flags& flags) {
   return {open("trainA"), open("trainB"), open("testA"), open("testB")};
 }
 
-// Constant for half of the epochs, then falling to 0, as published.
+// The rate is constant for half of the epochs and then falls to 0, as
+// published.
 void SetLearningRate(torch::optim::Adam& optimizer, const Flags& flags,
                      int64_t epoch) {
   const double left = static_cast<double>(flags.epochs - epoch) /
@@ -95,11 +98,11 @@ void SetLearningRate(torch::optim::Adam& optimizer, const Flags& flags,
                                                std::min(1.0, left));
 }
 
-// Mean absolute differences of test images, which are in [-1, 1].
+// Mean absolute differences between test images, whose values are in [-1, 1].
 struct Score {
-  double cycle = 0;         // of A -> B -> A from A
-  double translation = 0;   // of A -> B from B
-  double untranslated = 0;  // of A from B
+  double cycle = 0;         // between A -> B -> A and A
+  double translation = 0;   // between A -> B and B
+  double untranslated = 0;  // between A and B
 };
 
 Score Evaluate(CycleGan& networks, const Images& images,
@@ -184,7 +187,7 @@ int Train(const Flags& flags, const Images& images) {
       generated.loss.backward();
       generators.step();
 
-      discriminators.zero_grad();  // of the generators' step, too
+      discriminators.zero_grad();  // the generators' backward() added to them
       const auto verdict_loss = networks->Judge(
           real_a, real_b, buffer_a.Exchange(generated.fake_a, random),
           buffer_b.Exchange(generated.fake_b, random));
@@ -211,8 +214,8 @@ int main(int argc, char** argv) {
   Flags flags;
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
-  // The generator halves the sides twice, and the discriminator needs more than
-  // one pixel where it takes the last norm.
+  // The generator halves the sides twice, and the last norm of the
+  // discriminator needs more than one pixel.
   if (flags.side != 0 && (flags.side < 24 || flags.side % 4 != 0)) {
     gavel::examples::Fail("--side has to be a multiple of 4, at least 24");
   }

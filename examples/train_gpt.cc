@@ -1,10 +1,10 @@
-// Trains a small GPT on byte pairs of English text: the licences that every
-// Debian machine has, or any text (--data); without any on a made-up language.
-// In mixed precision on a GPU, with
-// accumulated gradients (--global-batch-size), alone or under a coordinator, on
-// one worker or as a gang. Prints one line of JSON at the end: the perplexity
-// on text that it was not trained on, beside that of a model that knows only
-// how frequent each token is.
+// Trains a small GPT on byte pairs of English text. The text is the licences
+// that every Debian machine has, or any other (--data); if there is none, it is
+// a made-up language. Training uses mixed precision on a GPU and accumulated
+// gradients (--global-batch-size), and runs alone or under a coordinator, on
+// one worker or as a gang. At the end the program prints one line of JSON: the
+// perplexity on text that it was not trained on, and for comparison the
+// perplexity of a model that knows only how frequent each token is.
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>
@@ -81,7 +81,8 @@ bool UsesMixedPrecision(const Flags& flags, const torch::Device& device) {
          (flags.precision == "auto" && device.is_cuda());
 }
 
-// Of each next token, in nats. `tokens` and `targets`: [batch, length].
+// Returns the mean cross-entropy of the next token, in nats. `tokens` and
+// `targets`: [batch, length].
 torch::Tensor Loss(const Flags& flags, Gpt& model, const torch::Tensor& tokens,
                    const torch::Tensor& targets) {
   const torch::Device device = tokens.device();
@@ -91,7 +92,7 @@ torch::Tensor Loss(const Flags& flags, Gpt& model, const torch::Tensor& tokens,
                                               targets.flatten());
 }
 
-// Over the windows, in nats a token.
+// Returns the mean loss over all windows of `text`, in nats per token.
 double ValidationLoss(const Flags& flags, Gpt& model, const TextWindows& text,
                       const torch::Device& device) {
   const torch::NoGradGuard no_grad;
@@ -106,13 +107,15 @@ double ValidationLoss(const Flags& flags, Gpt& model, const TextWindows& text,
   return loss / static_cast<double>(text.size());
 }
 
-// How long training is, on as many workers as there are.
+// Returns how many steps the learning rate decays over: --decay-steps, else the
+// length of the training for any number of workers.
 int64_t StepsOf(const Flags& flags, int64_t budget, int64_t steps_per_epoch) {
   if (flags.decay_steps > 0) return flags.decay_steps;
   return budget > 0 ? budget : flags.epochs * steps_per_epoch;
 }
 
-// What a loss per token is in bits per byte, whatever the vocabulary.
+// Converts a loss per token, in nats, to bits per byte. This figure can be
+// compared between vocabularies.
 double BitsPerByte(const TextCorpus& corpus, double loss) {
   const torch::Tensor& ids = corpus.validation();
   double bytes = 0;

@@ -1,8 +1,8 @@
 // Trains ResNet-50 on folders of JPEG images in ImageNet's form (--data FOLDER
-// with train/CLASS/*.jpg and val/CLASS/*.jpg): random crops and flips, read
-// ahead by threads. Without --data on stripes that are made up. Alone or under
-// a coordinator, on one worker or as a gang. Prints one line of JSON at the
-// end: the loss and accuracy on the validation images.
+// with train/CLASS/*.jpg and val/CLASS/*.jpg), or without --data on synthetic
+// images of stripes. Threads read ahead and apply random crops and flips. Runs
+// alone or under a coordinator, on one worker or as a gang. At the end it
+// prints one line of JSON with the loss and accuracy on the validation images.
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
 
@@ -26,10 +26,11 @@ using gavel::models::CroppedImages;
 using gavel::models::ImageSource;
 using gavel::models::ResNet;
 
-// As published: a tenth of the learning rate after every third of the epochs.
+// The published schedule divides the learning rate by 10 after each third of
+// the epochs.
 constexpr double kDecay = 0.1;
 constexpr int kPhases = 3;
-// Of a batch of 256 (P. Goyal et al., 2017).
+// The learning rate is 0.1 for a batch of 256 (P. Goyal et al., 2017).
 constexpr double kLearningRatePerImage = 0.1 / 256;
 
 struct Flags : gavel::examples::TrainingFlags {
@@ -84,7 +85,7 @@ Images OpenImages(const Flags& flags) {
   return images;
 }
 
-// The mean loss and the fraction of images whose class is found.
+// The mean loss, and the fraction of images that are classified correctly.
 struct Score {
   double loss = 0;
   double accuracy = 0;
@@ -128,7 +129,7 @@ int Train(const Flags& flags, const Images& images) {
   Seed(flags);
   const CroppedImages train(
       images.train, {.side = side,
-                     // Of a part that is too small stripes can't be seen.
+                     // A smaller part of an image may not show its stripes.
                      .area_min = flags.data.empty() ? 0.3 : 0.08,
                      .seed = flags.seed});
   ResNet model(gavel::models::ResNetOptions{

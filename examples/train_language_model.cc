@@ -1,8 +1,10 @@
 // Trains an LSTM to predict the next word (or character) of English text: the
-// licences that every Debian machine has, or any text (--data); without any on
-// a made-up language. Alone or under a coordinator, on one worker or as a gang.
-// Prints one line of JSON at the end: the perplexity on text that it was not
-// trained on, beside that of a model that knows only how frequent each word is.
+// licences that are on every Debian machine, the text given by --data, or text
+// in a made-up language if there is neither. Runs alone or under a coordinator,
+// on one worker or as a gang.
+//
+// Prints one line of JSON at the end: the perplexity on text that was not used
+// for training, and that of a model that knows only the frequency of each word.
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
@@ -54,7 +56,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0.0, 0.9));
 }
 
-// Of each next token, in nats. `tokens` and `targets`: [batch, length].
+// Returns the mean cross-entropy of the next token, in nats. `tokens` and
+// `targets` are [batch, length].
 torch::Tensor Loss(LstmLanguageModel& model, const torch::Tensor& tokens,
                    const torch::Tensor& targets) {
   return torch::nn::functional::cross_entropy(model(tokens).flatten(0, 1),

@@ -1,7 +1,8 @@
-// Trains an autoencoder to recommend: on ratings in MovieLens' form (--data
-// ratings.csv), or, without any, on made-up ones of low rank. Alone or under a
-// coordinator. Prints one line of JSON at the end: NDCG of what it recommends
-// to users that it was not trained on, beside that of the most popular items.
+// Trains an autoencoder to recommend items, on ratings in MovieLens' form
+// (--data ratings.csv) or, without --data, on generated ratings of low rank.
+// Runs alone or under a coordinator. Prints one line of JSON at the end: the
+// NDCG of its recommendations to users that it was not trained on, beside the
+// NDCG of recommending the most popular items.
 #include <ATen/ops/tensor.h>
 #include <torch/optim/adam.h>
 
@@ -66,8 +67,8 @@ Ratings ReadRatings(const Flags& flags) {
                         "the generated ratings", flags.ratings));
 }
 
-// NDCG on the held-out users, when `score` makes [users, items] scores of what
-// they have seen.
+// NDCG@k on the held-out users. `score` maps the items that users have seen to
+// scores; both are [users, items].
 template <class Score>
 double Evaluate(const Ratings& ratings, int64_t k, const torch::Device& device,
                 const Score& score) {

@@ -1,14 +1,14 @@
 // A perceptron whose layers are divided among the workers of a gang (tensor
-// parallelism): no worker has the whole model, nor the whole state of its
-// optimizer, so the job trains what one accelerator has no room for. Each step
-// is of the same batch on all workers.
+// parallelism). No worker has the whole model or the whole state of its
+// optimizer, so the job can train a model that is too large for one
+// accelerator. In each step all workers use the same batch.
 //
 //   ./train_tensor_parallel                                          alone
 //   torchrun --nproc-per-node 2 --no-python ./train_tensor_parallel  divided
 //
-// The method is of Shoeybi et al., "Megatron-LM" (2019), section 3: the first
-// layer of a block is cut by its outputs, the second by its inputs, so that a
-// block adds up over the workers once in forward() and once in backward().
+// The method is that of Shoeybi et al., "Megatron-LM" (2019), section 3: the
+// first layer of a block is cut by its outputs and the second by its inputs, so
+// a block sums over the workers once in forward() and once in backward().
 #include <torch/torch.h>
 
 #include <chrono>
@@ -38,15 +38,16 @@ int64_t Number(const char* variable, int64_t otherwise) {
   return text == nullptr ? otherwise : std::atoll(text);
 }
 
-// A lost worker makes the step void, which the next boundary sees.
+// Ignores the error of a lost worker: the step is void then, and the next
+// boundary detects the loss.
 Tensor SumOverWorkers(gavel::Session& session, const Tensor& tensor) {
   Tensor sum = tensor.detach().clone();
   static_cast<void>(session.AllReduce(sum));
   return sum;
 }
 
-// What all workers have becomes the input of each one's part: their gradients
-// add up.
+// Passes a tensor that all workers have to each worker's part of a layer. The
+// gradients of the parts add up in backward().
 struct ToParts : torch::autograd::Function<ToParts> {
   static Tensor forward(AutogradContext* context, const Tensor& input,
                         int64_t session) {
@@ -61,7 +62,7 @@ struct ToParts : torch::autograd::Function<ToParts> {
   }
 };
 
-// The outputs of the parts add up to what all workers have.
+// Adds the outputs of the parts up to a tensor that all workers have.
 struct FromParts : torch::autograd::Function<FromParts> {
   static Tensor forward(AutogradContext*, const Tensor& output,
                         int64_t session) {
@@ -73,7 +74,8 @@ struct FromParts : torch::autograd::Function<FromParts> {
   }
 };
 
-// This worker's part of a weight that is drawn alike whatever their number.
+// Returns this worker's part of a weight. The whole weight does not depend on
+// the number of workers.
 Tensor PartOfWeight(const gavel::Session& session, at::IntArrayRef sizes,
                     int64_t dim) {
   const Tensor whole =
@@ -121,7 +123,8 @@ int main() {
   torch::optim::Adam optimizer(parameters, 0.001);
   int64_t next = 0;
 
-  // Before the optimizer, whose state is cut as its parameters are.
+  // Parameters are tracked before the optimizer, whose state is sharded in the
+  // same way as its parameters.
   for (int i = 0; i < kBlocks; ++i) {
     const std::string name = "block" + std::to_string(i);
     Block& block = blocks[static_cast<size_t>(i)];

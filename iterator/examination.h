@@ -1,5 +1,5 @@
-// The account of a run that `gavel doctor` reads, and the watch over LibTorch's
-// operators that it is made with.
+// The record of a run that `gavel doctor` reads (Examination), and the observer
+// of LibTorch's operators that helps to write it (OperatorWatch).
 #ifndef GAVEL_ITERATOR_EXAMINATION_H_
 #define GAVEL_ITERATOR_EXAMINATION_H_
 
@@ -21,35 +21,37 @@
 
 namespace gavel::internal {
 
-// State that the program uses and that no generation has.
+// State that the program uses and that is in no generation.
 struct UntrackedState {
-  // "average": follows tracked tensors; "tensor": written in several steps;
-  // "generator".
+  // "average": a tensor that follows tracked tensors; "tensor": one that is
+  // written in several steps; "generator".
   std::string kind;
   std::string text;
 };
 
-// Sees which operators a training program calls while `gavel doctor` examines
-// it: whether it evaluates, and which tensors and generators outlive steps that
-// nobody tracks. LibTorch calls back for each operator (RecordFunction) in the
-// thread that made the watch. Training thread only.
+// Observes the operators that a training program calls while `gavel doctor`
+// examines it. It finds out whether the program evaluates, and which tensors
+// and generators outlive steps without being tracked. LibTorch calls back for
+// each operator (RecordFunction) in the thread that made the watch. Training
+// thread only.
 class OperatorWatch {
  public:
-  // `tracked` is borrowed. One watch at a time.
+  // Borrows `tracked`. There may be one watch at a time.
   explicit OperatorWatch(const TrackedState& tracked);
   ~OperatorWatch();
   OperatorWatch(const OperatorWatch&) = delete;
   OperatorWatch& operator=(const OperatorWatch&) = delete;
 
-  // The session itself calls operators, which tell nothing of the program.
+  // While quiet, the watch ignores operators. The session calls operators
+  // itself, which say nothing about the program.
   void SetQuiet(bool quiet) { quiet_ = quiet; }
-  // Returns the state that was found in the step that has ended, each piece
-  // once.
+  // Ends a step. Returns the untracked state found in it, each piece only once
+  // in a run.
   std::vector<UntrackedState> EndStep();
-  // Since the last call: a forward pass without gradients, or of a tracked
-  // module in evaluation mode.
+  // Returns whether there was an evaluation since the last call: a forward pass
+  // without gradients or with the tracked modules in evaluation mode.
   bool TakeEvaluated();
-  // By LibTorch, before each operator.
+  // Called by LibTorch before each operator.
   void Look(const at::RecordFunction& call);
 
  private:
@@ -80,10 +82,10 @@ class OperatorWatch {
   bool quiet_ = false;
 };
 
-// The account of a run that `gavel doctor` reads beside its reports
-// (GAVEL_EXAMINATION_FILE): the things that are tracked, where loops and
-// evaluations were, and the state that the program uses and nobody tracks.
-// Lines "WORD STEP TEXT":
+// The record of a run that `gavel doctor` reads beside its reports
+// (GAVEL_EXAMINATION_FILE). It lists the tracked objects, the loops and
+// evaluations, and the state that the program uses without tracking it. Lines
+// have the form "WORD STEP TEXT":
 //
 //   tracked      NAME, a blank and its kind
 //   loop-begin   a gavel::Iterator begins
@@ -93,7 +95,8 @@ class OperatorWatch {
 //   untracked    "module", "average", "tensor", "schedule", "generator" or
 //                "device" (memory there during a pause), a blank and what it is
 //
-// Off unless begun; then each boundary is looked at closely. Training thread.
+// The examination is off until Begin(). From then on it examines each boundary
+// closely. Training thread only.
 class Examination {
  public:
   Examination() = default;
@@ -101,20 +104,20 @@ class Examination {
   Examination(const Examination&) = delete;
   Examination& operator=(const Examination&) = delete;
 
-  // All is tracked that will be; borrows `tracked`. INVALID_ARGUMENT: `path`
-  // can't be written.
+  // Begins the examination; call it when everything is tracked. Borrows
+  // `tracked`. INVALID_ARGUMENT: `path` can't be written.
   absl::Status Begin(const std::string& path, const TrackedState& tracked);
   bool on() const { return file_ != nullptr; }
 
   // Operators that the session itself calls are ignored until the next call.
   void SetQuiet(bool quiet);
   void LoopBegan(uint64_t steps_done);
-  // `used_up`: its range; else the loop was left by `break`.
+  // `used_up`: the range of the loop ended; otherwise `break` left the loop.
   void LoopEnded(uint64_t steps_done, bool used_up);
   void StepDone(uint64_t steps_done);
-  // So much stayed on the accelerator during the last pause.
+  // `left_bytes` stayed on the accelerator during the last pause.
   void Paused(uint64_t steps_done, uint64_t left_bytes);
-  // The program has come to its end.
+  // Ends the examination, at the end of the program.
   void Finish(uint64_t steps_done);
 
  private:

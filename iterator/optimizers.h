@@ -1,6 +1,6 @@
 // Optimizers of LibTorch and of the program: the description of each class, the
-// visitors of its options and state, how both get into a Snapshot and back, and
-// the search for an optimizer that the program forgot to track.
+// visitors of its options and state, saving to and restoring from a Snapshot,
+// and the search for an optimizer that the program forgot to track.
 #ifndef GAVEL_ITERATOR_OPTIMIZERS_H_
 #define GAVEL_ITERATOR_OPTIMIZERS_H_
 
@@ -30,32 +30,34 @@ class OptimizerParamState;
 
 namespace gavel::internal {
 
-// ---- The optimizer classes of LibTorch, described as a user describes one of
-// his own (gavel/optimizer_kind.h).
+// ---- The optimizer classes of LibTorch, described as users describe their own
+// (gavel/optimizer_kind.h).
 
 // Describes SGD, Adam, AdamW, RMSprop, Adagrad and LBFGS, and classes derived
-// from them. UNIMPLEMENTED: another class, which the message names. `name` is
-// the name under which the optimizer is tracked.
+// from them. UNIMPLEMENTED: the optimizer has another class, which the message
+// names. `name` is the name under which the optimizer is tracked.
 absl::StatusOr<OptimizerKind> KindOf(const torch::optim::Optimizer& optimizer,
                                      std::string_view name);
 
-// A number in the state of a parameter that is another one after each step of
-// the optimizer; nullopt: there is none. Null for a class that keeps none.
+// Reads a number in the state of a parameter that changes with each step of the
+// optimizer; nullopt: the state has none. StepCounterOf returns null for a
+// class that keeps no such number.
 using StepCounter =
     std::optional<int64_t> (*)(const torch::optim::OptimizerParamState&);
 StepCounter StepCounterOf(const torch::optim::Optimizer& optimizer);
 
-// ---- The visitors of an optimizer's options and state: one that lists names,
-// one that lists tensors, one that saves and one that restores.
+// ---- The visitors of an optimizer's options and state. One lists names, one
+// lists tensors, one saves and one restores.
 
-// A number (or text) of whichever type, and as text that gives the same back.
+// A field that is a number or text. ToText writes it so that FromText reads the
+// same value back.
 using NumberRef = std::variant<int64_t*, double*, bool*, std::string*>;
 std::string ToText(NumberRef value);
-// False, and nothing changes: not of this type.
+// Returns false and changes nothing if `text` is not of the type of `value`.
 bool FromText(const std::string& text, NumberRef value);
 
-// The common base of all visitors except for that of names: a list is its
-// length and its tensors.
+// The base of all visitors except ListFieldNames. It visits a list of tensors
+// as its length followed by its tensors.
 class EachField : public OptimizerFields {
  public:
   // The first error of a field.
@@ -90,8 +92,8 @@ class EachField : public OptimizerFields {
   absl::Status status_;
 };
 
-// Names and types, as "NAME TYPE" with TYPE one of tensor, tensors, int64,
-// double, bool and text.
+// Lists names and types as "NAME TYPE", where TYPE is tensor, tensors, int64,
+// double, bool or text.
 class ListFieldNames final : public OptimizerFields {
  public:
   void operator()(const std::string& name, at::Tensor&) override {
@@ -114,7 +116,7 @@ class ListFieldNames final : public OptimizerFields {
   }
 
   const std::vector<std::string>& fields() const { return fields_; }
-  // INVALID_ARGUMENT: the first name that is none, or is there twice.
+  // INVALID_ARGUMENT: names the first field whose name is invalid or duplicate.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -138,15 +140,16 @@ class ListFieldTensors final : public EachField {
   std::vector<at::Tensor>* tensors_;
 };
 
-// A parameter of which this rank has a part. Its state has the shape of that
-// part, or is a number that is the same on all ranks.
+// A parameter of which this rank has a part. The state of the parameter has the
+// shape of that part, or is a number that is the same on all ranks.
 struct PartedParameter {
   OwnPart part;
   at::Tensor parameter;
 };
 
-// Names in the snapshot are `prefix` and the field's. With `lines`, numbers are
-// appended to that as "NAME NUMBER\n". With `parted`, tensors are parts, too.
+// Entries of the snapshot are named `prefix` followed by the field's name. With
+// `lines`, numbers are appended to it as "NAME NUMBER\n" instead. With
+// `parted`, tensors are saved as this rank's parts.
 class SaveFields final : public EachField {
  public:
   SaveFields(std::string prefix, Snapshot* snapshot,
@@ -175,12 +178,13 @@ struct RestoredFrom {
   const Snapshot& snapshot;
   const TensorIndex& tensors;  // of `snapshot`
   at::Device device;           // where tensors go
-  // Null: the tensors have any shape.
+  // The shape that tensors must have; null: any shape.
   const at::Tensor* like = nullptr;
-  // Not null: what is stored in parts gives this one.
+  // This rank's part, which is taken from tensors that are stored whole or in
+  // other parts; null: tensors are whole.
   const OwnPart* part = nullptr;
-  // Null: every number is an entry of its own. Else they are in these lines of
-  // the entry `lines_name`.
+  // The numbers, which are lines of the entry `lines_name`; null: each number
+  // is an entry of its own.
   const FieldLines* lines = nullptr;
   std::string_view lines_name = {};
 };
@@ -199,97 +203,100 @@ class RestoreFields final : public EachField {
   RestoredFrom from_;
 };
 
-// DATA_LOSS.
+// Returns DATA_LOSS for an entry that is missing or not readable.
 absl::Status UnreadableEntry(std::string_view name);
 
-// ---- The functions that collect the state of a LibTorch optimizer into a
-// Snapshot and restore it, with parameters named by their number over all
-// groups: neither pointers nor devices are stored, so it restores into another
-// process, device and world size. Called for every tracked optimizer.
+// ---- Saving the state of a LibTorch optimizer to a Snapshot and restoring it.
+// Called for every tracked optimizer. Parameters are named by their number over
+// all groups, and neither pointers nor devices are stored, so that the state
+// can be restored in another process, on another device and in another world
+// size.
 //
 //   PREFIX/kind                 bytes   "Adam"
 //   PREFIX/fields               bytes   "option lr double\nstate step int64\n"
 //   PREFIX/parameters           bytes   "4"
 //   PREFIX/group/0/parameters   bytes   "4"
 //   PREFIX/group/0/options      bytes   "lr 0.001\nbeta1 0.9\n..."
-//   PREFIX/group/0/given        bytes   the same as the program had given it
+//   PREFIX/group/0/given        bytes   the options as the program gave them
 //   PREFIX/state/3/present      bytes   "true"
-//   PREFIX/state/3/exp_avg      tensor  none: it is undefined
+//   PREFIX/state/3/exp_avg      tensor  absent if it is undefined
 //   PREFIX/state/3/step         bytes   "1200"
-//   PREFIX/state/0/ro/count     bytes   "2": of a list, PREFIX/state/0/ro/0,
-//   ...
+//   PREFIX/state/0/ro/count     bytes   "2": the length of the list that has
+//   PREFIX/state/0/ro/0, ...    tensor  these elements
 //
-// The state of a parameter that is this rank's part of a larger one is such a
-// part, too, and is cut alike.
+// If a parameter is this rank's part of a larger one, its state is a part, too,
+// and is divided in the same way.
 //
-// `fields`, sorted, the groups' sizes and `given` are not in the checkpoints of
-// earlier versions. Training thread only, no step may run meanwhile. What
-// functions of the user throw is INTERNAL.
+// Checkpoints of earlier versions lack `fields` (which is sorted), the sizes of
+// the groups and `given`. The functions run on the training thread only, while
+// no step runs. An exception of the user's functions becomes INTERNAL.
 
-// Whether `kind` describes `optimizer`. INVALID_ARGUMENT: its options have
-// another class, or a field's name is invalid or is there twice.
+// Checks that `kind` describes `optimizer`. INVALID_ARGUMENT: the optimizer's
+// options have another class, or the name of a field is invalid or duplicate.
 absl::Status CheckOptimizerKind(torch::optim::Optimizer& optimizer,
                                 const OptimizerKind& kind,
                                 std::string_view prefix);
 
-// nullopt: all ranks have the same parameter. Empty: they have all.
+// Returns this rank's part of a parameter; nullopt: all ranks have the same
+// whole parameter. An empty function says so of all parameters.
 using PartOfParameter =
     std::function<std::optional<OwnPart>(const at::Tensor& parameter)>;
 
-// Adds the entries; the tensors are the optimizer's own, not copies. `given`:
-// OptionLines of when it was tracked.
-// FAILED_PRECONDITION: state of another class than `kind` describes, or of
-// something that is not a parameter, or of another shape than a parameter that
-// is a part.
+// Adds the entries of the optimizer. The tensors are the optimizer's own, not
+// copies. `given` has the OptionLines from when the optimizer was tracked.
+// FAILED_PRECONDITION: state of another class than `kind` describes, state of
+// something that is not a parameter, or state whose shape differs from that of
+// its parameter, which is a part.
 absl::Status CollectOptimizerState(torch::optim::Optimizer& optimizer,
                                    const OptimizerKind& kind,
                                    std::string_view prefix, Snapshot* snapshot,
                                    const PartOfParameter& part_of = {},
                                    const std::vector<std::string>& given = {});
 
-// Replaces options and state; all or nothing. State tensors are copies on the
-// device of their parameter. NOT_FOUND: the snapshot has no optimizer of this
-// name. FAILED_PRECONDITION: its kind, groups, parameters, fields or shapes
-// differ. DATA_LOSS: not readable.
+// Replaces options and state, or changes nothing if it fails. State tensors are
+// copies on the device of their parameter. NOT_FOUND: the snapshot has no
+// optimizer of this name. FAILED_PRECONDITION: its kind, groups, parameters,
+// fields or shapes differ. DATA_LOSS: an entry is not readable.
 absl::Status RestoreOptimizerState(const Snapshot& snapshot,
                                    std::string_view prefix,
                                    const OptimizerKind& kind,
                                    torch::optim::Optimizer& optimizer,
                                    const PartOfParameter& part_of = {});
 
-// The numbers of the options, as text, of each group.
+// Returns, for each group, the numbers of its options as text.
 absl::StatusOr<std::vector<std::string>> OptionLines(
     torch::optim::Optimizer& optimizer, const OptimizerKind& kind,
     std::string_view prefix);
 
-// After RestoreOptimizerState: options that the program gives (`*given`)
-// otherwise than it did when the checkpoint was written. With `keep_program`
-// these are used, else the checkpoint's stay, and are `*given` from here on.
-// Returns a line for each.
+// Called after RestoreOptimizerState. Finds the options that the program now
+// gives (`*given`) with other values than when the checkpoint was written. With
+// `keep_program` the program's values are used. Otherwise the checkpoint's
+// values stay, and `*given` becomes what the program gave when the checkpoint
+// was written. Returns a line for each such option.
 absl::StatusOr<std::vector<std::string>> SettleOptions(
     const Snapshot& snapshot, std::string_view prefix,
     const OptimizerKind& kind, bool keep_program,
     torch::optim::Optimizer& optimizer, std::vector<std::string>* given);
 
 // Handles to the defined tensors of options and state, in the order of the
-// parameters: what moves with the lease.
+// parameters. These tensors move with the lease.
 absl::StatusOr<std::vector<at::Tensor>> OptimizerTensors(
     torch::optim::Optimizer& optimizer, const OptimizerKind& kind);
 
-// Finds an optimizer that the user forgot to track. LibTorch tells nobody which
-// optimizers there are; but a tracked parameter that changes from
-// step to step, is trained (has a gradient) and belongs to no tracked optimizer
-// gives it away. Looks at the first steps only, at a bounded number of bytes.
-// Training thread only.
+// Finds an optimizer that the user forgot to track. LibTorch keeps no list of
+// optimizers. But a tracked parameter that changes from step to step, has a
+// gradient and belongs to no tracked optimizer shows that there is another one.
+// Checks only the first steps, and a bounded number of bytes. Training thread
+// only.
 class OptimizerCheck {
  public:
-  // Boundaries after which it is no longer asked.
+  // After this many boundaries the check is over.
   static constexpr int kStepsMax = 3;
 
-  // Before the first step: remembers the values of such parameters.
+  // Remembers the values of such parameters, before the first step.
   absl::Status Begin(const TrackedState& tracked);
-  // After a step. FAILED_PRECONDITION: the message names the parameter and the
-  // remedy.
+  // Called after a step. FAILED_PRECONDITION: an untracked optimizer was found;
+  // the message names the parameter and the remedy.
   absl::Status Check();
   bool done() const { return watched_.empty() || checks_ >= kStepsMax; }
 

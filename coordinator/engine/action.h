@@ -1,5 +1,5 @@
-// What the engine wants done. Plain structs; the server and the simulator
-// carry them out in order.
+// The actions that a step of the engine returns: plain structs, which the
+// server and the simulator carry out in order.
 #ifndef GAVEL_COORDINATOR_ENGINE_ACTION_H_
 #define GAVEL_COORDINATOR_ENGINE_ACTION_H_
 
@@ -23,33 +23,37 @@ struct Persist {
   uint64_t term = 0;
   Time time = 0;
   std::string row;  // EncodeEvent
-  // What the row says; null: read from a file, or no journal is kept.
+  // The event that `row` encodes; null if the row was read from a journal.
   std::shared_ptr<const Event> event = nullptr;
 };
 
 // Solve and answer with event::AllocationReady of the same epoch. The problem
-// does not change while somebody has it; whoever lets go of it before the
-// answer saves the engine a copy.
+// does not change while the solver holds a pointer to it: the engine then
+// copies it for the next change. Dropping the pointer before the answer saves
+// that copy.
 struct SolvePolicy {
   uint64_t epoch = 0;
   std::shared_ptr<const PolicyProblem> problem;
-  std::string policy = "";  // that decides now, by its name; empty: not told
+  std::string policy = "";  // name of the deciding one; empty: unknown
 };
 
-// To one worker; dropped when it is not connected (it will ask).
+// Sends to one worker. The message is dropped if the worker is not connected:
+// it asks again.
 struct SendToWorker {
   WorkerKey worker;
   Message message;
 };
 
-// To one agent; dropped when it is not connected (its hello says all).
+// Sends to one agent. The message is dropped if the agent is not connected: its
+// next hello brings both sides up to date.
 struct SendToAgent {
   std::string server;
   Message message;
 };
 
-// Answers a JobSubmitted, or an event of operator_events.h or JobCommanded.
-// `error` empty: done and durable.
+// Answers the client behind JobSubmitted or one of the events of operators and
+// owners in event.h, such as JobCommanded. If `error` is empty, the command is
+// done and durable.
 struct Reply {
   uint64_t reply_to = 0;
   JobId job;

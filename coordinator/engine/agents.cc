@@ -28,8 +28,9 @@ bool Agents::HasOwnCheckpoints(std::string_view server) const {
   return agent != nullptr && agent->own_checkpoints;
 }
 
-// A job could be moved between two servers of one kind only. Those that are
-// there agree already.
+// A job can move only between two servers that keep checkpoints in the same
+// way. The reachable servers agree already, so one of them is enough to compare
+// with.
 bool Agents::FitsCheckpoints(const AgentHello& hello) const {
   const auto other = std::ranges::find_if(agents_, [&](const auto& entry) {
     return entry.second.reachable && entry.first != hello.server;

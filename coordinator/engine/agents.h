@@ -1,8 +1,9 @@
-// The agents of servers: which can be reached, what they have told of their
-// server, and processes on it that nobody knows.
+// The table of the servers' agents: whether each can be reached, its last
+// reports about its server, and the processes there that the engine does not
+// want.
 //
 // Not thread-safe. Snapshot fields: the agents, and whether any memory budget
-// was told; strangers are forgotten by a restart, as agents list them again.
+// was reported. A restart forgets strangers, since agents list them again.
 #ifndef GAVEL_COORDINATOR_ENGINE_AGENTS_H_
 #define GAVEL_COORDINATOR_ENGINE_AGENTS_H_
 
@@ -25,29 +26,33 @@ class Agents {
   // Null: no such server.
   const Agent* Find(std::string_view server) const;
   bool IsReachable(std::string_view server) const;
-  // When the leases are over of whoever ran on that server under another state
-  // directory of its agent, and the steps that they may have been in.
+  // Processes may still run on the server that were started under another state
+  // directory of its agent, which the agent can't stop. From this time on their
+  // leases are over, and the steps that they were in have ended.
   Time SweptAt(std::string_view server) const;
-  // Its checkpoints are on its own disk.
+  // Whether the server keeps checkpoints on a disk of its own.
   bool HasOwnCheckpoints(std::string_view server) const;
   bool any_own_checkpoints() const { return own_checkpoints_; }  // or had
-  // All servers share their checkpoints, or none does.
+  // Whether the server of `hello` keeps checkpoints as the reachable ones do:
+  // either all servers share them, or none does.
   bool FitsCheckpoints(const AgentHello& hello) const;
-  // Some accelerator or server told how much memory it has.
+  // Whether an agent has reported a memory budget of a server or accelerator.
   bool has_budgets() const { return has_budgets_; }
 
-  // The agent of that server as it was; an empty one, if it is new.
+  // The agent of that server as it was. Adds an empty one for a new server.
   const Agent& Entry(const std::string& server) { return agents_[server]; }
   // Joins with `hello`; `swept_at` as in Agent.
   void Join(Time now, const AgentHello& hello, Time swept_at);
   void NoteHeard(std::string_view server, Time now);
   void NoteHealth(std::string_view server, const AcceleratorHealth& told);
-  void HearAll(Time now);  // all that are reachable
-  // Silent for too long; `left`: it ended in order.
+  void HearAll(Time now);  // NoteHeard for all reachable agents
+  // The agent is not reachable any more. `left`: it ended in order; otherwise
+  // it was silent for too long.
   void Lose(Time now, const std::string& server, bool left);
   void Forget(const std::string& server) { agents_.erase(server); }
 
-  // Processes that nobody wants, and their servers: stopped until gone.
+  // Processes that the engine does not want, and their servers. Sweeper asks
+  // the agents to stop them until they are gone.
   using Strangers = std::map<WorkerKey, std::string>;
   const Strangers& strangers() const { return strangers_; }
   void AddStranger(const WorkerKey& worker, const std::string& server) {
@@ -58,7 +63,7 @@ class Agents {
   void DropStrangers() { strangers_.clear(); }
 
   static auto State(auto& a) { return std::tie(a.agents_, a.has_budgets_); }
-  // After State was read.
+  // Call this after State was read.
   void Rebuild();
 
  private:
@@ -68,9 +73,11 @@ class Agents {
   Strangers strangers_;
 };
 
-// Another process than before, or another state directory.
+// Whether `hello` is from another process than before, or from one with another
+// state directory.
 bool IsNewAgent(const AgentHello& hello, const Agent& before);
-// One with another state directory: it has not swept what ran under that one.
+// Whether `hello` is from an agent with another state directory. Such an agent
+// has not ended the processes that ran under the directory before.
 bool IsAnotherAgent(const AgentHello& hello, const Agent& before);
 
 }  // namespace gavel::engine

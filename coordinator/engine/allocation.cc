@@ -78,7 +78,7 @@ void AllocationTable::Succeed(const PolicyResult& result,
 }
 
 void AllocationTable::Rebuild() {
-  // Older snapshots have assignments as they came.
+  // Older snapshots hold assignments unsorted.
   if (result_.is_assignment) {
     std::ranges::sort(result_.assignment, {}, &TypeAssignment::unit);
   }
@@ -108,7 +108,7 @@ std::string Figure(double steps_per_s) {
 
 }  // namespace
 
-// How many times as fast as its row it is on that type. nullopt: not known.
+// The job's speed on the type, as a multiple of its row's. nullopt: not known.
 std::optional<double> Figures::ScaleOf(const Job& job, size_t type,
                                        size_t table_type) const {
   if (!(job.row_speed > 0)) return 1;
@@ -188,7 +188,8 @@ const std::vector<bool>& Figures::UsableTypes(const Job& job) const {
     job.steps_per_s.push_back(throughput.steps_per_s);
     job.guessed |= throughput.source == ThroughputSource::kGuessed;
   }
-  // What it is kept out of changes without a new version.
+  // The accelerators that a job is kept out of change without a new version of
+  // the matrix, so the result is not reused.
   job.usable_version = kept_out ? 0 : throughputs_.version();
   return job.usable;
 }
@@ -198,8 +199,8 @@ double Figures::StepsDone(const Job& job, Time now) const {
   const auto told = static_cast<double>(worker.known.steps_done);
   if (worker.held_epoch == 0) return told;
   const double since = std::max(worker.known.at, worker.leased_at);
-  // Counted since it told: by its pace of then, which may have been another one
-  // than beside the job that it shares its accelerator with now.
+  // IsolatedTime has counted its steps since the last report, at the pace of
+  // that time. The pace may be another one now, beside another partner.
   const bool counted = job.pace.steps_per_s > 0 &&
                        job.pace.epoch == worker.held_epoch &&
                        job.pace.at >= worker.known.at;
@@ -230,7 +231,8 @@ std::string Figures::FigureName(JobId job, const std::string& type,
   return throughputs_.NeedsTrial(job, name) ? type : name;
 }
 
-// Of `job` beside `other`; its own figure halved where nobody knows better.
+// The steps/s of `job` beside `other`. If the pair is not known, half of the
+// job's steps/s alone.
 double Figures::TogetherThroughput(const Job& job, const Job& other,
                                    size_t type) const {
   const std::string& name = cluster_.types()[type];

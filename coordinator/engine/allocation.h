@@ -1,5 +1,6 @@
-// The allocation in force, as the policy gave it, and prices of accelerators.
-// What a job's share of it is, and the type that an assignment gives it.
+// The allocation in force, which the policy computed, and the prices of
+// accelerators. Tells a job's share and the accelerator type that an assignment
+// gives it.
 //
 // Not thread-safe. Snapshot fields: both.
 #ifndef GAVEL_COORDINATOR_ENGINE_ALLOCATION_H_
@@ -37,40 +38,41 @@ class AllocationTable {
                   const EngineOptions& options)
       : jobs_(jobs), cluster_(cluster), options_(options) {}
 
-  // Between two allocations that are far apart, a job that came since takes
-  // what is left over.
+  // Whether a waiting job may run: the assignment or the allocation contains
+  // it. If allocations are made at intervals (reset_interval_s), any job may:
+  // one that came since the last allocation gets leftover accelerators.
   bool IsAllocated(const Job& job) const;
-  // Its row of the allocation; empty: it has no share.
+  // The unit's row of the allocation; empty if it has no share.
   std::span<const double> Allocated(const ShareUnit& unit) const;
-  // The type that an assignment gives it; kNoIndex: none.
+  // The type that an assignment gives the job or unit; kNoIndex if none.
   uint32_t Chosen(const Job& job) const;
   uint32_t Chosen(const ShareUnit& unit) const;
-  // Job::chosen of the jobs of these entries.
+  // Sets Job::chosen of the jobs in these entries.
   void NoteChosen(std::span<const TypeAssignment> entries);
-  // A share of some type, or a type.
+  // Whether the unit has a share of some type, or an assigned type.
   bool HasShare(const ShareUnit& unit) const;
 
   const PolicyResult& result() const { return result_; }
   const std::map<std::string, double, std::less<>>& prices() const {
     return prices_;
   }
-  // Of an accelerator of the type, for an hour.
+  // Sets the price of one accelerator of the type for one hour.
   void SetPrice(const std::string& type, double price) {
     prices_[type] = price;
   }
-  // A solve failed: the last allocation stays in force, and tells why.
+  // Records that a solve failed, and why. The last allocation stays in force.
   void NoteFailure(const PolicyResult& result) {
     result_.outcome = result.outcome;
     result_.detail = result.detail;
   }
-  // Another result, and Job::chosen of all jobs as it says.
+  // Replaces the result and sets Job::chosen of all jobs accordingly.
   void Replace(const PolicyResult& result);
-  // An assignment after another: `assignment` is the one of `result` in the
-  // order of units, or empty where that is in order. Job::chosen is the
-  // caller's.
+  // Replaces one assignment by another. `assignment` is the assignment of
+  // `result` sorted by unit, or empty if `result` is already sorted. The caller
+  // updates Job::chosen.
   void Succeed(const PolicyResult& result,
                std::vector<TypeAssignment> assignment);
-  // After State was read.
+  // Call after State has been read.
   void Rebuild();
 
   static auto State(auto& part) { return std::tie(part.result_, part.prices_); }
@@ -91,7 +93,9 @@ class Candidates {
   Candidates(const JobTable& jobs, const Checkpoints& checkpoints)
       : jobs_(jobs), checkpoints_(checkpoints) {}
 
-  // One whose loops are over only has to exit: its accelerators are free.
+  // Whether the job is active, its checkpoint can be reached and some worker
+  // still has a training loop to run. A job whose loops are over needs no
+  // accelerator to exit.
   bool MayRun(const Job& job) const;
   bool MayRun(const ShareUnit& unit) const;
 
@@ -100,13 +104,14 @@ class Candidates {
   const Checkpoints& checkpoints_;
 };
 
-// How fast jobs are, by all that is known: alone, beside another job, on the
-// accelerators that they have, and how far they have come by that. Reads only;
-// measurements.h adds to it. Not thread-safe.
+// The best known throughputs of jobs, alone and beside another job, on the
+// accelerators that they hold, and the progress that follows from them. Only
+// reads; Measurements (measurements.h) adds new figures. Not thread-safe.
 
 class Figures {
  public:
-  // Figures of a gang over several servers are kept as those of this type.
+  // The suffix of the type under which a gang's throughput on several servers
+  // is kept.
   static constexpr std::string_view kUnconsolidated = "_unconsolidated";
 
   // Borrowed, and outlive this.
@@ -120,35 +125,40 @@ class Figures {
         avoidance_(avoidance),
         options_(options) {}
 
-  // Of `a` and of `b` beside each other: as measured, else by the table, whose
-  // name for the type is `table_type`. nullopt: not known.
+  // Steps/s of `a` and of `b` when they share accelerators of the type: the
+  // measured values, or else those of the table, in which the type is column
+  // `table_type`. nullopt if neither is known.
   std::optional<std::pair<double, double>> PairThroughput(
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
       bool consolidated) const;
-  // The same by the table alone.
+  // The same from the table alone.
   std::optional<std::pair<double, double>> TablePair(
       const Job& a, const Job& b, size_t type, std::optional<size_t> table_type,
       bool consolidated) const;
-  // As far as their memory is known, on any of the type's accelerators.
+  // Whether both jobs fit into the memory of some accelerator of the type, as
+  // far as their memory is known.
   bool PairFits(const Job& a, const Job& b, size_t type) const;
-  // Of the type's accelerators that it is not kept out of there are too few.
+  // Whether too few accelerators of the type are left for the job because it is
+  // kept out of the others.
   bool IsKeptOut(const Job& job, size_t type) const;
-  // By type of the cluster: it has a throughput there, and is not kept out.
-  // Kept in the job, until a throughput changes.
+  // For each type of the cluster, whether the job has a throughput there and is
+  // not kept out of it. Cached in the job until a throughput changes.
   const std::vector<bool>& UsableTypes(const Job& job) const;
-  // Journaled reports come once in a while: what a job has done since its last
-  // one is taken to be by its throughput.
+  // Reports are journaled only at intervals, so the steps since the last one
+  // are estimated from the job's throughput.
   double StepsDone(const Job& job, Time now) const;
   // steps/s of a job that holds leases.
   double Pace(const Job& job) const;
-  // What its figures on that type are kept as: those of a gang over several
-  // servers by themselves, where one was given.
+  // The name under which the job's throughput on that type is kept. If
+  // `spread`, a gang has a throughput of its own for several servers, provided
+  // that one is known.
   std::string FigureName(JobId job, const std::string& type, bool spread) const;
-  // A gang goes at the pace of its slowest accelerator.
+  // The relative speed of the job's slowest accelerator, which sets the pace of
+  // a gang.
   double SpeedOf(const Job& job) const;
-  // It holds leases on several servers.
+  // Whether the job holds leases on several servers.
   bool IsSpread(const Job& job) const;
-  // Figures that measurements contradict, for people.
+  // A note for people on throughputs that measurements contradict.
   std::string ThroughputNotes(const Job& job) const;
 
  private:

@@ -8,9 +8,10 @@
 
 namespace gavel::engine {
 
-// It is assigned with another number of workers. Whoever can't stay ends, with
-// a checkpoint; who was done, with a gang that did not come to its end, starts
-// again with the new one.
+// Changes the size of a gang that is assigned anew. If it grows, all processes
+// end with a checkpoint and start again; if it shrinks, those of the ranks
+// beyond the new size end. A worker that was done, though its gang had not come
+// to its end, starts again with the new gang.
 void Assignments::ChangeWorldSize(Time now, Job& job, int world_size) {
   const bool grows = world_size > job.world_size;
   job.world_size = world_size;
@@ -46,7 +47,7 @@ void Assignments::Assign(Time now, Job& job,
   Job* const other = jobs_.FindLive(job.partner);
   if (other != nullptr) changes_.Touch(*other);
   if (allocation_.result().is_assignment) {
-    // As the unit that it was until now; so was its partner.
+    // Books the job and its partner as the unit that they were until now.
     ledger_.BookJob(now, job);
     if (other != nullptr) ledger_.BookJob(now, *other);
   }

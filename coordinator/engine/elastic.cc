@@ -8,10 +8,10 @@
 namespace gavel {
 namespace {
 
-// Of the speed-up that is proportional to the number of workers.
+// More workers are worth having if they give at least this part of the ideal
+// speed-up, which is proportional to the number of workers.
 constexpr double kEfficiencyMin = 0.25;
 
-// Whether `after` workers are worth having instead of `before`.
 bool IsFasterByEnough(double before_steps_per_s, int before,
                       double after_steps_per_s, int after) {
   const double ideal = static_cast<double>(after) / before - 1;
@@ -59,15 +59,15 @@ class Sizes {
     return job.speed(*job.type, size).steps_per_s;
   }
 
-  // What one worker more, or less, means to it; by its asked size's speed, as
-  // steps of different jobs can't be compared.
+  // The change of speed from `from` to `to` workers, as a part of the speed at
+  // the size that the job asked for: steps of different jobs can't be compared.
   double Gain(const SizedJob& job, int from, int to) const {
     const double asked = Speed(job, job.size_asked);
     if (!(asked > 0)) return 0;
     return (Speed(job, to) - Speed(job, from)) / asked;
   }
 
-  // ---- 1. room for those that wait
+  // ---- 1. make room for waiting jobs
 
   void MakeWayFor(size_t i) {
     if (FitInto(i)) return;
@@ -88,7 +88,8 @@ class Sizes {
     FitInto(i);
   }
 
-  // What is idle there may be needed for it in the next round.
+  // Blocks growth on each type that could hold the waiting job: it may need the
+  // idle accelerators there in the next round.
   void Block(const SizedJob& job) {
     for (size_t type = 0; type < free_.size(); ++type) {
       if (job.usable[type] && capacity_[type] >= job.size_min) {
@@ -97,7 +98,8 @@ class Sizes {
     }
   }
 
-  // Where most is free. False: nowhere is enough.
+  // Places the job on the usable type with the most free accelerators. Returns
+  // false if no type has enough.
   bool FitInto(size_t i) {
     SizedJob& job = jobs_[i];
     std::optional<size_t> best;
@@ -120,7 +122,8 @@ class Sizes {
     return true;
   }
 
-  // One that ran with more before, and only had to be chosen once more.
+  // FitInto may have given the job fewer workers than it had before. This gives
+  // it as many of them back as are free on a type that is not blocked.
   void KeepSize(size_t i) {
     SizedJob& job = jobs_[i];
     if (!job.type || blocked_[*job.type] || job.size >= before_[i]) return;
@@ -157,7 +160,7 @@ class Sizes {
     reasons_[*giver] = reason::ShrunkForJob{types_[type], waiting.id};
   }
 
-  // ---- 2. what does not pay
+  // ---- 2. give back workers that do not pay
 
   void GiveBackSlow(size_t i) {
     SizedJob& job = jobs_[i];
@@ -179,7 +182,7 @@ class Sizes {
     }
   }
 
-  // ---- 3. what is idle
+  // ---- 3. grow into idle accelerators
 
   void Grow(int SizedJob::*bound) {
     const std::vector<int> idle = free_;
@@ -218,7 +221,8 @@ class Sizes {
     return most;
   }
 
-  // What it has now must be known: else nobody could tell what is gained.
+  // The speed at the present size must not be a guess: otherwise the gain could
+  // not be computed.
   bool MayGrow(size_t i) const {
     const SizedJob& job = jobs_[i];
     if (!job.type || job.rests || free_[*job.type] == 0 ||
@@ -239,8 +243,8 @@ class Sizes {
   const ElasticOptions options_;
   std::vector<int> before_;
   std::vector<Reason> reasons_;
-  std::vector<size_t> came_;   // they waited
-  std::vector<bool> blocked_;  // somebody waits whom it could serve
+  std::vector<size_t> came_;   // jobs that waited
+  std::vector<bool> blocked_;  // by type: a waiting job could use it
 };
 
 }  // namespace

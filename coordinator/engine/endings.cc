@@ -21,8 +21,8 @@ namespace {
 // A loop may stand still for this many of its steps, however long they take.
 constexpr double kHangSteps = 100;
 
-// What `gavel why` and `gavel nodes` tell: a standstill of this much of what is
-// allowed.
+// `gavel why` and `gavel nodes` show a standstill from this fraction of the
+// hang timeout on.
 constexpr double kToldFraction = 0.25;
 
 }  // namespace
@@ -65,7 +65,8 @@ std::optional<Standstill> HangWatch::StandstillOf(const Job& job) const {
 
 double HangWatch::StandsStill(const Worker& worker) {
   if (worker.held_epoch == 0) return 0;
-  // Its loop may wait for a checkpoint that is being written.
+  // While a checkpoint is being written the loop may wait for it, so moved
+  // bytes count as progress.
   const Time since = OverdueAt(worker.stepped_at, 0, worker);
   return std::max(0.0, worker.progress_at - since);
 }
@@ -74,22 +75,25 @@ namespace {
 
 constexpr int kHungLaunchesMax = 2;
 
-// A program that can't use those of so many servers is itself what is wrong, or
-// so many accelerators where no other server has such.
+// A job that can't use the accelerators of this many servers is itself at
+// fault. Where no other server has the type, so is a job that can't use this
+// many accelerators.
 constexpr size_t kAccusedMax = 2;
 
 bool EndedByItself(const WorkerExited& exit) {
   return exit.signal == 0 && exit.launch_error.empty();
 }
 
-// The process was asked to leave, or did not fail by itself.
+// The process ended because it was out of memory, or because it was asked to
+// leave and did not fail by itself.
 bool Leaves(const Job& job, const Worker& worker, const WorkerExited& exit) {
   return worker.out_of_memory ||
          (worker.leaving &&
           (job.failure_counted || !DiedByItself(worker, exit)));
 }
 
-// Rows of older versions: by the code alone.
+// Reads the end of a process from its exit alone. Rows of older versions do not
+// say how it was read.
 event::ProcessEnd EndByCode(const Job& job, const Worker& worker,
                             const WorkerExited& exit) {
   using event::ProcessEnd;
@@ -105,8 +109,9 @@ event::ProcessEnd EndByCode(const Job& job, const Worker& worker,
 
 namespace {
 
-// The job trains through the runtime: it says how many steps it has, or has
-// made some. So a process of it that never spoke has not even begun.
+// The job trains through the runtime: its job file gives a number of steps, or
+// some worker has made steps. A process of such a job that never spoke has not
+// even begun.
 bool HasSessions(const Job& job) {
   if (job.spec.opaque()) return false;
   return job.spec.steps_total > 0 ||
@@ -137,8 +142,9 @@ event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
       exit.launch_hung) {
     return ProcessEnd::kLeft;
   }
-  // With its state saved. Nobody need have asked: one that is ended because its
-  // lease was over, and not because it stood still or never began, was asked.
+  // It ended with its state saved, though no pause was asked for. That is no
+  // failure if the agent stopped it because its lease was over, and not because
+  // it stood still or never began, or if its rank is outside the gang.
   if (by_itself && exit.exit_code == kExitEvicted) {
     const bool began = worker.held_epoch != 0 || worker.parked_at != kNever;
     const bool for_lease = exit.stopped && began && worker.hung_s == 0;
@@ -173,9 +179,10 @@ void Endings::On(Time now, const event::WorkerAbandoned& e) {
   agenda_.FillSoon();
 }
 
-// One that has grown and does not come together, however often it is tried (a
-// step may have too few samples for so many), goes back to what it asked for,
-// and does not try that size again.
+// A job that has grown, and whose gang does not come together however often it
+// is tried (a step may have too few samples for so many workers), goes back to
+// the size that it asked for. It does not try the larger size on that type
+// again. False: the job has not grown.
 bool Endings::GiveUpSize(Time now, Job& job) {
   const int size = job.world_size;
   if (size <= job.spec.scale_factor || job.assigned.empty()) return false;
@@ -201,19 +208,20 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   const bool fetched_nothing = !worker.leaving &&
                                worker.process == ProcessState::kLaunching &&
                                exit.launch_error == kStoppedWhileFetching;
-  // Not that it was quick: it was waited for, and stopped.
+  // The process was stopped before it was ready, so it did not end quickly: it
+  // took too long to start.
   const bool overdue = worker.process == ProcessState::kLaunching &&
                        exit.stopped && !job.spec.opaque();
   const bool silent = overdue && !worker.spoke;
   const double unready_s =
       overdue && worker.spoke ? StartTimeout(job, options_) : 0;
-  // One that was stopped and has never asked for a lease was starting all
-  // along.
+  // A process that was stopped and never held a lease counts as starting until
+  // its end.
   if (exit.stopped && worker.held_epoch == 0 && worker.parked_at == kNever) {
     worker.process = ProcessState::kLaunching;
   }
   ledger_.BookStart(now, job, worker);
-  // It may run again, elsewhere.
+  // The worker that ran out of memory may start again elsewhere.
   if (worker.out_of_memory) agenda_.FillSoon();
   const AcceleratorId where = PlaceOf(job, rank, cluster_);
   const bool leased = worker.held_epoch != 0 || worker.left_on.valid();
@@ -261,8 +269,9 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   if (fetched_nothing && GiveUpFetching(now, job, worker.server)) return;
   if (exit.launch_hung && GiveUpLaunching(now, job, exit)) return;
   const bool failed = read == event::ProcessEnd::kFailed;
-  // The rank that is first to notice a broken gang leaves so: it is counted
-  // when the others are gone too, if none of them had broken it.
+  // The first rank to notice a broken gang exits with kExitEvicted. Its exit is
+  // counted as a failure only when the other ranks are gone too, and only if
+  // none of them had broken the gang.
   const bool noticed = failed && !exit.stopped && EndedByItself(exit) &&
                        exit.exit_code == kExitEvicted && job.HoldsAny();
   job.left_unasked = (job.left_unasked || noticed) && !exit.no_failure;
@@ -271,7 +280,7 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
     CountFailure(now, job, end);
     if (job.active()) TryElsewhere(now, job);
   } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
-    // No failure, but the others can't go on alone.
+    // This is no failure, but the other ranks can't continue alone.
     processes_.RestartGang(now, job);
   } else if (job.left_unasked && !job.AnyLive()) {
     WorkerExited left;
@@ -283,9 +292,10 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   }
 }
 
-// A launch that came to nothing: it did not get to exec, or its agent was lost
-// over it. One other try, and it is held: a job whose directory hangs does not
-// occupy, or take down, one server after the other.
+// Counts a launch that came to nothing: it did not get to exec, or its agent
+// was lost meanwhile. After kHungLaunchesMax of them in a row the job is held,
+// so that a job whose directory hangs does not occupy, or take down, one server
+// after the other. True: the job is held.
 bool Endings::GiveUpLaunching(Time now, Job& job, const WorkerExited& exit) {
   if (++job.hung_launches < kHungLaunchesMax) return false;
   const std::string why = exit.launch_error.empty()
@@ -305,12 +315,12 @@ void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
   job.last_error = exit.error_line;
   job.last_end = exit.signal != 0 ? -exit.signal : exit.exit_code;
   if (!exit.launch_error.empty()) {
-    // Trying again would end the same way.
+    // Another launch would fail in the same way.
     return EndJob(now, job, JobState::kHeld,
                   reason::HeldLaunch{exit.launch_error});
   }
   const int failures = job.failures_in_a_row;
-  // It would be as silent again.
+  // A program that never spoke would be silent the next time, too.
   if (end.silent) {
     return EndJob(now, job, JobState::kHeld,
                   reason::HeldSilent{job.id, failures});
@@ -328,8 +338,9 @@ void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
          reason::HeldFailures{job.id, failures, job.last_end, job.last_error});
 }
 
-// One whose process had no lease yet, or failed before on another accelerator
-// of the server, takes the server for broken.
+// Makes the job avoid the accelerator where its process failed. The job avoids
+// the whole server if the process had no lease yet, or if the job already
+// avoids another accelerator of that server.
 void Endings::AvoidPlace(Time now, JobId job, AcceleratorId where,
                          bool leased) {
   const auto server =
@@ -344,7 +355,8 @@ void Endings::AvoidPlace(Time now, JobId job, AcceleratorId where,
   }
 }
 
-// Where as many others of the type are free as it would avoid of its own.
+// Moves the job away from its accelerators if it avoids some of them, and at
+// least as many others of the type are free.
 void Endings::TryElsewhere(Time now, Job& job) {
   const auto avoids = [&](AcceleratorId id) {
     return avoidance_.Avoids(now, job.id, id);
@@ -377,7 +389,7 @@ void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
   job.ended_at = now;
   job.ended_wall_s = now + options_.wall_offset_s;
   processes_.EndWorkers(now, job, tier);
-  // One that came to its end could use others.
+  // A job that finished could use other accelerators, so its word counts.
   if (state != JobState::kFinished) accusations_.WithdrawAccusations(job.id);
   if (state != JobState::kHeld) {
     avoidance_.Forget(job.id);
@@ -452,7 +464,8 @@ void Endings::LoseForAll(Time now, AcceleratorId lost) {
   }
 }
 
-// It starts elsewhere; an elastic one with as many workers as there are others.
+// Makes the job start elsewhere. An elastic job shrinks to at most the number
+// of accelerators of the type that are left to it, if those are enough for it.
 void Endings::KeepOut(Time now, Job& job, AcceleratorId lost) {
   const int left =
       avoidance_.CountLeft(job.id, static_cast<size_t>(cluster_.TypeOf(lost)));
@@ -463,7 +476,8 @@ void Endings::KeepOut(Time now, Job& job, AcceleratorId lost) {
   }
   round_.ForgetPlan(job);
   assignments_.Assign(now, job, {}, JobId());
-  // What it can use is another problem.
+  // The accelerators that the job can use have changed, and so has the problem
+  // for the policy.
   changes_.TouchAll();
   agenda_.SolveSoon();
   agenda_.FillSoon();
@@ -532,10 +546,11 @@ void Endings::GiveUpFetches(Time now) {
   }
 }
 
-// The launch of a process on `server` was ended as no byte of its checkpoint
-// came any more. It is tried again, but not for ever: others may have its
-// accelerators meanwhile. Both agents are there, so only a person can tell why
-// they do not reach each other.
+// The launch of a process on `server` was ended because no more bytes of its
+// checkpoint arrived. It is tried again, but not forever, as other jobs could
+// use its accelerators meanwhile. Then the job is held: both agents are there,
+// so only a person can find out why they do not reach each other. True: the job
+// is held.
 bool Endings::GiveUpFetching(Time now, Job& job, const std::string& server) {
   if (++job.failed_starts < StartsMax(job)) return false;
   EndJob(now, job, JobState::kHeld,

@@ -28,13 +28,14 @@
 
 namespace gavel::engine {
 
-// Workers whose loop stands still: no step, no boundary, while their lease
-// thread continues to renew. Without this, one that nobody asks to pause would
-// keep its accelerator for ever.
+// Finds workers whose loop stands still: they make no step and pass no
+// boundary, although their lease thread continues to renew the lease. Otherwise
+// such a worker would keep its accelerator for ever if nobody asked it to
+// pause.
 //
-// Judged by what the worker itself reports, about once a second: that its
-// counts have not changed. Silence is no proof; where nothing is heard the
-// lease ends. Not thread-safe; the state is Worker's.
+// The verdict rests on the worker's own reports, about one a second, that its
+// counts have not changed. Silence proves nothing; the lease of a silent worker
+// ends by itself. Not thread-safe; the state is in Worker.
 
 class HangWatch {
  public:
@@ -43,13 +44,16 @@ class HangWatch {
             const EngineOptions& options)
       : cluster_(cluster), throughputs_(throughputs), options_(options) {}
 
-  // Forgotten by a restart, like all that the worker tells again.
+  // Notes a report of the worker. A restart forgets it, and the worker reports
+  // again.
   void NoteSteps(Time now, Worker& worker, const Progress& told);
-  // For how long its loop had stood still when it last told.
+  // For how many seconds the worker's loop had stood still at its last report.
   static double StandsStill(const Worker& worker);
-  // For how long it may; kNever: it has no lease, or no limit.
+  // For how many seconds the loop may stand still; kNever if the worker has no
+  // lease or there is no limit.
   double HangTimeout(const Job& job, const Worker& worker) const;
-  // The rank that has stood still for longest, if for much of what is allowed.
+  // The rank that has stood still for longest, if that is at least a quarter of
+  // the time allowed (kToldFraction).
   std::optional<Standstill> StandstillOf(const Job& job) const;
 
  private:
@@ -58,12 +62,13 @@ class HangWatch {
   const EngineOptions& options_;
 };
 
-// How leases, processes and jobs end, and what of it is a failure. Events:
-// WorkerGone, WorkerAbandoned, AcceleratorLost. Not thread-safe; stateless.
+// How leases, processes and jobs end, and which ends count as failures. Applies
+// the events WorkerGone, WorkerAbandoned and AcceleratorLost. Not thread-safe;
+// stateless.
 
-// Tells how the end of a rank's process is to be read, from what the process
-// said and what it was asked. A process that has a session is done only by its
-// WorkerFinished: the code 0 of a shell around it tells nothing.
+// Classifies the end of a rank's process by its exit, its messages and the
+// requests that it had received. A process that has a session is done only if
+// it sent WorkerFinished: exit code 0 may be that of a shell around it.
 event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
                           const WorkerExited& exit);
 
@@ -100,35 +105,42 @@ class Endings {
 
   void On(Time now, const event::WorkerGone& e);
   void On(Time now, const event::WorkerAbandoned& e);
-  // The process of that rank is gone. May end the job, or start it again.
+  // Applies the end of the rank's process. May end the job, or start the
+  // process again.
   void ProcessEnded(Time now, Job& job, int rank, const WorkerExited& exit,
                     event::ProcessEnd end = event::ProcessEnd::kLeft);
-  // The job leaves its state for that one: it loses its accelerators, and its
-  // processes are asked to end.
+  // Moves the job to `state`. The job loses its accelerators, and its processes
+  // are asked to end.
   void EndJob(Time now, Job& job, JobState state, Reason reason,
               PauseTier tier = PauseTier::kStop);
-  // A worker stopped on its own (its lease ran out, the accelerator was not to
-  // be had, its gang did not come together): no lease of this epoch again, for
-  // any of the gang.
+  // A worker stopped of its own accord: its lease ran out, it could not get the
+  // accelerator, or its gang did not come together. No rank of the gang gets a
+  // lease of this epoch again.
   void GiveUpEpoch(Time now, Job& job, ReleaseCause cause);
-  // The worker holds its accelerator no more.
+  // Ends the worker's lease: its accelerator is free.
   void EndLease(Time now, Job& job, Worker& worker);
-  // On the word of a job it is lost for that job first: its program may be at
-  // fault, built without CUDA, say, or its owner. See accusations.h. One that
-  // can't use those of another server either is held.
+  // Without `e.job`, the accelerator is lost for all jobs. With it, that job
+  // reports that it can't use the accelerator, and is kept out of it. Other
+  // jobs lose it only if Accusations (failures.h) confirms the report, since
+  // the fault may lie with the job, say with a program that was built without
+  // CUDA. A job that can't use the accelerators of a second server either, or a
+  // second accelerator where no other server has the type, is held.
   void On(Time now, const event::AcceleratorLost& e);
-  // It does not fit there, which is no failure of its own. Processes that are
-  // parked there end: only who had the accelerator to itself, and was not told
-  // that others fill it, does not get its type again.
+  // The job did not fit into the memory of `where`. This is not counted as a
+  // failure. Processes of other jobs that are parked there are evicted. If the
+  // job ran beside `partner`, the pair is excluded from the type. If it had the
+  // accelerator to itself, it is excluded from the type, or, where `cause` says
+  // that others filled the memory, avoids the accelerator for some time.
   void OutOfMemory(Job& job, AcceleratorId where, JobId partner,
                    ReleaseCause cause, Time now);
-  // The jobs whose processes wait for a checkpoint that nobody can send any
-  // more: others may have their accelerators.
+  // Takes the accelerators from jobs whose processes wait for a checkpoint that
+  // no reachable server can send, and ends those processes, so that other jobs
+  // can have the accelerators.
   void GiveUpFetches(Time now);
 
  private:
-  // Processes of other jobs that are parked there are told to end. Whether
-  // there are any.
+  // Evicts the processes of all jobs except `but` that are parked there.
+  // Returns whether there were any.
   bool EvictParkedOn(Time now, AcceleratorId where, JobId but);
   bool GiveUpSize(Time now, Job& job);
   void LoseForAll(Time now, AcceleratorId lost);
@@ -161,8 +173,9 @@ class Endings {
   Accusations& accusations_;
 };
 
-// As far as anybody can tell: its agent is gone, or can't be asked. Perhaps
-// over the launch of this worker.
+// The exit to assume for a process whose agent is gone or can't be asked. It is
+// no failure of the job. `launch_hung` is set if the process was still being
+// launched: the launch may be what took the agent down.
 WorkerExited EndedWithAgent(const std::string& server, const Worker& worker,
                             const WorkerKey& key);
 

@@ -117,7 +117,9 @@ std::string Engine::MemoryText(const Job& job) const {
 namespace gavel::engine {
 namespace {
 
-// Submissions behind a copy of the journal that is started on in its place.
+// After a loss this many job ids are skipped. At most this many jobs are
+// assumed to have been submitted since the copy of the journal that the
+// coordinator starts on.
 constexpr uint64_t kLostIdsMax = 10'000;
 
 template <class... F>
@@ -138,7 +140,8 @@ Actions Core::Step(Time now, Event event) {
   const uint64_t seq = p.outbox.seq();
   p.outbox.Fence(event);
   if (p.outbox.halted()) return p.outbox.Take();
-  // An answer is worth a fill at once, though another one may be on its way.
+  // A new allocation is used for a fill at once, even if the next one is on its
+  // way.
   const bool answered = std::holds_alternative<event::AllocationReady>(event);
   Admit(now, event);
   const bool waits = p.agenda.fill_due() && !answered &&
@@ -166,9 +169,10 @@ void Core::Replay(uint64_t seq, uint64_t term, Time time, const Event& event) {
   parts_.outbox.EndReplay();
 }
 
-// The journal row comes before anything that applying the event brings about,
-// and everything but solving waits until the row is on disk: a coordinator that
-// dies in between has promised nothing that its successor does not know.
+// The row is journaled before the event is applied, and messages that follow
+// from it wait until the row is on disk. So a coordinator that dies in between
+// has promised nothing that its successor does not know. A problem for the
+// policy promises nothing, and may depend on rows that are not on disk yet.
 void Core::Record(Time now, Event event) {
   Outbox& outbox = parts_.outbox;
   outbox.BeginRow();
@@ -183,8 +187,8 @@ void Core::Record(Time now, Event event) {
   Apply(now, *kept);
 }
 
-// What reaches the engine from outside: checked, then journaled and applied, or
-// answered at once.
+// Takes an event that reaches the engine from outside. It is checked, then
+// journaled and applied, or answered at once.
 void Core::Admit(Time now, Event& event) {
   Parts& p = parts_;
   const auto hand_to = [now](auto& part) {
@@ -217,7 +221,7 @@ void Core::Admit(Time now, Event& event) {
           [&](event::AllocationReady& e) { p.solver.Admit(now, std::move(e)); },
           [&](event::Persisted& e) { p.outbox.Persisted(e.seq); },
           [&](event::Tick&) { TakeTick(now); },
-          // Whoever makes these has checked them.
+          // These events are checked where they are made.
           [&](event::CoordinatorStarted& e) { record(e); },
           [&](event::ServerLost& e) { record(e); },
           [&](event::AcceleratorLost& e) { record(e); },
@@ -234,8 +238,8 @@ void Core::Admit(Time now, Event& event) {
       event);
 }
 
-// What durable events do. Everything here is a function of the journal alone:
-// it is run again, event by event, at a restart.
+// Applies a durable event. The result is a function of the journal alone: a
+// restart applies the same events again, one by one.
 void Core::Apply(Time now, const Event& event) {
   Parts& p = parts_;
   std::visit(
@@ -274,14 +278,14 @@ void Core::Apply(Time now, const Event& event) {
           [](const event::AgentLeaves&) {},
       },
       event);
-  // A job that shares an accelerator has another pace with each partner.
+  // A job that shares an accelerator has a different pace with each partner.
   if (p.options.packing) p.isolated.CountChanged(now);
 }
 
 void Core::TakeTick(Time now) {
   Parts& p = parts_;
-  // The plan does not know what a fill that still waits is due for, such as the
-  // loss of an accelerator.
+  // A fill is still waiting, so the plan does not take account of the event
+  // that called for it, such as the loss of an accelerator. Plan once more.
   if (p.agenda.fill_due() && p.round.planned() && p.round.IsOver(now)) {
     p.rounds.PlanRoundAhead(now);
   }
@@ -296,19 +300,20 @@ void Core::TakeTick(Time now) {
 
 // ---- a new term
 
-// Every lease in the journal is taken as running, for a lease's length by
-// every clock; workers that still hold theirs ask to renew and are adopted.
+// Every lease in the journal is assumed to run for the length of a lease, drift
+// included. Workers that still hold theirs ask to renew it, and are adopted.
 void Core::BeginTerm(Time now, const event::CoordinatorStarted& e) {
   Parts& p = parts_;
   p.outbox.NoteTerm(now, e.term, e.after_loss);
-  // Ids that were given to jobs that are lost are given to no others: their
-  // workers may still run.
+  // Skip the ids of lost jobs: their workers may still run, and must not be
+  // taken for those of new jobs.
   if (e.after_loss) p.jobs.SkipIds(kLostIdsMax);
   if (e.numbers_from > 0) {
     p.jobs.PassLostNumbers(e.numbers_from);
     p.leases.SetLostUntil(p.terms.LeasesOver(now));
   }
-  // By the duration that they were given with, not by the one from now on.
+  // Earlier leases last for the duration that they were granted with, which
+  // TakeDurations below replaces.
   if (p.outbox.seq() > 1) {
     p.leases.SetEarlierUntil(
         std::max(p.leases.earlier_until(), p.terms.LeasesOver(now)));
@@ -344,7 +349,8 @@ bool Core::SetDownJobs(Time now) {
   return assigned;
 }
 
-// What a restart forgets of a worker, as far as it can be known anew.
+// Sets the fields of a worker that a restart forgets (see Worker) from what the
+// journal says.
 void Core::SetDown(Time now, Job& job, int rank) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   const bool goes = worker.leaving ||
@@ -358,7 +364,7 @@ void Core::SetDown(Time now, Job& job, int rank) {
   worker.pause_sent_at = goes ? now : kNever;
   worker.stop_sent_at = kNever;
   worker.launch_repeated_at = kNever;
-  // One that leaves is not launched once more.
+  // A worker that is leaving is not launched again.
   const bool launches = worker.process == ProcessState::kLaunching &&
                         !worker.leaving &&
                         !parts_.leases.InTheWay(job, worker) &&
@@ -370,8 +376,9 @@ void Core::SetDown(Time now, Job& job, int rank) {
   worker.hung_s = 0;
 }
 
-// Of the term that rows belong to, whatever this engine was made with. Their
-// throughput file may be another one by now.
+// Adopts the settings of the term that the rows belong to, whatever settings
+// this engine was made with. The rows of the throughput table are found again,
+// as the file may be a different one.
 void Core::TakeSettings(const event::Settings& settings) {
   if (!settings.told) return;
   parts_.terms.TakeSettings(settings);

@@ -1,6 +1,6 @@
-// The parts of the engine, each with the parts that it uses: a part knows those
-// above it only. Each owns its state and tells its fields of a snapshot
-// (State); engine.cc says which part takes which event.
+// The parts of the engine, each with the parts that it uses: a part refers only
+// to parts that are declared above it. Each part owns its state and lists its
+// fields of a snapshot (State). engine.cc says which part takes which event.
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_CORE_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_CORE_H_
 
@@ -46,7 +46,7 @@
 namespace gavel::engine {
 
 struct Parts {
-  // The recorder is borrowed, and outlives this.
+  // The recorder is borrowed, and must outlive this object.
   Parts(EngineOptions made_with, Recorder& with)
       : terms(std::move(made_with)), recorder(with) {}
   Parts(const Parts&) = delete;  // they refer to each other
@@ -68,7 +68,7 @@ struct Parts {
   Agents agents;
   Avoidance avoidance{cluster};
 
-  // ---- what is known, and what is done with it
+  // ---- parts that measure, decide and act
   AllocationTable allocation{jobs, cluster, options};
   Checkpoints checkpoints{outbox, agenda, jobs, cluster, agents};
   Candidates candidates{jobs, checkpoints};
@@ -135,15 +135,15 @@ struct Parts {
       checkpoints, figures, hang,    ledger,      rows,   avoidance};
 };
 
-// What is behind the engine's door (engine.h): takes events, hands each to the
-// part that it is for (Parts), and writes all parts down as a snapshot.
-// Not thread-safe.
+// The implementation of Engine (engine.h): takes events, hands each to the part
+// that handles it (Parts), and writes the state of all parts as a snapshot. Not
+// thread-safe.
 
 class Core final : private Recorder {
  public:
   explicit Core(EngineOptions options);
 
-  // As Engine has them.
+  // The functions of Engine with the same names.
   Actions Step(Time now, Event event);
   void Reuse(Actions done) { parts_.outbox.Reuse(std::move(done)); }
   Time NextDeadline() const;
@@ -151,7 +151,7 @@ class Core final : private Recorder {
   absl::StatusOr<std::string> Snapshot() const;
   absl::Status Restore(std::string_view snapshot);
 
-  // For whoever asks about the state.
+  // Read access to the state, for the accessors of Engine.
   const Parts& parts() const { return parts_; }
 
  private:

@@ -1,4 +1,4 @@
-// What an engine is made with. Whoever drives one fills it in; a value.
+// The options of an engine, filled in by its creator. A value.
 #ifndef GAVEL_COORDINATOR_ENGINE_ENGINE_OPTIONS_H_
 #define GAVEL_COORDINATOR_ENGINE_ENGINE_OPTIONS_H_
 
@@ -13,102 +13,109 @@
 
 namespace gavel {
 
-// What shapes decisions beside the lengths of rounds and leases. It comes from
-// flags and files, and is journaled with each term (event::Settings), so that a
-// replay decides as was decided. A value.
+// The settings that shape decisions, apart from the lengths of rounds and
+// leases. They come from flags and files, and are journaled with each term
+// (event::Settings), so that a replay reaches the same decisions. A value.
 struct DecisionSettings {
   // A new allocation is made at most this often. 0: whenever jobs or
   // accelerators come or go.
   double reset_interval_s = 0;
-  // Pairs of jobs are offered to the policy (Policy::packs()), those whose
-  // throughputs together were measured, or are in `throughputs`.
+  // Offer pairs of jobs to the policy (Policy::packs()), if their throughputs
+  // together were measured or are in `throughputs`.
   bool packing = false;
-  // While jobs wait, pairs whose throughputs together nobody knows run for a
-  // round on trial: on at most half as many accelerators as single jobs
-  // (profiling_percentage), each job in at most four pairs.
+  // While jobs wait, pairs of jobs whose throughputs together are unknown run
+  // for a round on trial, on at most half as many accelerators as trials of
+  // single jobs (profiling_percentage). Each job is in at most four such pairs.
   bool pair_trials = false;
-  // The policy is asked for consolidated and unconsolidated shares, where a
-  // job's throughputs name "TYPE_unconsolidated" too.
+  // Ask the policy for consolidated and unconsolidated shares, if some job also
+  // names a throughput on "TYPE_unconsolidated".
   bool placement_sensitive = false;
-  // How far a pause goes, by how long the job is expected to be away (see
-  // memory_plan.h): it stays on the accelerator up to the first, where
-  // the memory budgets allow; it is evicted beyond the second.
+  // How far a pause goes depends on how long the job is expected to be away
+  // (see memory_plan.h). Up to keep_absence_s_max it stays on the accelerator,
+  // where the memory budgets allow that. Beyond park_absence_s_max it is
+  // evicted.
   double keep_absence_s_max = 0;
   double park_absence_s_max = kNever;
   // A round is planned this long before it begins, so that leases are extended
   // and processes launched in time. At most a quarter of a round.
   double plan_lead_s = 5;
-  // An elastic job's number of workers changes at most once in so many rounds,
-  // unless somebody waits; and a change pays off within as many.
+  // An elastic job that was resized is not resized again within this many
+  // rounds, except to shrink for a job that waits. A resize has to pay off
+  // within as many rounds.
   int resize_rounds = 3;               // >= 1
   std::vector<PolicyEntity> entities;  // JobSpec::entity names one
-  // By job type (JobSpec::app): fills in what a job's own throughputs leave
-  // open. May be null.
+  // Throughputs by job type (JobSpec::app), for types on which a job has none
+  // of its own. May be null.
   std::shared_ptr<const ThroughputTable> throughputs;
-  // A job whose type the table lacks gets the row of the one that it is most
-  // like, out of so many of each scale factor (ThroughputEstimator). 0: none.
+  // A job whose type the table lacks gets the row of the reference model that
+  // it resembles most, out of this many for each scale factor
+  // (ThroughputEstimator). 0: none.
   int reference_models = 0;
-  // Jobs run for a round on trial on types for which nobody knows their
-  // throughputs: on at most this part of a type's accelerators at once, but on
-  // one at least; 0: never. [0, 100]
+  // A job runs for a round on trial on types on which its throughput is
+  // unknown. Trials take at most this percentage of a type's accelerators at
+  // once, rounded up. 0: no trials. [0, 100]
   double profiling_percentage = 50;
-  // Nor is a new allocation made sooner after the last one than this for each
-  // job that is live: a solve and its row of the journal grow with the jobs,
-  // and a burst of submissions shares them. 0: in a simulation.
+  // The least time between two allocations, per live job. The cost of a solve
+  // and of its journal row grows with the number of jobs, and this lets a burst
+  // of submissions share one solve. 0: in a simulation.
   double solve_gap_s_per_job = 0;
-  // Problems tell what jobs have done and received (Policy::reads_progress()).
+  // Whether problems contain what jobs have done and received
+  // (Policy::reads_progress()).
   bool progress = true;
-  // Fairness is between users first, and jobs second (user_shares.h); of jobs
-  // that have owners.
+  // Fairness is between users first and jobs second, for jobs that have owners
+  // (UserShares in solver.h).
   bool user_shares = false;
 };
 
-// The settings of decisions, and what else the engine goes by.
+// All options: the settings of decisions and the rest.
 struct EngineOptions : DecisionSettings {
-  // Seconds since 1970 at the engine's time 0, as the CoordinatorStarted of the
-  // present term has it. For people: it decides nothing.
+  // Seconds since 1970 at the engine's time 0, according to the
+  // CoordinatorStarted of the present term. It is shown to people and decides
+  // nothing.
   double wall_offset_s = 0;
   double round_duration_s = 360;  // > 0
   MechanismKind mechanism = MechanismKind::kGavel;
   QueueKind queue = QueueKind::kGlobal;
-  // At a new allocation, time received goes on counting, scaled down to at most
-  // this many rounds. 0: it starts again, as in the paper.
+  // At a new allocation, the time received is kept, scaled down to at most this
+  // many rounds. 0: it restarts at zero, as in the paper.
   double memory_rounds = 8;
   size_t ended_jobs_kept = 10'000;  // for `gavel queue`
   double lease_duration_s = 60;     // > 0; at most a round's rest is granted
-  // Clocks of two machines may differ in speed by this much.
+  // The largest relative difference between the speeds of two machines' clocks.
   double drift = 0.02;
   // A worker asked to pause that has not released by then is ended by its
   // agent: SIGTERM, and SIGKILL `stop_grace_s` later.
   double pause_grace_s = 60;
   double stop_grace_s = 10;
-  // An agent not heard of for this long is unreachable.
+  // An agent that was silent for this long is unreachable.
   double agent_timeout_s = 15;
   double heartbeat_interval_s = 2;
-  // A server that was unreachable for so long is forgotten.
+  // A server that was unreachable for this long is forgotten.
   double forget_after_s = kNever;
-  // A process that has not said hello by then is ended and counted as failed.
+  // A process that has not said hello this long after its launch is ended and
+  // counted as failed. JobSpec::start_timeout_s takes precedence.
   double launch_timeout_s = 120;
-  // So many processes are started at most, where many are to: all of a round's
-  // at once load the network, the file servers and this machine, which other
-  // jobs' leases wait for. 0: without limit.
+  // The largest rate of process launches. Launching all processes of a round at
+  // once would load the network, the file servers and this machine, on which
+  // the leases of other jobs depend. 0: no limit.
   double launches_per_s = 0;
-  // So is rank 0 of a gang that has its lease and opens no store for the
-  // others.
+  // Rank 0 of a gang that has held its lease for this long, and has opened no
+  // store for the other ranks, is ended and counted as failed.
   double gang_timeout_s = 60;
-  // Events are journaled, and what follows from them waits for the disk. False:
+  // Events are journaled, and their effects wait until they are on disk. False:
   // a simulation that keeps no journal. Solving waits for Persisted in both.
   bool journal = true;
-  // Reports of a worker are journaled at most this often, and decisions go by
-  // those: a replay decides by what was decided by. What is shown is the
-  // latest.
+  // The least time between two journaled reports of a worker. Decisions use
+  // only journaled reports, so that a replay reaches the same decisions.
+  // Displays use the latest report.
   double report_interval_s = 10;
-  // Workers are told when to ask for the next round's lease. False: a
-  // simulation in which they go on until they are asked to pause.
+  // Send lease holders a notice when they should ask for the next round's
+  // lease. False: in a simulation, whose workers run until they are asked to
+  // pause.
   bool renewals = true;
-  // A worker whose loop stands still, without a step or a boundary, for this
-  // long and for kHangSteps of its steps is ended and counted as failed; a job
-  // may say otherwise (JobSpec::hang_timeout_s). 0: never.
+  // A worker whose loop makes no step and passes no boundary for this long, and
+  // for the time of kHangSteps of its steps, is ended and counted as failed. A
+  // job may set its own limit (JobSpec::hang_timeout_s). 0: never.
   double hang_timeout_s = 600;
 };
 

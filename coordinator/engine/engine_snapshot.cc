@@ -1,4 +1,4 @@
-// The whole engine as bytes, and back.
+// Writes the whole engine to a snapshot, and reads it back.
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -13,8 +13,8 @@
 
 namespace gavel::engine {
 
-// Everything but what it was made with (options) and what is on its way out, in
-// the order in which snapshots have it: each part tells its own fields.
+// All state except the options and the actions that are still to be done, in
+// the order of the snapshot. Each part lists its own fields.
 auto Core::State(auto& p) {
   auto [jobs, names, ended, next_job, numbers_from] = JobTable::State(p.jobs);
   auto [term, seq, persisted, halted, term_seq, term_began_at, term_starts] =
@@ -96,7 +96,8 @@ absl::Status Core::Restore(std::string_view snapshot) {
                                       ToStd(unpacker.status().message())));
   }
   settings.told ? TakeSettings(settings) : parts_.measurements.FindTableRows();
-  // Rows of the table and barred types are only found again.
+  // Looking up table rows and barred types again has raised the version, but no
+  // throughput has changed.
   std::get<4>(ThroughputMatrix::State(parts_.throughputs)) = version;
   const bool all = parts_.changes.all(Changes::kIsolated);
   parts_.assigned.Recount();
@@ -109,7 +110,8 @@ absl::Status Core::Restore(std::string_view snapshot) {
   return absl::OkStatus();
 }
 
-// What parts make anew of what was read, also of what is damaged.
+// Lets the parts derive the state that snapshots lack. The state that was read
+// may be damaged.
 absl::Status Core::Rebuild(const std::vector<JobId>& live) {
   Parts& p = parts_;
   p.changes.Rebuild();
@@ -118,7 +120,7 @@ absl::Status Core::Rebuild(const std::vector<JobId>& live) {
   p.allocation.Rebuild();
   for (const auto& [id, job] : p.jobs.live()) {
     for (Worker& worker : job->workers) {
-      // Older snapshots have one progress for all.
+      // Older snapshots have one progress for both.
       if (worker.known.at == 0) {
         worker.Know(worker.progress_at, worker.progress);
       }

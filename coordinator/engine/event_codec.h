@@ -17,7 +17,7 @@ std::string_view EventName(const Event& event);
 
 // Requires IsDurable(event).
 std::string EncodeEvent(const Event& event);
-// DATA_LOSS, naming what is wrong, when the row is not a durable event.
+// Returns DATA_LOSS, with the reason, if the row is not a durable event.
 absl::StatusOr<Event> DecodeEvent(std::string_view row);
 
 }  // namespace gavel

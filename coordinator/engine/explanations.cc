@@ -129,7 +129,8 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
                                100 * shares.target};
 }
 
-// What it could not use, where it could run but for that.
+// The accelerators that the job is kept out of, if that alone keeps it from
+// running on some type; otherwise nullopt.
 std::optional<reason::KeptOut> Explanations::WhyKeptOut(const Job& job) const {
   const std::vector<int>& capacity = cluster_.Capacity();
   bool usable = false;
@@ -147,7 +148,8 @@ std::optional<reason::KeptOut> Explanations::WhyKeptOut(const Job& job) const {
   return reason::KeptOut{absl::StrJoin(names, ", "), job.id};
 }
 
-// The job waits for an accelerator that an opaque job holds.
+// The opaque job that holds an accelerator which this job could use; nullopt if
+// there is none.
 std::optional<reason::WaitsForRelease> Explanations::WhyReserved(
     const Job& job) const {
   const std::vector<bool>& usable = figures_.UsableTypes(job);

@@ -1,4 +1,4 @@
-// Why a job is in the state that it is in, for people. Not thread-safe;
+// Explains to people why a job is in its present state. Not thread-safe;
 // stateless.
 #ifndef GAVEL_COORDINATOR_ENGINE_EXPLANATIONS_H_
 #define GAVEL_COORDINATOR_ENGINE_EXPLANATIONS_H_
@@ -26,7 +26,7 @@ namespace gavel::engine {
 
 class Explanations {
  public:
-  // Borrowed, and outlive this.
+  // The arguments are borrowed, and must outlive this object.
   Explanations(const Terms& terms, const JobTable& jobs, const Cluster& cluster,
                const ThroughputMatrix& throughputs, const LeaseBook& leases,
                const EngineOptions& options, const AllocationTable& allocation,
@@ -47,11 +47,14 @@ class Explanations {
         rows_(rows),
         avoidance_(avoidance) {}
 
-  // What counts for and against an active job, alone, in its priorities.
+  // The time that an active job has received in all and, for each type, the
+  // figures of the job alone (not of its pairs) that its priority is computed
+  // from.
   event::Received ReceivedOf(JobId job, Time now) const;
-  // With its place in line, where it waits.
+  // The reason for the job's state, with its place in line if it waits for its
+  // priority.
   Reason Why(JobId job, Time now) const;
-  // But for its place in line.
+  // The same without the place in line.
   Reason WhyUnranked(JobId job, Time now) const;
 
  private:

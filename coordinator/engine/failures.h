@@ -24,18 +24,18 @@
 
 namespace gavel {
 
-// How often workers are lost, from what the coordinator has seen: the mean time
-// between failures that intervals of checkpoints are tuned by. Kept by the
-// engine. Values; not thread-safe.
+// Estimates the mean time between losses of a worker, from what the coordinator
+// has seen. Checkpoint intervals are tuned by it. Plain values; not
+// thread-safe.
 
 class FailureRate {
  public:
-  // What is believed before anything was seen, with the weight of one loss.
+  // The mean time that is assumed at first. It weighs as much as one loss.
   static constexpr double kPrior_s = 6 * 3600;
   static constexpr double kInterval_s_min = 600;
   static constexpr double kInterval_s_max = 30 * 24 * 3600.0;
 
-  // A worker held an accelerator for so long, >= 0.
+  // A worker held an accelerator for `seconds`, >= 0.
   void AddBusy(double seconds) { busy_s_ += seconds; }
   void AddLoss() { ++losses_; }
 
@@ -52,88 +52,96 @@ class FailureRate {
   uint64_t losses_ = 0;
 };
 
-// `worker`, as it was before it ended so, was lost: it held an accelerator,
-// and died or vanished with its agent, though nobody had told it to end. So is
-// one that was killed because it stood still. Not so: a program that says that
-// it has failed (Finish), one that ran out of memory, cancellations, evictions.
+// Whether `worker`, as it was before `exit`, was lost: it held an accelerator,
+// and died or vanished with its agent although nobody had told it to end. A
+// worker that was killed because it stood still counts as lost too. A program
+// that reports its own failure (Finish), one that ran out of memory,
+// cancellations and evictions do not count.
 bool IsLoss(const Worker& worker, const WorkerExited& exit);
 
 }  // namespace gavel
 
 namespace gavel::engine {
 
-// Accelerators on which jobs fail one after the other that run elsewhere: the
-// accelerator is at fault, and not they. Told by the lease desk, which drains
-// what this finds. Not thread-safe; forgotten by a restart.
+// Finds accelerators on which several jobs in a row fail although they ran well
+// elsewhere: then the accelerator is at fault, and not the jobs. LeaseDesk
+// reports the ends of leases, and drains the accelerators that this finds. Not
+// thread-safe; forgotten by a restart.
 
 class FailureStreaks {
  public:
-  // So many different jobs in a row are no chance.
+  // The failures of this many different jobs in a row are no coincidence.
   static constexpr size_t kJobs = 3;
 
-  // A lease of the job there ended well, after steps.
+  // The job ran well there: it made steps and was paused, or an opaque job
+  // ended with exit code 0. Ends the streak of that accelerator.
   void NoteGoodEnd(JobId job, AcceleratorId where);
-  // A process of the job failed there. The jobs of the streak when there are
-  // enough, of two users at least where several have active jobs, else none:
-  // then it begins anew.
+  // A process of the job failed there, which counts if the job ran well on
+  // another accelerator last. Returns the jobs of the streak once it has kJobs
+  // of them, from at least two users if several users have active jobs; the
+  // streak then begins anew. Otherwise returns no jobs.
   std::set<JobId> NoteFailure(JobId job, AcceleratorId where,
                               const std::string& owner = "",
                               bool several_users = false);
-  // It has ended.
+  // The job has ended.
   void Forget(JobId job) { good_on_.erase(job); }
 
  private:
   std::map<JobId, AcceleratorId> good_on_;  // where it ran well last
-  // Jobs with their owners.
+  // The streak of each accelerator: its jobs, with their owners.
   std::map<AcceleratorId, std::map<JobId, std::string>> failed_;
 };
 
-// The accelerators that a job avoids: where its process failed or found no room
-// it goes again only where there is no other of the type, for some time; what
-// it could not use it does not get again. Told by the parts that apply what
-// workers said; the planner of rounds hands it to the mechanism.
+// The accelerators that a job avoids. Where its process failed or found no
+// room, it is placed again for some time only if no other accelerator of the
+// type is left. Accelerators that it could not use are never given to it again.
+// The parts that apply workers' messages fill this in, and the planner hands it
+// to the mechanism.
 //
 // Not thread-safe. Snapshot fields: all.
 
 class Avoidance {
  public:
-  // What made a job avoid an accelerator may be over by then.
+  // How long a job avoids an accelerator. The cause may have passed by then.
   static constexpr double kAvoid_s = 600;
 
   // Borrowed, and outlives this.
   explicit Avoidance(const Cluster& cluster) : cluster_(cluster) {}
 
   void Avoid(Time now, JobId job, AcceleratorId where);
-  // It is not to have it any more.
+  // The job does not get the accelerator again, until Forget is called.
   void KeepOut(JobId job, AcceleratorId where) { until_[job][where] = kNever; }
-  // It ran there: it may again, unless it is kept out.
+  // The job ran there, so it need not avoid the accelerator. If it is kept out,
+  // it stays so.
   void NoteGoodEnd(JobId job, AcceleratorId where);
   void Forget(JobId job) { until_.erase(job); }
   void Forget(AcceleratorId accelerator);
 
   bool any() const { return !until_.empty(); }
-  // Of some accelerator; and of which.
+  // Whether the job is kept out of any accelerator, and out of which ones.
   bool IsKeptOut(JobId job) const { return !KeptOutOf(job).empty(); }
   std::vector<AcceleratorId> KeptOutOf(JobId job) const;
   bool Avoids(Time now, JobId job, AcceleratorId where) const;
-  // How many usable ones of the type it is not kept out of.
+  // The number of usable accelerators of the type that the job may have.
   int CountLeft(JobId job, size_t type) const;
-  // As the mechanism takes it.
+  // The accelerators that each job avoids at `now`, as the mechanism takes
+  // them.
   std::map<JobId, RoundTable::Avoided> At(Time now) const;
 
   static auto State(auto& part) { return std::tie(part.until_); }
 
  private:
-  using Until = std::map<AcceleratorId, Time>;  // kNever: it is kept out
+  using Until = std::map<AcceleratorId, Time>;  // kNever: kept out
 
   const Cluster& cluster_;
   std::map<JobId, Until> until_;
 };
 
-// Accelerators of which jobs say that they can't use them. A job does not get
-// such a one again. For all others it is lost when a second job says the same,
-// another user's where several have jobs, and none ran there in between: the
-// first one's program may be at fault, or its owner.
+// Accelerators that jobs report as unusable. Such a job does not get the
+// accelerator again. It is lost for all jobs once a second job reports the same
+// and no job ran there in between. If several users have active jobs, the
+// second job has to be another user's, since the first report may be the fault
+// of its program or its owner.
 //
 // Not thread-safe. Snapshot fields: all.
 
@@ -149,20 +157,23 @@ class Accusations {
         jobs_(jobs),
         avoidance_(avoidance) {}
 
-  // True: it is lost for all.
+  // `accuser` can't use the accelerator, and is kept out of it. Returns true if
+  // the accelerator is now lost for all jobs.
   bool Accuse(AcceleratorId where, const Job& accuser);
   // The job ran there.
   void NoteGoodEnd(JobId job, AcceleratorId where);
-  // What is lost on the word of that job is in use again.
+  // Takes back the reports of that job. Accelerators that were lost because of
+  // one are in use again.
   void WithdrawAccusations(JobId job);
-  // By a new agent, which says anew what is there.
+  // A new agent has joined, which lists its accelerators anew. Forgets all
+  // reports about them, and that some of them were lost.
   void ForgetLost(const std::string& server);
-  // It is gone.
+  // The accelerator is gone.
   void Forget(AcceleratorId accelerator);
-  // Who said first that it can't use it; invalid: nobody.
+  // The first job that reported the accelerator; invalid if there is none.
   JobId AccuserOf(AcceleratorId lost) const;
 
-  // It may have again what it could not use, or failed on.
+  // The job may again get the accelerators that it could not use or failed on.
   void Forgive(JobId job);
   bool IsKeptOut(JobId job) const { return avoidance_.IsKeptOut(job); }
 
@@ -177,8 +188,8 @@ class Accusations {
   const Agents& agents_;
   const JobTable& jobs_;
   Avoidance& avoidance_;
-  std::map<AcceleratorId, JobId> accused_;   // by this job first
-  std::map<AcceleratorId, JobId> seconded_;  // lost, as this one said the same
+  std::map<AcceleratorId, JobId> accused_;   // the job that did so first
+  std::map<AcceleratorId, JobId> seconded_;  // lost; the second job
 };
 
 }  // namespace gavel::engine

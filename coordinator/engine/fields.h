@@ -1,8 +1,8 @@
-// The fields of what the engine keeps, in the order in which they are written
-// to the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). They
-// are only ever appended to: tests/engine/journal_fields_test.cc fails where a
-// member of a struct is not listed, or where the bytes of a row change.
-// Included by those two only, and by tests.
+// The fields of the engine's structs, in the order in which they are written to
+// the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). New
+// fields are only appended. tests/engine/journal_fields_test.cc fails if a
+// member of a struct is not listed, or if the bytes of a row change. Only these
+// two files and tests include this header.
 #ifndef GAVEL_COORDINATOR_ENGINE_FIELDS_H_
 #define GAVEL_COORDINATOR_ENGINE_FIELDS_H_
 
@@ -31,22 +31,23 @@
 
 namespace gavel {
 
-// An allocation as it is written: to the journal at every solve, and to
-// snapshots. Units with equal shares have one row, and jobs that follow each
-// other with equal shares one entry: 10,000 jobs of a few kinds take some tens
-// of kilobytes, alike ones some bytes. Pure, thread-safe.
+// An allocation as it is written to the journal at every solve, and to
+// snapshots. Units with equal shares have one row, and consecutive jobs with
+// equal shares have one entry. So 10,000 jobs of a few kinds take some tens of
+// kilobytes, and 10,000 equal jobs a few bytes. Pure, thread-safe.
 
 struct AllocationRows {
   uint64_t columns = 0;
-  // As older coordinators wrote it: `shares` [units x columns]. Empty where the
-  // next ones say it.
+  // The form that older coordinators wrote: `shares` is then [units x columns].
+  // Empty if `alone` or `pairs` is used.
   std::vector<ShareUnit> units;
-  // [rows x columns], each row once, in the order of the units.
+  // [rows x columns]: each distinct row once, in the order of the units.
   std::vector<double> shares;
-  // Three numbers an entry, ascending: how far its first job is behind the last
-  // one of the entry before, how many jobs that follow each other, their row.
+  // Three numbers for each entry, in ascending order of jobs: the distance of
+  // its first job from the last job of the previous entry, the number of
+  // consecutive jobs, and their row.
   std::vector<uint64_t> alone;
-  // Three numbers a pair: both jobs, and the row.
+  // Three numbers for each pair: both jobs, and their row.
   std::vector<uint64_t> pairs;
 };
 
@@ -54,14 +55,15 @@ auto Fields(As<AllocationRows> auto& r) {
   return std::tie(r.columns, r.units, r.shares, r.alone, r.pairs);
 }
 
-// The same for the same shares, bit for bit, however the allocation keeps them.
+// Allocations with the same shares give the same rows, bit for bit, however
+// they store the shares.
 AllocationRows ToAllocationRows(const Allocation& allocation);
 
-// Jobs, or pairs of jobs, ascending.
+// Whether these are valid jobs, or pairs of jobs, in ascending order.
 bool AreUnits(const std::vector<ShareUnit>& units);
 
-// Of `alone` and `pairs`. nullopt: they do not fit each other, or name more
-// units than kAllocationUnitsMax.
+// The allocation that `alone` and `pairs` describe; nullopt if they contradict
+// each other, or name more units than kAllocationUnitsMax.
 inline constexpr uint64_t kAllocationUnitsMax = uint64_t{1} << 22;
 std::optional<Allocation> FromAllocationRows(const AllocationRows& rows);
 
@@ -167,8 +169,8 @@ inline void GetField(Unpacker& unpacker, Allocation& out) {
                              std::move(rows.shares));
 }
 
-// Snapshots had the rows of units with a share once more, behind the
-// allocation; their place is kept.
+// Older snapshots repeat the rows of units with a share after the allocation.
+// This keeps their place, and is written empty.
 struct RowsAgain {
   const Allocation* allocation;
 };
@@ -180,7 +182,7 @@ inline void GetField(Unpacker& unpacker, const RowsAgain&) {
   GetField(unpacker, again);
 }
 
-// As lists of pairs.
+// ByAccelerator is written as a list of pairs.
 template <class T>
 void PutField(Packer& packer, const ByAccelerator<T>& values) {
   PutField(packer, values.ToEntries());
@@ -203,7 +205,7 @@ auto Fields(As<PolicyResult> auto& r) {
                   r.solver, r.each_round, r.too_extreme, r.worth);
 }
 
-// ---- jobs, servers and what they hold
+// ---- jobs, servers and accelerators
 
 auto Fields(As<ReasonRow> auto& r) {
   return std::tie(r.code, r.text, r.first, r.second, r.detail);
@@ -286,7 +288,7 @@ auto Fields(As<Cluster> auto& c) { return Cluster::State(c); }
 auto Fields(As<TimeReceived::Seconds> auto& s) {
   return std::tie(s.since_reset, s.owed, s.received);
 }
-// Two fields that nobody reads any more keep their places.
+// Two fields are no longer used and only keep their places.
 inline void PutField(Packer& packer, const TimeReceived& time) {
   const auto [seconds, pairs] = TimeReceived::State(time);
   packer.Array(4);

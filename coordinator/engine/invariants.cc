@@ -8,7 +8,8 @@
 namespace gavel {
 namespace {
 
-// By type, of usable accelerators.
+// The number of workers, by type, that elastic jobs have above the asked
+// number.
 std::vector<int> GrownBeyondAsked(const Engine& engine) {
   std::vector<int> grown(engine.cluster().types().size(), 0);
   for (const auto& [id, job] : engine.jobs()) {
@@ -37,7 +38,7 @@ std::vector<int> Idle(const Engine& engine) {
   return idle;
 }
 
-// Of the journal position that a message tells; 0: none.
+// The sequence number of the journal position in a message; 0 if it has none.
 uint64_t ToldSeq(const Action& action) {
   const auto told = [](const Message& message) {
     return std::visit(
@@ -62,7 +63,7 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
                                            const Actions& actions) {
   broken_.clear();
   NoteTerm(actions);
-  // Jobs and accelerators change by what is journaled alone.
+  // Jobs and accelerators change only by journaled events.
   const bool changed =
       std::any_of(actions.begin(), actions.end(), [](const Action& action) {
         return std::holds_alternative<action::Persist>(action);
@@ -97,14 +98,15 @@ void Invariants::Broken(std::string what) {
   broken_.push_back(std::move(what));
 }
 
-// No accelerator leased twice, none leased anew while quarantined or to be
-// leased that is lost, a gang's leases on one type only, none by a process that
-// is gone.
+// No accelerator is leased twice, except to a packed pair, and none is newly
+// leased while it is quarantined. No lost accelerator is assigned. The leases
+// of a gang are on one type. Every lease is held by a process that exists and
+// sees the accelerator.
 void Invariants::CheckLeases(const Engine& engine) {
   std::map<AcceleratorId, JobId> leased;
-  // Where processes run that have not spoken, which no lease keeps off. Two of
-  // a pair are launched beside each other, and stay there when it is parted,
-  // maybe at once.
+  // The processes that have not said hello, by accelerator. They may use it,
+  // and no lease keeps them from it. The two of a pair are launched beside each
+  // other, and stay there when the pair is parted, which may happen at once.
   struct Launched {
     JobId job;
     const Worker* worker = nullptr;
@@ -147,8 +149,9 @@ void Invariants::CheckLeases(const Engine& engine) {
         Broken(StrCat("accelerator ", worker.held.value(), " is leased to job ",
                       it->second.value(), " and to job ", id.value()));
       }
-      // Who was there before goes on beside a partner, or beside a process that
-      // only had memory there.
+      // Only a lease that begins is checked: a worker that was there before
+      // keeps its lease beside a partner, or beside a process that only had
+      // memory there.
       const auto quarantine = engine.quarantined().find(worker.held);
       const auto seen = leases_.find({id, static_cast<int>(rank)});
       const bool begins =
@@ -191,9 +194,9 @@ void Invariants::CheckLeases(const Engine& engine) {
   }
 }
 
-// No lease runs past the furthest horizon that it had, and none is begun again
-// under an epoch that was given back. Those that a restart finds run for a
-// lease's length.
+// No lease ends later than the furthest horizon that it had, and no epoch is
+// held again after it was given back. Leases that a restart finds may run for a
+// lease's length, or until Engine::leases_until if that is later.
 void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
   constexpr double kTolerance_s = 1e-6;
   const EngineOptions& options = engine.options();
@@ -206,7 +209,7 @@ void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
       if (epoch != lease.epoch) {
         if (lease.epoch != 0) lease.given_back = lease.epoch;
         lease.epoch = epoch;
-        // It may have begun before the coordinator that is there now.
+        // The lease may have begun under an earlier coordinator.
         lease.horizon =
             std::max(now + options.lease_duration_s, engine.leases_until());
         if (epoch != 0 && epoch <= lease.given_back) {
@@ -233,7 +236,9 @@ void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
   }
 }
 
-// Capacity respected, gangs all or nothing, one type a job.
+// An accelerator is assigned to one job or to a packed pair. A job has either
+// no accelerators or as many as its gang needs, all of one type, and has none
+// after its end.
 void Invariants::CheckAssignments(const Engine& engine) {
   std::map<AcceleratorId, JobId> assigned;
   for (const auto& [id, job] : engine.jobs()) {
@@ -265,8 +270,9 @@ void Invariants::CheckAssignments(const Engine& engine) {
   }
 }
 
-// What elastic jobs have beyond what they asked for goes to whoever waits and
-// fits there, when the next round begins, and it takes them a pause.
+// Accelerators that elastic jobs have above the asked number go to waiting jobs
+// that fit there. That happens when the next round begins, after the elastic
+// jobs have paused; a job that waits longer breaks the rule.
 void Invariants::CheckGrowth(Time now, const Engine& engine) {
   const std::vector<int> grown = GrownBeyondAsked(engine);
   const std::vector<int> idle = Idle(engine);
@@ -315,7 +321,7 @@ void Invariants::CheckMonotonic(Time now, const Engine& engine) {
   }
 }
 
-// The first row of a term says that it began.
+// Notes the first row of each term, which records that the term began.
 void Invariants::NoteTerm(const Actions& actions) {
   for (const Action& action : actions) {
     const auto* row = std::get_if<action::Persist>(&action);
@@ -347,8 +353,10 @@ void Invariants::CheckActions(Time now, const Engine& engine,
   }
 }
 
-// A grant: of a lease that is on disk, to the present incarnation, of an epoch
-// that no other incarnation had, and not past its round without extension.
+// A grant is for a lease that is on disk and an accelerator that the job is
+// assigned. No other incarnation was granted its epoch. It lasts at most a
+// lease's length, and not beyond the next round. A grant that was decided in an
+// earlier step is not compared with the present plan.
 void Invariants::CheckGrant(Time now, const Engine& engine,
                             const LeaseGrant& grant) {
   const WorkerKey& key = grant.worker;
@@ -373,8 +381,8 @@ void Invariants::CheckGrant(Time now, const Engine& engine,
     Broken(StrCat("job ", key.job.value(), ": epoch ", grant.epoch,
                   " was granted to two incarnations"));
   }
-  // Extension goes as far as the round that was planned next, even where a
-  // later plan took it back: such a worker is asked to pause.
+  // A lease may be extended to the end of the next round. If a later plan takes
+  // that round from the job, its worker is asked to pause.
   const double rest =
       engine.round_ends_at() + engine.options().round_duration_s - now;
   constexpr double kTolerance_s = 1e-6;

@@ -1,5 +1,5 @@
-// What must hold after every step of the engine, whatever happened
-// (docs/reliability.md). Tests call Check after each Step; not thread-safe.
+// Checks the invariants of the engine, which hold after every step
+// (docs/reliability.md). Tests call Check after each Step. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
 #define GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
 
@@ -17,15 +17,17 @@ namespace gavel {
 
 class Invariants {
  public:
-  // Reads the engine after a Step at `now` that returned `actions`, and
-  // compares with what it saw before. Returns what is broken, one sentence
-  // each, naming the job or accelerator; empty when all holds.
+  // Checks the engine after a Step at `now` that returned `actions`, also
+  // against its records of earlier steps. Returns one sentence for each broken
+  // invariant, naming the job or accelerator; empty if all hold.
   std::vector<std::string> Check(Time now, const Engine& engine,
                                  const Actions& actions);
-  // The shell tells what is on disk: nothing durable may be promised before.
+  // The rows up to `seq` are on disk. The engine may promise nothing that
+  // depends on a later row.
   void Persisted(uint64_t seq);
-  // A new engine was recovered from the journal. What was not on disk never
-  // happened, so counters may stand lower; what was granted stays granted.
+  // A new engine was recovered from the journal. Rows that were not on disk
+  // never took effect, so counters may have fallen. Leases that were granted
+  // stay granted.
   void Restarted();
 
  private:

@@ -11,8 +11,8 @@
 namespace gavel::engine {
 namespace {
 
-// What only a launch needs, of a job that has ended: up to 48 KiB, of each of
-// thousands.
+// Frees the fields that only a launch needs, once a job has ended. They take up
+// to 48 KiB a job, and thousands of ended jobs are kept.
 void ForgetProgram(JobSpec& spec) {
   spec.argv = {};
   spec.environment = {};
@@ -98,8 +98,8 @@ bool JobTable::AreIndependent(const Job& a, const Job& b) const {
   return a.id != b.id && (a.spec.owner != b.spec.owner || !HasSeveralUsers());
 }
 
-// Left behind by its partner, a job goes on with its half of the lock as if it
-// were alone.
+// A job whose partner has ended keeps its half of the lock and continues as if
+// it were alone: its place is unchanged.
 bool JobTable::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
                          JobId partner) const {
   if (next != job.assigned) return false;
@@ -129,11 +129,12 @@ Job& JobTable::Add(Time now, const JobSpec& spec) {
   return job;
 }
 
-// Agents start no incarnation, workers take no grant and checkpoint directories
-// take no generation below the highest number that they have seen, which may be
-// in a row that is lost. The term after a loss is the time of the day in
-// seconds: numbers rise more slowly, and are below it also where the same copy
-// was restored before.
+// After rows were lost, new epochs, incarnations and generations must be higher
+// than any number in a lost row: agents, workers and checkpoint directories
+// refuse a number below the highest that they have seen. `from` is the term
+// after the loss, which is the time of day in seconds. Numbers rise more slowly
+// than that clock, so those in lost rows are lower, even if the same copy was
+// restored before.
 void JobTable::PassLostNumbers(uint64_t from) {
   numbers_from_ = std::max(numbers_from_, from);
   for (auto& [id, job] : jobs_) job.epoch = std::max(job.epoch + 1, from);
@@ -238,7 +239,7 @@ bool MustGo(const Job& job, int rank) {
 }
 
 void Changes::Touch(Job& job) {
-  // Once is enough: types count as filled only after a plan has been made.
+  // Once a plan is enough: types count as filled only after a plan was made.
   if ((job.touched & (1u << kPlan)) == 0 && filled_.any()) {
     filled_.Forget(job.chosen);
   }
@@ -264,7 +265,8 @@ std::vector<JobId> Changes::Take(Reader reader, const JobTable& jobs) {
     }
   }
   std::sort(changed.begin(), changed.end());
-  // After a restore the jobs do not know that they are noted.
+  // A job may be listed twice: after a restore, jobs have lost the mark that
+  // they are listed already.
   changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
   return changed;
 }

@@ -1,5 +1,6 @@
-// All jobs: by id, by name, those that are alive, those that wait. Other parts
-// change a job's own fields; what says which jobs there are is changed here.
+// The table of all jobs, with indexes by id and by name, of live jobs, and of
+// waiting jobs. Other parts change the fields of a job; only the table adds,
+// ends and removes jobs.
 //
 // Pointers and references to jobs stay valid until the job is pruned. Not
 // thread-safe. Snapshot fields: the jobs, names, ended jobs, and the next
@@ -37,7 +38,7 @@ class JobTable {
  public:
   using Live = absl::btree_map<JobId, Job*>;
 
-  // Null: not there, or not live.
+  // Null if there is no such job; FindLive: also if it is not live.
   Job* Find(JobId id) const;
   Job* FindLive(JobId id) const;
   // The worker of exactly this incarnation; null: there is none.
@@ -46,57 +47,63 @@ class JobTable {
   const Worker& WorkerOf(const WorkerKey& key) const;  // there is one
   const std::map<JobId, Job>& all() const { return jobs_; }
   std::map<JobId, Job>& all() { return jobs_; }
-  // Those active, or with a process, ascending.
+  // The jobs that are active or have a process, ascending.
   const Live& live() const { return live_; }
   const Live& waiting() const { return waiting_; }  // with nothing assigned
   size_t active() const { return active_; }         // of live()
   bool elastic() const { return elastic_; }  // some job is elastic, or was
   JobId next_id() const { return JobId(next_job_); }
-  // Epochs and incarnations that are given are at least this
+  // The least number for new epochs and incarnations
   // (CoordinatorStarted::numbers_from).
   uint64_t numbers_from() const { return numbers_from_; }
-  // The job that has the name of `spec`; invalid: nobody.
+  // The job that has the name of `spec`; invalid if there is none.
   JobId Named(const JobSpec& spec) const;
-  // The job that has the checkpoint directory of `spec`; invalid: nobody.
+  // The job that has the checkpoint directory of `spec`; invalid if there is
+  // none.
   JobId SavingIn(const JobSpec& spec) const;
 
-  // Both run there as a packed pair, or are about to.
+  // Whether the two jobs run as a packed pair, or are about to.
   bool Together(const Job& job, JobId other) const;
   ShareUnit UnitOf(const Job& job) const;
-  // Several users have active jobs.
+  // Whether several users have active jobs.
   bool HasSeveralUsers() const;
-  // Two jobs: of two users, where several have active ones.
+  // Whether these are two different jobs, and of two users if several users
+  // have active jobs.
   bool AreIndependent(const Job& a, const Job& b) const;
-  // It has `next`, with that partner, already.
+  // Whether the job already has the accelerators `next` with that partner.
   bool Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
                  JobId partner) const;
 
   // A new job, active and waiting.
   Job& Add(Time now, const JobSpec& spec);
-  // So many ids are given to nobody.
+  // Leaves out `count` ids, which no job gets.
   void SkipIds(uint64_t count) { next_job_ += count; }
-  // Rows are lost, and may have given numbers below `from`.
+  // Rows were lost that may have given out numbers below `from`: they are not
+  // given again.
   void PassLostNumbers(uint64_t from);
-  // After Job::assigned or the spec changed.
+  // Call NoteWaiting after Job::assigned changed, NoteElastic after the spec
+  // changed.
   void NoteWaiting(Job& job);
   void NoteElastic(const Job& job) { elastic_ |= job.spec.elastic(); }
-  // The job leaves `state` kActive or kHeld for this one. It stays live while a
-  // process of it is.
+  // The job leaves kActive or kHeld for `state`. It stays live as long as one
+  // of its processes does.
   void End(Job& job, JobState state);
   void Release(Job& job);  // from kHeld, or once more
-  // Looked at by the next Prune: a process of it has ended.
+  // A process of the job has ended, so the next Prune looks at it.
   void MayBeOver(const Job& job) { over_.push_back(job.id); }
-  // Jobs that are over leave live(), and beyond `ended_kept` the table.
+  // Removes jobs that are over from live(). Keeps only the last `ended_kept`
+  // ended jobs in the table.
   void Prune(size_t ended_kept);
-  // Ids of those added or released since the last call: their shares do not
-  // count yet (Job::counted_since).
+  // The jobs that were added or released since the last call. Their shares do
+  // not count yet (Job::counted_since).
   std::vector<JobId> TakeUncounted();
 
   static auto State(auto& t) {
     return std::tie(t.jobs_, t.names_, t.ended_, t.next_job_, t.numbers_from_);
   }
   std::vector<JobId> LiveIds() const;
-  // After State was read: `live` are the live ones. DATA_LOSS: one is unknown.
+  // Call this after State was read, with the ids of the live jobs. DATA_LOSS if
+  // one of them is unknown.
   absl::Status Rebuild(const std::vector<JobId>& live);
 
  private:
@@ -115,19 +122,20 @@ class JobTable {
   std::deque<JobId> ended_;
   uint64_t next_job_ = 1;
   uint64_t numbers_from_ = 0;
-  std::vector<JobId> over_;  // jobs that may be, of live_
+  std::vector<JobId> over_;  // live jobs that may be over
   std::vector<JobId> uncounted_;
 };
 
-// What the worker of that rank holds is not (or no longer) what the job is
-// assigned.
+// Whether the accelerator that the worker of that rank holds is not assigned to
+// that rank, or no longer.
 bool MustGo(const Job& job, int rank);
 
 }  // namespace gavel::engine
 
 namespace gavel {
 
-// What the engine keeps of agents and plans, and tells of jobs: plain values.
+// Plain values: the engine's state of agents and plans, and facts about jobs
+// that it reports.
 
 // An agent as the engine knows it.
 struct Agent {
@@ -136,20 +144,21 @@ struct Agent {
   Time heard_at = 0;
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
   std::string state_id = "";       // of its state directory
-  // Before, it does not know what ran here under another state directory, and
-  // leases of then may run.
+  // Before this time, leases may still run of processes that were started here
+  // under another state directory, which the agent does not know.
   Time swept_at = 0;
   // See AgentHello.
   bool own_checkpoints = false;
   std::string stream_endpoint = "";
   std::string stream_public_key = "";
   bool left = false;  // not reachable, for it ended in order
-  // Of its accelerators, by uuid, as told last. Forgotten by a restart.
+  // The last health report of each of its accelerators, by uuid. Forgotten by a
+  // restart.
   std::map<std::string, AcceleratorHealth> health = {};
 };
 
-// Fractions of the time since a job's first allocation: what the policy meant
-// it to run, and what it ran. In [0, 1].
+// Fractions of the time since a job's first allocation, in [0, 1]. `target`:
+// the policy's intention; `received`: the time that the job ran.
 struct JobShares {
   double target = 0;
   double received = 0;
@@ -162,9 +171,9 @@ struct Standstill {
   double allowed_s = 0;
 };
 
-// How a process ended that failed: its loop had stood still for `hung_s`
-// (hang_watch.h); or it was stopped while it started, for it never said hello
-// (`silent`) or was not ready `unready_s` after it had.
+// How a failed process ended. Its loop had stood still for `hung_s` (HangWatch
+// in endings.h). Or it was stopped while it started, because it never sent a
+// hello (`silent`) or was not ready `unready_s` after its hello.
 struct FailedEnd {
   const WorkerExited& exit;
   double hung_s = 0;
@@ -179,25 +188,27 @@ struct TrialCost {
   double accelerator_s = 0;
 };
 
-// `places` of `jobs`, ascending; whoever of them has none waits, and all others
-// go on as they are. nullopt: of all jobs.
+// The accelerators of `jobs`, which ascend, in a round. A job of these without
+// a place waits; all other jobs stay as they are. If `jobs` is nullopt, the
+// plan is of all jobs.
 struct RoundPlan {
   std::optional<std::vector<JobId>> jobs;
   RoundAssignment places;
   std::vector<ShareUnit> trials = {};  // of `places`, ascending
 };
 
-// Who could run in the next round, and how far each is ahead by type.
+// The units that could run in the next round, and the priority of each by type.
 struct WaitingUnits {
   RoundTable units;
   std::vector<std::vector<double>> priorities;
 };
 
-// A turn on trial goes before whatever anybody is owed.
+// The deficit of a unit on trial. It is larger than any that a job can have, so
+// trials are placed first.
 inline constexpr double kTrialDebt_s = 1e9;
 
-// Types that have been planned for the waiting jobs, and on which nothing has
-// changed since: a plan would be the same.
+// Types that were planned for the waiting jobs, and on which nothing has
+// changed since. Another plan of them would be the same.
 class FilledTypes {
  public:
   bool any() const { return !is_filled_.empty(); }
@@ -227,12 +238,12 @@ struct IdleTypes {
   uint64_t version = 0;  // of the throughputs
 };
 
-// Spreads what is to be launched at once over time.
+// Spreads launches over time that would otherwise be sent at once.
 class LaunchPace {
  public:
-  // When the next process is to be launched, not before `now`, where so many a
-  // second may be (<= 0: any number): a few at once, then in steps, so that a
-  // sweep over all jobs sends many.
+  // When to launch the next process, not before `now`, if `per_s` launches a
+  // second are allowed (<= 0: any number). A few start at once and the rest in
+  // steps of time, so that one sweep over all jobs sends many.
   Time Next(Time now, double per_s) {
     if (per_s <= 0) return now;
     const Time at = std::max(at_, now - kAtOnce_s);
@@ -243,7 +254,7 @@ class LaunchPace {
   static auto State(auto& p) { return std::tie(p.at_); }
 
  private:
-  static constexpr double kAtOnce_s = 0.2;  // what this would allow
+  static constexpr double kAtOnce_s = 0.2;  // worth of launches
   static constexpr double kStep_s = 0.1;
 
   Time at_ = -kNever;  // of the next one
@@ -258,10 +269,10 @@ struct JobChanges {
 
 namespace gavel::engine {
 
-// Which jobs have changed since a reader last looked: parts that keep something
-// of each job (the plan, the problem for the policy, isolated time, filling)
-// look only at those again. Also which accelerator types need no new plan, as
-// nothing has changed on them.
+// The jobs that have changed since a reader last looked. Parts that keep a
+// value for each job (the plan, the problem for the policy, isolated time,
+// filling) look only at these again. Also the accelerator types that need no
+// new plan, because nothing has changed on them.
 //
 // Not thread-safe. Snapshot fields: the changes that isolated time reads; after
 // a restore the other readers look at all jobs.
@@ -270,20 +281,20 @@ class Changes {
  public:
   enum Reader : uint8_t { kPlan, kProblem, kIsolated, kFill, kReaders };
 
-  // From now on every reader looks at it again.
+  // Every reader looks at the job again.
   void Touch(Job& job);
-  void TouchAll();  // at all jobs
-  // All jobs, and not only those of Take, may have changed.
+  void TouchAll();  // every reader looks at all jobs
+  // Whether all jobs may have changed, and not only those of Take.
   bool all(Reader reader) const { return changes_[reader].all; }
   void SetAll(Reader reader, bool all) { changes_[reader].all = all; }
-  // Those touched since the last Take, in the order in which they were.
+  // The jobs that were touched since the last Take, in that order.
   const std::vector<JobId>& Touched(Reader reader) const {
     return changes_[reader].jobs;
   }
-  // The same ascending, and nothing has changed from then on.
+  // Returns the same jobs, ascending, and clears the reader's changes.
   std::vector<JobId> Take(Reader reader, const JobTable& jobs);
 
-  // Something has changed on the type, or on all of them.
+  // Something has changed on the type, or on all types.
   void ForgetType(size_t type);
   void ForgetTypes();
   FilledTypes& filled() { return filled_; }
@@ -292,7 +303,7 @@ class Changes {
   static auto State(auto& c) {
     return std::tie(c.changes_[kIsolated].jobs, c.changes_[kIsolated].all);
   }
-  // After State was read.
+  // Call this after State was read.
   void Rebuild();
 
  private:
@@ -312,21 +323,21 @@ class AssignedAccelerators {
   AssignedAccelerators(const Cluster& cluster, Changes& changes)
       : cluster_(cluster), changes_(changes) {}
 
-  // A job gets the accelerator, or gives it up.
+  // The job gets the accelerator, or gives it up.
   void Add(AcceleratorId accelerator, JobId job);
   void Remove(AcceleratorId accelerator, JobId job);
-  // Counts anew, after accelerators have come or gone: anything may be
-  // different for any job.
+  // Counts again after accelerators have come or gone. That may change anything
+  // for any job, so all jobs count as changed.
   void Recount();
 
   std::span<const JobId> JobsOn(AcceleratorId accelerator) const {
     return jobs_.At(accelerator);
   }
   bool IsFree(AcceleratorId accelerator) const;
-  // By type: usable and not assigned to anyone.
+  // By type: the number of usable accelerators that no job is assigned.
   const std::vector<int>& free() const { return free_; }
-  // The free ones by place. Kept up to date from the first call on; whoever
-  // claims or releases there puts it back.
+  // The free accelerators by place, kept up to date from the first call on. A
+  // caller that claims or releases some of them has to undo that.
   FreePlaces& Places();
 
   static auto State(auto& a) { return std::tie(a.jobs_); }

@@ -25,7 +25,7 @@ void LeaseEvents::On(Time now, const event::WorkerJoined& e) {
   job->hung_launches = 0;
   processes_.EndSilence(now, e.hello.worker, *worker);
   if (!e.hello.ready) {
-    worker->launch_sent_at = now;  // its limit counts from here
+    worker->launch_sent_at = now;  // the start timeout counts from here
     return agenda_.Due(now + StartTimeout(*job, options_));
   }
   worker->process = ProcessState::kJoined;
@@ -38,12 +38,13 @@ void LeaseEvents::On(Time now, const event::WorkerJoined& e) {
   worker->Know(now, e.hello.progress);
   checkpoints_.NoteRestored(*job, worker->server);
   checkpoints_.EndFetch(e.hello.worker);
-  // It got somewhere since the last start. An eviction alone makes a newer
-  // generation of the same step.
+  // A checkpoint of a later step shows that the job advanced since the last
+  // start. A newer generation alone does not: an eviction makes one of the same
+  // step.
   const Generation& start = e.hello.progress.last_generation;
   if (start.step > job->restored.step) job->failures_in_a_row = 0;
   job->restored = std::max(job->restored, start);
-  // Its gang may have come to its end without it.
+  // Other ranks may be done already, in a gang that did not come to its end.
   processes_.ReviveDone(now, *job);
   processes_.NotifyReady(*job);
 }
@@ -91,7 +92,8 @@ void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
   Job* job = jobs_.Find(e.worker.job);
   if (worker == nullptr || worker->held_epoch != e.epoch) return;
   changes_.Touch(*job);
-  // It ran there. Judged by this row alone, as in StepsReported.
+  // The job ran on this accelerator. That is judged by this row alone, as for
+  // StepsReported.
   if (e.cause == ReleaseCause::kPaused && !e.finished &&
       e.progress.steps_done > 0) {
     accusations_.NoteGoodEnd(e.worker.job, worker->held);
@@ -133,7 +135,8 @@ void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
 void LeaseEvents::On(Time now, const event::StepsReported& e) {
   Worker* worker = jobs_.Find(e.worker);
   if (worker == nullptr) return;
-  // It runs. Judged by this row alone: others are not there at a replay.
+  // The job runs. That is judged by this row alone: a replay does not have the
+  // reports that were not journaled.
   if (e.progress.throughput_steps_per_s > 0) {
     jobs_.at(e.worker.job).failed_starts = 0;
     if (worker->held_epoch != 0) {
@@ -151,21 +154,24 @@ void LeaseEvents::On(Time now, const event::StepsReported& e) {
 
 namespace {
 
-// Denied workers ask again after this, though a notice comes before.
+// Denied workers ask again after this time; usually a LeaseNotice reaches them
+// sooner.
 constexpr double kRetryAfter_s = 2;
 
-// The other ranks of a gang, while rank 0 opens its store; the same.
+// The same for the other ranks of a gang, while rank 0 opens its store.
 constexpr double kGangRetry_s = 0.5;
 
-// A lease shorter than this is not begun. The ranks of a gang stop up to three
-// of their steps ahead of its end, and would come together for nothing in one
-// that is not longer than this many steps, within these parts of a whole lease.
+// A lease shorter than kLeaseMin_s is not begun. The ranks of a gang stop up to
+// three of their steps before its end, so a gang would come together for
+// nothing in a lease that is not longer than kGangLeaseMinSteps steps. That
+// limit is clamped to between kGangLeaseMin and kGangLeaseMinMost of a whole
+// lease.
 constexpr double kLeaseMin_s = 0.05;
 constexpr double kGangLeaseMinSteps = 4;
 constexpr double kGangLeaseMin = 0.1;
 constexpr double kGangLeaseMinMost = 0.5;
 
-// With a lease or before its first one, and not as anybody wanted.
+// The process failed by itself, with a lease or before its first one.
 bool IsFailure(const Worker& worker, const WorkerExited& exit) {
   const bool counts = worker.held_epoch != 0 || !worker.left_on.valid();
   return counts && !worker.out_of_memory && !exit.stopped && !exit.no_failure &&
@@ -174,11 +180,12 @@ bool IsFailure(const Worker& worker, const WorkerExited& exit) {
           (exit.exit_code != 0 && exit.exit_code != kExitEvicted));
 }
 
-// A shell that ran the program may have ended with 0 whatever the program did.
+// Takes the exit code from the session, where the process itself ended with 0:
+// a shell that ran the program may end with 0 whatever the program did.
 void UncoverCode(const Worker& worker, WorkerExited& exit) {
   if (!exit.finished_code) exit.finished_code = worker.finished_code;
   const bool by_itself = exit.signal == 0 && exit.launch_error.empty();
-  // Below 0: its session has begun, and had not come to its end.
+  // A code below 0 says that the session began, and did not come to its end.
   const int finished = std::max(0, exit.finished_code.value_or(0));
   if (by_itself && exit.exit_code == 0) exit.exit_code = finished & 0xff;
 }
@@ -209,7 +216,7 @@ void LeaseDesk::Admit(Time now, const event::WorkerJoined& e) {
   const bool news = e.hello.ready || !worker->spoke;
   if (worker->process == ProcessState::kLaunching && news)
     recorder_.Record(now, e);
-  // Also the answer to a repeated hello.
+  // This also answers a repeated hello.
   outbox_.Emit(action::SendToWorker{
       key, LeaseNotice{key, outbox_.position(), jobs_.Find(key.job)->epoch}});
   outbox_.Flush();
@@ -227,7 +234,8 @@ void LeaseDesk::Admit(Time now, event::LeaseEnded e) {
       e.progress.steps_done > 0) {
     streaks_.NoteGoodEnd(job, held);
   }
-  // The speeds of reports that were not journaled, which decisions go by.
+  // Decisions also use the speeds of the reports that were not journaled, so
+  // this row carries them.
   worker->unjournaled.MoveInto(e.progress);
   recorder_.Record(now, std::move(e));
   if (failed) AdmitFailedDevice(now, job, held);
@@ -255,7 +263,9 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
                         worker->process == ProcessState::kJoined);
   const bool quarantined = leases_.IsQuarantined(key, e.exit.server);
   agents_.DropStranger(key, e.exit.server);
-  // Its agent does not know it, which says nothing yet: asked again later.
+  // The agent says that it does not know the process. While a process may still
+  // run that the agent has not swept, that is no proof of its end: the Sweeper
+  // asks again later.
   const bool holds =
       current ? worker->held_epoch != 0 && worker->unswept : quarantined;
   if (holds && e.exit.no_failure && !e.exit.launch_error.empty() &&
@@ -268,7 +278,9 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
     if (worker != nullptr) {
       UncoverCode(*worker, gone.exit);
       gone.end = ReadEnd(now, *jobs_.Find(key.job), key.rank, gone.exit);
-      // An opaque one has a lease for that.
+      // A process without a lease has used the accelerator that it was launched
+      // on: the row says which, and since when. An opaque process has a lease
+      // for that.
       if (worker->held_epoch == 0 && worker->launch_sent_at < now) {
         gone.launched_on = worker->launched_on;
         gone.launched_at = worker->launch_sent_at;
@@ -285,7 +297,8 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
         job != nullptr && (job->active() || job->state == JobState::kHeld);
     if (!may_run) streaks_.Forget(key.job);
   }
-  // Only once it is on disk: the agent repeats until then.
+  // The acknowledgement waits for the row to be on disk. Until then the agent
+  // repeats its message.
   outbox_.Emit(
       action::SendToAgent{e.exit.server, ExitAcknowledged{e.exit.server, key}});
   outbox_.Flush();
@@ -302,7 +315,8 @@ void LeaseDesk::Admit(Time now, const event::WorkerSaidFinished& e) {
   const bool failed =
       end.exit_code != 0 && end.exit_code != kExitEvicted && !out_of_memory;
   Worker* const worker = jobs_.Find(end.worker);
-  // Also of one that had no lease: its last checkpoint had all steps.
+  // This is noted without a lease, too: a worker whose checkpoint has all steps
+  // already finishes without one.
   if (worker != nullptr) worker->finished_code = end.exit_code;
   const AcceleratorId held =
       worker != nullptr && worker->held_epoch == end.epoch ? worker->held
@@ -329,13 +343,14 @@ void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
       worker->process == ProcessState::kDone) {
     return Reject(key, "another incarnation has taken its place");
   }
-  // Its hello comes first (and is repeated until answered), and an old request
-  // must not be taken for a new one.
+  // The hello comes first, and is repeated until it is answered. The nonce
+  // keeps an old request from being taken for a new one.
   if (worker->process == ProcessState::kLaunching) return;
   if (request.nonce <= worker->last_nonce) return;
   worker->last_nonce = request.nonce;
   worker->asked_at = now;
-  // Asked before its loop ended, and late: it only has to exit.
+  // The worker asked before its loop ended, and the request came late. The
+  // worker only has to exit now.
   if (worker->finished) return;
   AnswerRequest(now, *job, *worker, request);
 }
@@ -343,7 +358,7 @@ void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
 void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
                               const LeaseRequest& request) {
   const WorkerKey& key = request.worker;
-  // The release itself was lost on the way; this says the same.
+  // The message that gave the lease back was lost; the request says the same.
   if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch) {
     Admit(now, event::LeaseEnded{key, worker.held_epoch,
                                  WithoutSpeed(worker.progress), false});
@@ -361,20 +376,23 @@ void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
       processes_.Pause(now, job, key.rank, worker.pause_tier);
       return outbox_.Flush();
     }
-    // It is about to be killed; should nobody reach it, its lease ends.
+    // The worker is about to be killed. If the agent can't be reached, its
+    // lease runs out.
     if (worker.hung_s > 0) return;
     if (key.rank == 0) processes_.NoteGang(job, worker, request);
-    // Granted, but it never heard of it, and the address is not known (any
-    // more): nothing to start with.
+    // The lease was granted, but the worker never received the grant, and the
+    // address of rank 0's store is not known (any more). The worker can't start
+    // without it.
     if (!request.holding &&
         processes_.WaitsForGang(job, key.rank, worker.held_epoch)) {
       return Deny(key, job, request.nonce, kGangRetry_s);
     }
-    // Its first grant may still wait for the disk; then so does this one.
+    // While the row of its lease is not on disk, this grant waits for it like
+    // the first one.
     return Grant(now, job, key.rank, request.nonce,
                  /*renewal=*/worker.lease_seq <= outbox_.persisted());
   }
-  // It was left behind when its gang became smaller.
+  // The worker was left outside the gang when the gang became smaller.
   if (leases_.CanStart(job) && key.rank >= job.world_size) {
     return Reject(key, StrCat("job ", job.id.value(), " runs with ",
                               job.world_size, " workers now"));
@@ -410,7 +428,8 @@ double LeaseDesk::LeastLease(const Job& job) const {
                                           kGangLeaseMinMost * whole_s));
 }
 
-// It names the epoch, so it may not overtake the event that raised it.
+// The denial names the epoch, so it must wait until the event that raised the
+// epoch is on disk.
 void LeaseDesk::Deny(const WorkerKey& key, const Job& job, uint64_t nonce,
                      double retry_after_s) {
   outbox_.Emit(action::SendToWorker{
@@ -437,8 +456,9 @@ void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
     grant.gang_address = job.gang_address;
   }
-  // A renewal may end before an earlier one, where a plan was taken back, and
-  // be lost: then the worker has the earlier one.
+  // A renewal may end before an earlier grant does, if a plan was taken back.
+  // If that renewal is lost, the worker still uses the earlier grant, so the
+  // later of the two ends counts here.
   const Time expires = now + grant.duration_s * (1 + options_.drift);
   worker.lease_expires = std::max(worker.lease_expires, expires);
   agenda_.Due(worker.lease_expires);
@@ -449,8 +469,8 @@ void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
   }
 }
 
-// The lease was given back for its device's sake. Nothing is wrong with one
-// that another job runs on at this moment.
+// A lease was given back because its device failed. The device counts as lost
+// unless another job holds a lease of it at this moment.
 void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
   if (!leases_.Holders(where).empty()) return;
   const Accelerator& accelerator = cluster_.accelerator(where);
@@ -474,13 +494,15 @@ void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
   recorder_.Record(now, std::move(drained));
 }
 
-// What `rank` has of its accelerator: all, or its part beside a partner.
-// Of the threads of a CPU slot each of the two has half, at least one, the
-// first of them an odd one. Left behind, a job has all of them again.
-// Of the memory, in bytes without its context, each has what it was seen to
-// need, and half of the rest. Where that is too little for one, it runs out of
-// memory and is not packed so again, instead of taking its partner down with
-// it.
+// Adds to `grant` the part of the accelerator that `rank` may use: all of it,
+// or a part beside a partner.
+// Threads of a CPU slot: each of the two jobs has half of them, at least one;
+// the job with the lower id has the odd one. A job whose partner has left has
+// all threads again.
+// Memory, in bytes without the context: each job has as much as it was seen to
+// need and half of the rest, or, if the needs exceed the memory, a part in
+// proportion to its need. A job for which that is too little runs out of memory
+// and is not packed so again; it does not take its partner down with it.
 void LeaseDesk::AddPart(const Job& job, int rank, LeaseGrant& grant) const {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
   grant.accelerator = cluster_.accelerator(worker.held).info;

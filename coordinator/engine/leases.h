@@ -1,5 +1,6 @@
-// The leases of workers: LeaseDesk answers what workers ask and say, and
-// LeaseEvents applies it as the journal has it. Not thread-safe.
+// The leases of workers. LeaseDesk answers the workers' messages, and
+// LeaseEvents applies the journaled events that follow from them. Not
+// thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_LEASES_H_
 #define GAVEL_COORDINATOR_ENGINE_LEASES_H_
 
@@ -31,9 +32,9 @@
 
 namespace gavel::engine {
 
-// Applies what workers said, as the journal has it: WorkerJoined, LeaseStarted,
-// LeaseEnded, StepsReported. A function of the journal alone. Not thread-safe;
-// stateless.
+// Applies the journaled events of workers: WorkerJoined, LeaseStarted,
+// LeaseEnded and StepsReported. The result depends on the journal alone. Not
+// thread-safe; stateless.
 
 class LeaseEvents {
  public:
@@ -85,10 +86,9 @@ class LeaseEvents {
   Endings& endings_;
 };
 
-// Answers workers: their hellos, requests for leases, reports and releases. A
-// lease is granted here and nowhere else. What it lets in is journaled and then
-// applied by lease_events.h. Not thread-safe; what it has of its own is
-// forgotten by a restart.
+// Answers the hellos, lease requests, reports and releases of workers. Leases
+// are granted only here. LeaseEvents and Endings apply the events that it
+// journals. Not thread-safe; a restart forgets its own state (FailureStreaks).
 
 class LeaseDesk {
  public:

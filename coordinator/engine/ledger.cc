@@ -18,8 +18,8 @@ void Ledger::TakeReceived(JobId id, const event::Received& received) {
   }
 }
 
-// Adds what the worker ran, or took to start, since the last booking; its part
-// of the gang's, and of the pair's.
+// Books the time since the last booking in which the worker ran or started: its
+// part of the gang's time, and of the pair's.
 void Ledger::Book(Time now, Job& job, Worker& worker,
                   TimeReceived::Booking& booking) {
   const bool leased = worker.held_epoch != 0;
@@ -36,7 +36,7 @@ void Ledger::Book(Time now, Job& job, Worker& worker,
   const size_t type = job.BookedType(held_type, cluster_.types().size());
   const double part_s = unit.packed() ? seconds / 2 : seconds;
   booking.Add(unit, type, part_s);
-  // An assignment means whoever runs to run.
+  // Under an assignment a job is meant to have exactly the time that it runs.
   if (allocation_.result().is_assignment) booking.Owe(unit, type, part_s);
 }
 
@@ -119,8 +119,9 @@ void Ledger::BookWorker(Time now, Job& job, Worker& worker) {
   Book(now, job, worker, booking);
 }
 
-// An entity keeps what its jobs were given: else it would begin anew with each
-// job, and one of many short jobs would have more than its share.
+// The time that an ended job received beyond its share stays with its entity.
+// Otherwise the entity would begin anew with each job, and one with many short
+// jobs would get more than its share.
 void Ledger::RemoveJob(JobId id) {
   const std::vector<PolicyEntity>& entities = terms_.options().entities;
   const size_t types = cluster_.types().size();
@@ -155,7 +156,8 @@ std::span<const double> Ledger::EndedAhead(const std::string& entity) const {
 }
 
 void Ledger::BeginAllocation() {
-  // Under an assignment nobody is ahead or behind: it says who runs.
+  // Under an assignment no job is ahead or behind: the assignment says which
+  // jobs run.
   if (allocation_.result().is_assignment) return;
   if (terms_.memory_rounds() > 0) {
     const double factor =
@@ -208,7 +210,8 @@ void IsolatedTime::Count(Time now, const std::vector<Job*>& jobs) {
   for (Job* job : jobs) SetPace(now, *job);
 }
 
-// Until the last count the job ran evenly; since then its steps tell.
+// Up to the last count the job is taken to have run at its pace. Since then its
+// steps are counted.
 IsolatedTime::Sum IsolatedTime::SumOf(const Job& job, Time now) const {
   Sum sum{job.isolated_s, job.isolated_steps};
   if (!job.active()) return sum;
@@ -240,7 +243,7 @@ void IsolatedTime::SetPace(Time now, Job& job) {
   if (!job.active() || epoch == 0) return;
   const double speed = WholeSpeed(job);
   if (!(speed > 0)) return;
-  // Before it is where it was when its worker failed, nothing counts.
+  // After a failure nothing counts until the job has made up for lost steps.
   if (done < job.isolated_steps) return changes_.Touch(job);
   const double pace = figures_.Pace(job);
   job.pace = {pace, pace / speed, now, isolated_clock_[job.spec.scale_factor],

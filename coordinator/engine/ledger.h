@@ -1,6 +1,6 @@
-// The time that jobs received, and what the allocation meant them to have: for
-// priorities in rounds and for the shares that people are told. Also how often
-// workers are lost.
+// The time that jobs have received, and the time that the allocation meant them
+// to have: for priorities in rounds and for the shares that people see. Also
+// counts how often workers are lost.
 //
 // Not thread-safe. Snapshot fields: all.
 #ifndef GAVEL_COORDINATOR_ENGINE_LEDGER_H_
@@ -30,7 +30,7 @@ namespace gavel::engine {
 
 class Ledger {
  public:
-  // Borrowed, and outlive this.
+  // The arguments are borrowed, and must outlive this object.
   Ledger(const Terms& terms, const JobTable& jobs, const Cluster& cluster,
          const AllocationTable& allocation, const Candidates& candidates)
       : terms_(terms),
@@ -39,38 +39,40 @@ class Ledger {
         allocation_(allocation),
         candidates_(candidates) {}
 
-  // What a job has received under another engine.
+  // Takes over the time that a job has received under another engine.
   void TakeReceived(JobId id, const event::Received& received);
-  // The time that a worker without a lease took to start, up to now.
+  // Books the time that a worker without a lease took to start, up to now.
   void BookStart(Time now, Job& job, Worker& worker);
-  // What was received and what was meant, up to now: before either changes.
-  // Under an assignment nobody compares what jobs have received, and each is
-  // booked by itself, when it changes.
+  // Books the time that all jobs have received, and their targets, up to now.
+  // Call this before either changes. It does nothing under an assignment, where
+  // received time is not compared and each job is booked when it changes.
   void BookAll(Time now);
-  // All workers of the job.
+  // Books the time of all workers of the job, up to now.
   void BookJob(Time now, Job& job);
-  // What the allocation meant the job to have, up to now.
+  // Books the time that the allocation meant the job to have, up to now.
   void BookTarget(Time now, Job& job);
-  // In all, booked or not.
+  // All the time that the job has received, booked or not.
   double SecondsReceived(const Job& job, Time now) const;
-  // Of a job that is there.
+  // The job must be in the table.
   JobShares SharesOf(JobId job, Time now) const;
 
-  // Of one worker, up to now.
+  // Books the time of one worker, up to now.
   void BookWorker(Time now, Job& job, Worker& worker);
   const TimeReceived& time_received() const { return time_received_; }
   const FailureRate& failure_rate() const { return failure_rate_; }
-  // A worker was lost.
+  // Counts the loss of a worker.
   void AddLoss() { failure_rate_.AddLoss(); }
-  // It has ended.
+  // Call this when the job has ended.
   void RemoveJob(JobId job);
-  // [J] What jobs of the entity that have ended had received beyond their
-  // shares, in accelerator-seconds; empty: nothing. The entity's other jobs are
-  // ahead by that.
+  // [J] The time that ended jobs of the entity had received beyond their
+  // shares, in accelerator-seconds by type; empty: none. The entity's other
+  // jobs are ahead by that much.
   std::span<const double> EndedAhead(const std::string& entity) const;
   // All targets are booked up to now.
   void SetBookedAt(Time now) { booked_at_ = now; }
-  // A new allocation: time received counts on, as far as Terms says.
+  // Call this for a new allocation. Time received before it fades over
+  // Terms::memory_rounds(), or is reset if that is 0. Does nothing for an
+  // assignment.
   void BeginAllocation();
 
   static auto State(auto& part) {
@@ -89,7 +91,7 @@ class Ledger {
   const Candidates& candidates_;
   TimeReceived time_received_;
   FailureRate failure_rate_;
-  // By entity, and type. Entities are those of the cluster file.
+  // By entity of the cluster file, and by type.
   std::map<std::string, std::vector<double>> ended_ahead_s_;
   Time booked_at_ = 0;  // Job::target_s counts up to here at least
 };
@@ -97,12 +99,12 @@ class Ledger {
 // The time that jobs would have taken alone on an equal part of the cluster,
 // for finish-time fairness (Gavel's cumulative isolated time).
 //
-// Not thread-safe. Snapshot fields: the clocks, up to when they count, and the
-// throughputs that they count by.
+// Not thread-safe. Snapshot fields: the clocks, the time that they are counted
+// up to, and the version of the throughputs that they use.
 
 class IsolatedTime {
  public:
-  // Borrowed, and outlive this.
+  // The arguments are borrowed, and must outlive this object.
   IsolatedTime(const JobTable& jobs, Changes& changes, const Cluster& cluster,
                const ThroughputMatrix& throughputs,
                const EngineOptions& options, const Figures& figures)
@@ -118,18 +120,18 @@ class IsolatedTime {
   // part depends on the number of jobs, so the engine calls this before each
   // change of that number, and for each new allocation.
   //
-  // An equal part of n jobs does W / max(n s, C) steps/s of a job of scale
-  // factor s, where C accelerators are there and W is the sum of the job's
-  // throughputs on all of them. So the isolated time of a job that runs evenly
-  // is its speed over W times a clock of its scale factor, which runs by max(n
-  // s, C): such jobs are only looked at when something changes.
+  // Let n be the number of jobs, C the number of accelerators, and W the sum of
+  // a job's throughputs on all of them. An equal part does W / max(n s, C)
+  // steps/s of a job of scale factor s. So the isolated time of a job that runs
+  // at an even pace is its speed over W, times a clock of its scale factor that
+  // runs at the rate max(n s, C). Such jobs are visited only when they change.
   void CountChanged(Time now);
-  // The same; looks at all jobs where throughputs or the cluster have changed.
+  // The same, but visits all jobs if throughputs or the cluster have changed.
   void CountAll(Time now);
-  // An ended job: counted up to now, and not going on.
+  // Counts an ended job up to now, and stops its pace.
   void End(Time now, Job& job);
 
-  // Job::isolated_s and isolated_steps as they would be counted now.
+  // The values that Job::isolated_s and isolated_steps would be counted to now.
   struct Sum {
     double seconds = 0;
     double steps = 0;

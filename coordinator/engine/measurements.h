@@ -1,9 +1,9 @@
-// What is learnt of the speed of jobs: figures of the job file and of the
-// throughput table, what workers report alone and in pairs, and the row of the
-// table that a job is most like.
+// Learns the speed of jobs from the job file, from the throughput table, and
+// from the reports of workers, alone and in pairs. Finds the row of the table
+// that a job is most like.
 //
-// Not thread-safe. No snapshot fields: the figures are ThroughputMatrix's and
-// Job's, rows of the table are found again.
+// Not thread-safe. No snapshot fields: ThroughputMatrix and Job hold the
+// figures, and rows of the table are found again.
 #ifndef GAVEL_COORDINATOR_ENGINE_MEASUREMENTS_H_
 #define GAVEL_COORDINATOR_ENGINE_MEASUREMENTS_H_
 
@@ -26,7 +26,7 @@ namespace gavel::engine {
 
 class Measurements {
  public:
-  // Borrowed, and outlive this.
+  // The arguments are borrowed, and must outlive this object.
   Measurements(Agenda& agenda, JobTable& jobs, const Cluster& cluster,
                ThroughputMatrix& throughputs, AcceleratorSpeeds& speeds,
                const EngineOptions& options, const Figures& figures)
@@ -38,21 +38,24 @@ class Measurements {
         options_(options),
         figures_(figures) {}
 
-  // What the job file leaves open, by the table, and by the full names of
-  // types: journaled with the job, so that a replay needs no table.
+  // Fills in from the table the throughputs that the job file leaves open, and
+  // replaces short names of types by full ones. The result is journaled with
+  // the job, so that a replay needs no table.
   void FillThroughputs(JobSpec& spec) const;
-  // What rank 0 tells while it holds a lease.
+  // Takes the speed that rank 0 reports for its lease, alone or in a pair.
   void Measure(Time now, Job& job, const Progress& progress);
-  // Their throughput file may be another one by now.
+  // Finds the rows of all jobs again, as the throughput file may have changed.
   void FindTableRows();
-  // Of the types that are there: once more when another one comes.
+  // Bars the job from types that its job file does not allow. Covers the types
+  // that are there; call this again when another one joins.
   void BarTypes(const Job& job);
-  // What `job`, which the table lacks, keeps beside `other`, which it knows: so
-  // that it stays known when that one is gone. True: there is such a figure.
+  // Notes in the profile of `job`, which is not in the table, the part of its
+  // speed that it keeps beside `other`, which is, so that the figure outlives
+  // `other`. False: there is no such figure.
   bool KeepPairCell(Job& job, const Job& other, const std::string& type);
-  // Its own, else that of the reference that it is most like by all that is
-  // known of it: then it is thought to be as that one on types where nobody
-  // knows.
+  // Finds the job's own row of the table, else the reference that it is most
+  // like by all of its measurements. That reference then gives the estimates
+  // for types where the job's speed is not known.
   void FindTableRow(Job& job);
 
  private:

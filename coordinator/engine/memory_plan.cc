@@ -16,7 +16,7 @@
 
 namespace gavel::engine {
 
-// In seconds.
+// Returns the time in seconds until the job is expected to run again.
 double MemoryPlan::ExpectedAbsence(const Job& job,
                                    const WaitingUnits& line) const {
   const RoundTable& units = line.units;
@@ -69,8 +69,10 @@ MemoryPlan::Tiers MemoryPlan::ChooseTiers(Time now) const {
   return tiers;
 }
 
-// Whether all of its accelerators have room for it beside whoever comes next.
-// `kept`: by those that were chosen before it; it is added.
+// Whether each accelerator of the job has room to keep it there, beside the
+// jobs that run there next. `kept` has the bytes, by accelerator, of the jobs
+// that were chosen to be kept before; if the result is true, this job's are
+// added.
 bool MemoryPlan::MayKeep(const Job& job,
                          std::map<AcceleratorId, double>& kept) const {
   for (const Worker& worker : job.gang()) {
@@ -97,7 +99,7 @@ bool MemoryPlan::MayKeep(const Job& job,
       for (size_t rank = 0; rank < planned.size(); ++rank) {
         if (id == job.id || planned[rank] != where.id) continue;
         const Worker& next = other->workers[rank];
-        if (next.need_bytes == 0) return false;  // nobody knows
+        if (next.need_bytes == 0) return false;  // its need is unknown
         bytes += static_cast<double>(next.need_bytes);
         processes.insert({id, static_cast<int>(rank), next.incarnation});
       }
@@ -129,12 +131,13 @@ void MemoryPlan::MakeRoom(Time now) {
 void MemoryPlan::MakeRoomOn(AcceleratorId id,
                             std::set<WorkerKey>& evicted) const {
   const AcceleratorInfo& info = cluster_.accelerator(id).info;
-  std::map<WorkerKey, uint64_t> processes;  // with what each takes
+  std::map<WorkerKey, uint64_t> processes;  // with the bytes of each
   std::vector<std::pair<Time, WorkerKey>> away;
   for (const auto& [there, key] : leases_.Contexts(id)) {
     const Worker& worker = jobs_.WorkerOf(key);
     if (worker.leaving || evicted.contains(key)) continue;
-    // Who comes next starts only when it has left.
+    // The next job starts only when a worker that pauses and is not kept has
+    // left the accelerator. So the need of such a worker is not counted.
     const bool stays =
         worker.pause_sent_at == kNever || worker.pause_tier == PauseTier::kKeep;
     uint64_t& bytes = processes[key] = info.context_bytes;
@@ -143,7 +146,8 @@ void MemoryPlan::MakeRoomOn(AcceleratorId id,
     }
     if (worker.left_on == id) bytes += worker.progress.device_bytes;
   }
-  // Nobody knows what such a one will take: it gets what the kept ones have.
+  // A job that is assigned here may have an unknown need. Then it gets the
+  // memory of all jobs that are kept here and do not come back.
   bool unknown = false;
   for (const JobId next : assigned_.JobsOn(id)) {
     const Job& job = jobs_.at(next);
@@ -175,7 +179,7 @@ void MemoryPlan::MakeRoomOn(AcceleratorId id,
   }
 }
 
-// One pass over the jobs, however many servers have a budget.
+// Makes one pass over the jobs, however many servers have a budget.
 void MemoryPlan::MakeRoomOnHosts(std::set<WorkerKey>& evicted) const {
   struct Host {
     uint64_t budget = 0;
@@ -222,7 +226,8 @@ void MemoryPlan::On(Time now, const event::WorkersEvicted& e) {
   }
 }
 
-// What is special about the accelerator that it left.
+// Why a job that left this accelerator could not stay in memory, for the end of
+// a sentence; empty unless the accelerator is in exclusive-process mode.
 std::string MemoryPlan::WhyEvicted(AcceleratorId from) const {
   if (!from.valid() || !cluster_.accelerator(from).info.exclusive) return "";
   return StrCat(", since one process at a time may use ",

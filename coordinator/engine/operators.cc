@@ -55,8 +55,8 @@ std::string WhyNoCheckpoint(const Job& job) {
     last = std::max(last, worker.progress.last_generation);
     steps = std::max(steps, worker.progress.steps_done);
   }
-  // A process writes its checkpoint after it has released, or ends with it: the
-  // last one that was reported may be older.
+  // A process writes its checkpoint after it has released its accelerator, or
+  // as it ends, so the last reported one may be older.
   return StrCat(
       "job ", job.id.value(), " does not run now",
       steps > last.step
@@ -66,7 +66,7 @@ std::string WhyNoCheckpoint(const Job& job) {
           : StrCat(", and its checkpoint is of step ", last.step));
 }
 
-// By any of its names here.
+// Whether `names` contains the type, under any name that it has here.
 bool IsNamed(std::string_view type, const std::vector<std::string>& names,
              const Cluster& cluster) {
   return std::ranges::any_of(
@@ -83,7 +83,7 @@ std::string Types(const Cluster& cluster) {
   return absl::StrJoin(types, ", ");
 }
 
-// Which of its processes may still be on that server; invalid: none.
+// A job that may still have a process on that server; invalid if none.
 JobId JobOn(const std::string& server, const engine::LeaseBook& leases,
             const engine::JobTable& jobs, const Cluster& cluster) {
   for (const auto& [accelerator, worker] : leases.quarantined()) {
@@ -102,10 +102,11 @@ JobId JobOn(const std::string& server, const engine::LeaseBook& leases,
   return {};
 }
 
-// One sentence tells of so many, each with its reason.
+// One sentence names at most this many drained targets, each with its reason.
 constexpr size_t kDrainedMax = 3;
 
-// Why nobody is to start on one that is drained, or whose agent ends.
+// Why no process may start on an accelerator that is drained, or whose agent is
+// ending.
 std::string WhyOff(const Accelerator& accelerator) {
   if (!accelerator.drained) return "its agent ends";
   if (accelerator.drained_for.empty()) return "by `gavel drain`";
@@ -349,7 +350,8 @@ void Operators::On(Time now, const event::JobCommanded& e) {
                              PauseTier::kEvict);
     case CommandKind::kRequeue:
       assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
-      // Those that have no lease; one that is starting does so anew already.
+      // Evict the processes without a lease too. A process that is still
+      // starting stays: it starts anew anyway.
       for (int rank = 0; rank < job->world_size; ++rank) {
         const Worker& worker = job->workers[static_cast<size_t>(rank)];
         if (worker.process != ProcessState::kJoined || worker.leaving) continue;
@@ -399,7 +401,7 @@ void Operators::On(Time now, const event::JobUpdated& e) {
   const int has = static_cast<int>(job.assigned.size());
   if (has > 0 && (has < least || has > most))
     assignments_.Assign(now, job, {}, JobId());
-  // In the problem its row may be another one now.
+  // Its row in the policy's problem may have changed.
   changes_.TouchAll();
   agenda_.SolveSoon();
   agenda_.FillSoon();
@@ -426,8 +428,9 @@ void Operators::On(Time now, const event::AcceleratorsDrained& e) {
   agenda_.Due(e.until);
 }
 
-// Whoever is there ends with a checkpoint; where the job goes on is decided as
-// ever. An opaque job has none, and stays to its end.
+// Evicts the processes on these accelerators. Each one ends with a checkpoint,
+// and the next plan decides where its job resumes. An opaque job has no
+// checkpoint: it stays to its end, unless the agent itself ends.
 void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
   const std::vector<AcceleratorId> ids = AcceleratorsOf(e, cluster_);
   const auto is_drained = [&](AcceleratorId id) {
@@ -446,7 +449,7 @@ void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
     }
     for (size_t rank = 0; rank < job->workers.size(); ++rank) {
       const Worker& worker = job->workers[rank];
-      // It was to have its first lease there.
+      // The rank was about to get its first lease there.
       const bool starts = worker.held_epoch == 0 && rank < places.size() &&
                           is_drained(places[rank]);
       if (!worker.is_live() || worker.leaving) continue;
@@ -488,8 +491,8 @@ void Operators::On(Time, const event::PolicyChanged& e) {
   outbox_.Emit(action::Reply{e.reply_to, JobId(), ""});
   operated_.policy = {e.policy, e.instead_of, e.packing, e.progress};
   terms_.SetPolicy(e.packing, e.progress);
-  // What is being solved is of the policy before. Whoever runs goes on until
-  // the new one says otherwise.
+  // The solve in progress is for the previous policy. Running jobs continue
+  // until the new policy's allocation is in force.
   solver_.Abandon(/*answer=*/true);
   problems_.Drop();
   changes_.TouchAll();

@@ -1,5 +1,5 @@
-// What operators do to the cluster, and owners to their jobs: whether it can be
-// done, and doing it. Not thread-safe.
+// Commands of operators to the cluster, and of owners to their jobs: checks
+// whether a command can be carried out, and applies it. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_OPERATORS_H_
 #define GAVEL_COORDINATOR_ENGINE_OPERATORS_H_
 
@@ -32,8 +32,9 @@
 
 namespace gavel {
 
-// Whether what an operator or an owner wants can be done, and what of it a job
-// waits for. Parts of the engine are only read; pure, stateless.
+// These functions say why a command of an operator or an owner can't be carried
+// out, and which drains keep a job waiting. They only read parts of the engine.
+// Pure, stateless.
 
 namespace engine {
 class Agents;
@@ -41,14 +42,15 @@ class JobTable;
 class LeaseBook;
 }  // namespace engine
 
-// Names are of their owners: two users may each have a "train".
+// The job's name, qualified by its owner: two users may each have a "train".
 std::string NameOf(const JobSpec& spec);
-// Until its end; a held job keeps it.
+// Whether the job has its name. It keeps it until its end, also while held.
 bool HasName(const Job& job);
 
-// Why it can't be done, with the remedy; empty: it can.
-// `job`: the one of the event; null: there is none. `kept_out`: it is excluded
-// from some type, or stranded, which a release undoes for an active job too.
+// Why the command can't be carried out, with the remedy; empty if it can.
+// `job`: the job that the event names, or null if there is none. `kept_out`:
+// the job is excluded from some type, kept out of some accelerator, or
+// stranded. A release undoes that, for an active job too.
 std::string WhyNot(const event::JobCommanded& e, const Job* job, bool kept_out);
 std::string WhyNot(const event::JobUpdated& e, const Job* job,
                    const Cluster& cluster);
@@ -57,7 +59,8 @@ std::string WhyNot(const event::ServerForgotten& e,
                    const engine::LeaseBook& leases,
                    const engine::JobTable& jobs, const Cluster& cluster,
                    double agent_timeout_s);
-// Also finds out what was meant, and names it in full.
+// Also resolves the name of an accelerator: sets `e.server` and `e.uuid` if
+// `e.server` is not a server.
 std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 
 // The accelerators that the event means: one, or all of its server. When a
@@ -65,7 +68,8 @@ std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
                                           const Cluster& cluster);
 
-// Where the job could run but for what is drained, and why that is.
+// The drained accelerators that the job could run on otherwise, and why they
+// are drained; nullopt if there are none.
 std::optional<reason::Drained> WhyDrained(const Job& job,
                                           const Cluster& cluster,
                                           const ThroughputMatrix& throughputs);
@@ -74,8 +78,8 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
 
 namespace gavel::engine {
 
-// What operators do to the cluster while it runs, and owners to their jobs:
-// each is one event, undone by another.
+// Applies the commands of operators and owners. Each is one event; drains,
+// holds, updates and changes of the policy are undone by another event.
 //
 // Not thread-safe. Snapshot fields: the policy that was set, and drains.
 
@@ -122,11 +126,12 @@ class Operators {
   void On(Time now, const event::JobCommanded& e);
   void On(Time now, const event::JobUpdated& e);
   void On(Time now, const event::AcceleratorsDrained& e);
-  // Whoever is still on drained accelerators has to leave, when that is due.
+  // Makes workers leave the drained accelerators on which their time is up.
   void SweepDrains(Time now);
   void On(Time now, const event::ServerForgotten& e);
   void On(Time now, const event::PolicyChanged& e);
-  // One that was set stays set where the coordinator says that it decides.
+  // Takes the policy that the new coordinator names. If that is the policy
+  // which an operator had set, it stays set with its options.
   void TakePolicyOf(const event::CoordinatorStarted& e);
 
   const Operated& operated() const { return operated_; }

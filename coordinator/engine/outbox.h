@@ -1,6 +1,6 @@
-// What leaves the engine: Recorder journals an event and applies it, and Outbox
-// lets nothing out before the row that it follows from is on disk. Not
-// thread-safe.
+// The output of the engine: Recorder journals an event and applies it, and
+// Outbox holds each message back until the row that it follows from is on disk.
+// Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_OUTBOX_H_
 #define GAVEL_COORDINATOR_ENGINE_OUTBOX_H_
 
@@ -18,63 +18,67 @@
 
 namespace gavel::engine {
 
-// What a part records an event with, which is journaled and then applied. The
-// engine's core is the one recorder; it borrows nothing, and outlives the
-// parts.
+// Parts record events through this interface; each event is journaled and then
+// applied. The only recorder is engine::Core, which outlives the parts.
 
 class Recorder {
  public:
-  // Applies the event before it returns: what the caller has read of jobs and
-  // workers may be different then.
+  // Applies the event before it returns, so state of jobs and workers that the
+  // caller has read before may be out of date afterwards.
   virtual void Record(Time now, Event event) = 0;
 
  protected:
   ~Recorder() = default;
 };
 
-// What leaves the engine, and the position of the journal that it waits for.
-// Every part hands its messages to the one outbox; the engine's door takes them
-// out. A message that follows from a journaled event leaves only when the event
-// is on disk.
+// The messages that leave the engine, each with the position of the journal
+// that it waits for. Every part hands its messages to the one outbox, and
+// engine::Core takes them out. A message that follows from a journaled event
+// leaves only when that event is on disk.
 //
-// Not thread-safe. Snapshot fields: term, seq, what is on disk, halted, and the
-// first rows of terms.
+// Not thread-safe. Snapshot fields: the term and when and where it began, the
+// last row, the last row on disk, halted, and the first rows of terms.
 
 class Outbox {
  public:
-  // False: a simulation that keeps no journal, and waits for no disk.
+  // `journal` is false in a simulation, which keeps no journal and waits for no
+  // disk.
   explicit Outbox(bool journal) : journal_(journal) {}
 
-  // ---- what leaves
-  void Emit(Action&& action);     // after the present event is on disk
-  void EmitNow(Action&& action);  // follows from nothing that is not on disk
-  // A problem for the policy: waits for nothing but is not repeated by a
-  // replay.
+  // ---- messages and other actions
+  void Emit(Action&& action);     // once the present row is on disk
+  void EmitNow(Action&& action);  // waits only for its term to be on disk
+  // For a problem for the policy: it waits for nothing. A replay must not call
+  // this.
   void EmitAtOnce(Action&& action);
-  // Lets out what waited for rows that are on disk by now.
+  // Releases the messages whose rows are on disk by now.
   void Flush();
-  // All that may leave now; of a halted engine the reason alone.
+  // Takes all actions that may leave now. A halted engine emits only the reason
+  // for its halt.
   Actions Take();
   void Reuse(Actions done);  // the memory of what Take returned
   bool empty() const { return actions_.empty() && unpersisted_.empty(); }
 
   // ---- the journal
-  // The next row, of `term`: the event comes after it, and nothing before.
+  // Begins the next row, before its event is applied. BeginTerm makes it the
+  // first row of `term`.
   void BeginRow() { ++seq_; }
   void BeginTerm(uint64_t term);
-  // The row of the event that has just begun, for the journal.
+  // Emits the row that has just begun, with its event, for the journal.
   void Persist(Time now, std::shared_ptr<const Event> event);
   void Persisted(uint64_t seq);
-  // A row that was read back: until EndReplay nothing is emitted.
+  // Begins a row that was read back. Nothing is emitted until EndReplay.
   void BeginReplay(uint64_t seq, uint64_t term);
   void EndReplay();
-  // A term began with the present row. `after_loss`: of terms before it every
-  // row counts as known.
+  // Notes that a term began with the present row. `after_loss`: every row of
+  // earlier terms counts as known.
   void NoteTerm(Time now, uint64_t term, bool after_loss);
 
-  // False: the journal has lost that row, or another coordinator wrote it.
+  // Whether this journal has the row that a peer has seen. False: the journal
+  // has lost that row, or another coordinator wrote it.
   bool Knows(const JournalPosition& seen) const;
-  // Halts, where the sender of this event knows more than this journal.
+  // Halts if the sender of this event has seen a row that this journal does not
+  // have.
   void Fence(const Event& event);
 
   bool journal() const { return journal_; }
@@ -96,12 +100,12 @@ class Outbox {
   const bool journal_;
   uint64_t term_ = 0, seq_ = 0;
   uint64_t persisted_ = 0;
-  uint64_t term_seq_ = 0;  // of this term's CoordinatorStarted
+  uint64_t term_seq_ = 0;  // row of this term's CoordinatorStarted
   Time term_began_at_ = 0;
   std::map<uint64_t, uint64_t> term_starts_;  // term -> seq of its first row
   bool halted_ = false;
 
-  // Forgotten by a restart.
+  // A restart forgets these.
   bool replaying_ = false;
   Actions actions_;
   Queue<std::pair<uint64_t, Action>> unpersisted_;

@@ -1,5 +1,5 @@
-// The plan of a round: the rows that the mechanism chooses from, and who gets
-// which accelerators. Not thread-safe.
+// The plan of a round: the rows that the mechanism chooses from, and the jobs
+// that get accelerators. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_PLANNER_H_
 #define GAVEL_COORDINATOR_ENGINE_PLANNER_H_
 
@@ -26,9 +26,10 @@
 
 namespace gavel::engine {
 
-// The rows of a round for the mechanism: the units that may run, what each
-// holds, its share, what it has received and what it costs to move (Gavel
-// section 5). Stateless; not thread-safe.
+// Makes the rows of a round for the mechanism (Gavel section 5). There is one
+// for each unit that may run, with the accelerators that it holds, its share,
+// the time that it has received and the cost of moving it. Stateless; not
+// thread-safe.
 
 class RoundRows {
  public:
@@ -51,11 +52,12 @@ class RoundRows {
 
   // The units that may run, as of `at`.
   RoundTable RoundUnits(Time at, bool with_trials) const;
-  // The job alone, and the pair that it runs in where that has no share. No
-  // `at`: only what tells where they go.
+  // Adds the row of the job alone, and that of the pair that it runs in if the
+  // pair has no share. Without `at`, the rows have only the fields that decide
+  // where a unit goes.
   void AddUnits(const Job& job, std::optional<Time> at, bool with_trials,
                 RoundUnit& row, RoundTable& units) const;
-  // And what tells whose turn it is.
+  // Fills all of `row`, with the fields that decide whose turn it is.
   void MakeUnit(const ShareUnit& unit, const Job& job, Time at,
                 RoundUnit& row) const;
 
@@ -77,13 +79,14 @@ class RoundRows {
   const TrialBook& trials_;
 };
 
-// Plans a round: who would run where.
+// Plans a round: which jobs would run where.
 //
-// A policy that says who runs (an assignment) leaves most jobs where they are:
-// only those are planned anew whose place may be another one. Of shares every
-// job's place is open in every round. Decides nothing; rounds.h does.
+// A policy may answer with an assignment, which says which jobs run. Then most
+// jobs stay where they are, and only those are planned anew that may get
+// another place. If it answers with shares, every job is planned in every
+// round. The planner only proposes; Rounds (rounds.h) decides.
 //
-// Not thread-safe. No snapshot fields: after a restart all are planned.
+// Not thread-safe. No snapshot fields: after a restart all jobs are planned.
 
 class Planner {
  public:
@@ -111,16 +114,18 @@ class Planner {
         speeds_(speeds),
         avoidance_(avoidance) {}
 
-  // What a job gets depends on the others, or on more than what touches it.
+  // Whether all jobs have to be planned together: the place of a job depends on
+  // the other jobs, or on more than the changes that touch the job.
   bool PlansWhole() const;
-  // `types`, where there are any: those on which somebody is to be placed. Of
-  // an assignment, where each type is placed by itself, the others may be left
-  // out.
+  // Unless `types` is empty, jobs are to be placed only on the types that it
+  // marks. An assignment places each type by itself, so its plan may leave out
+  // the other types.
   RoundPlan PlanAll(Time at, bool keep_running,
                     const std::vector<bool>& types = {});
   // An assignment may give a job a type that other jobs still hold in this
-  // round. Such jobs of `jobs` (nullopt: of all) run on idle accelerators until
-  // then, on the type where they are fastest. Adds them to `places`.
+  // round. Until they are free, such jobs among `jobs` (nullopt: among all) run
+  // on idle accelerators of the usable type where they are fastest. Adds those
+  // to `places`.
   void PlaceElsewhere(Time at, const std::optional<std::vector<JobId>>& jobs,
                       std::vector<RoundAssignment::Entry>& places);
 
@@ -145,7 +150,7 @@ class Planner {
   const Figures& figures_;
   const AcceleratorSpeeds& speeds_;
   const Avoidance& avoidance_;
-  std::vector<JobId> unsettled_;  // by the last plan, unless all are
+  std::vector<JobId> unsettled_;  // as of the last plan, if not all are
 };
 
 }  // namespace gavel::engine

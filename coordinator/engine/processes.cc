@@ -43,15 +43,18 @@ void Processes::RestartGang(Time now, Job& job) {
   }
 }
 
-// As torchrun says it: which of the ranks on its server, how many there are,
-// and which of the servers, in the order of their first ranks. True of the
-// launch; a process that stays while others move keeps what it was told.
+// Sets the variables of torchrun: LOCAL_RANK is the rank's index among those on
+// its server, LOCAL_WORLD_SIZE the number of ranks there, and GROUP_RANK the
+// index of the server, with servers in the order of their first ranks. The
+// values hold at the time of the launch; a process that stays while others move
+// keeps them.
 void Processes::AddPlaceInGang(const Job& job, int rank,
                                LaunchWorker& launch) const {
   auto& environment = launch.environment;
   const std::vector<AcceleratorId>& where =
       job.assigned.empty() ? round_.PlannedFor(job) : job.assigned;
-  // Its server may be another one by now: then it is alone there.
+  // The rank may be placed on another server by now. Then the process is alone
+  // on its own.
   const std::string& own = job.workers[static_cast<size_t>(rank)].server;
   int local_rank = 0;
   int local_world_size = 0;
@@ -81,16 +84,16 @@ void Processes::AddPlaceInGang(const Job& job, int rank,
 
 void Processes::EnsureProcesses(Time now, Job& job,
                                 const std::vector<AcceleratorId>& where) {
-  // All ranks start from the same generation: the last of the old processes
-  // may still be writing one.
+  // All ranks must start from the same generation, and a process that is still
+  // ending may be writing one.
   if (IsRestarting(job)) return;
   for (int rank = 0; rank < static_cast<int>(where.size()); ++rank) {
     Worker& worker = job.workers[static_cast<size_t>(rank)];
     const AcceleratorId accelerator = where[static_cast<size_t>(rank)];
     if (worker.process == ProcessState::kNone ||
         worker.process == ProcessState::kDone) {
-      // One that is done starts again with the rest of its gang, and ends at
-      // once: its last generation has all its steps.
+      // A rank that is done starts again with the rest of its gang. It ends at
+      // once, since its last generation has all its steps.
       Launch(now, job, rank, accelerator);
     } else if (worker.is_live() && !worker.leaving &&
                (worker.server != cluster_.accelerator(accelerator).server ||
@@ -143,8 +146,8 @@ void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   leases_.AddSilent(where, {job.id, rank, worker.incarnation});
   ++job.epoch;
   if (job.spec.opaque()) {
-    // It begins with its lease (Sweeper::SweepOpaque), and may use all of the
-    // memory.
+    // The launch of an opaque job begins with its lease (Sweeper::SweepOpaque).
+    // It may use all of the memory.
     for (const WorkerKey& parked : leases_.ParkedOn(where)) {
       Pause(now, jobs_.at(parked.job), parked.rank, PauseTier::kEvict);
     }
@@ -252,7 +255,8 @@ Message Processes::LaunchMessage(const Job& job, int rank) const {
   }
   launch.world_size = job.assigned.empty() ? job.scale_factor : job.world_size;
   AddPlaceInGang(job, rank, launch);
-  // None where it has lost its place since, or is to have one elsewhere.
+  // No accelerator is named if the rank has lost its place since, or will have
+  // one on another server.
   const auto at = static_cast<size_t>(rank);
   for (const auto* places : {&job.assigned, &round_.PlannedFor(job)}) {
     if (at >= places->size()) continue;

@@ -1,8 +1,8 @@
-// The processes of jobs: launching them, asking them to pause or to end, and
-// telling them when a lease is to be had. What several ranks of a job need of
-// each other: rank 0 is granted first and opens a store for
-// its epoch; its address comes with its next request, and then the others are
-// granted.
+// The processes of jobs: launches them, asks them to pause or to end, and
+// notifies them when they may request a lease. The ranks of a gang meet at a
+// store: rank 0 is granted its lease first and opens the store for its epoch.
+// Its next request has the address of the store; then the other ranks are
+// granted theirs.
 //
 // Not thread-safe. Snapshot fields: the pace of launches.
 #ifndef GAVEL_COORDINATOR_ENGINE_PROCESSES_H_
@@ -49,54 +49,60 @@ class Processes {
         ledger_(ledger),
         round_(round) {}
 
-  // Rank 0 of a gang tells where its store listens: with every request, so a
-  // coordinator that starts again hears it again.
+  // Notes the address of the store of a gang. Rank 0 sends it with every
+  // request, so that a restarted coordinator learns it again.
   void NoteGang(Job& job, const Worker& worker, const LeaseRequest& request);
-  // A rank that has no store yet to meet the others at.
+  // Whether the rank has to wait for rank 0 to open the store of that epoch.
   static bool WaitsForGang(const Job& job, int rank, uint64_t epoch);
-  // One rank is gone, so the others can't go on either: they are ended, and all
-  // start again from the last generation.
+  // One rank is gone, so the others can't continue: they are ended, and all
+  // ranks start again from the last generation.
   void RestartGang(Time now, Job& job);
-  // A process on the server of each accelerator: launched where there is none,
-  // asked to end where it is on another server, or sees another accelerator
-  // only (its exit comes back here).
+  // Makes sure that each rank has a process which can use its accelerator of
+  // `where`. Launches a missing one. Asks one to end that is on another server
+  // or sees only another accelerator; its exit leads here again.
   void EnsureProcesses(Time now, Job& job,
                        const std::vector<AcceleratorId>& where);
-  // A rank that stopped before its gang's end needs the others again: those
-  // that are done already start once more.
+  // A rank that stopped before the end of its gang needs the other ranks, so
+  // those that are already done start once more.
   void ReviveDone(Time now, Job& job);
-  // Nothing is in its way: it is sent to its agent, in its turn.
+  // No other process is in the way of this launch: sends it to the agent when
+  // its turn comes.
   void BeginLaunch(Time now, Job& job, int rank);
-  // The process has spoken, or is gone: what it may use is told by its lease
-  // from here on. Begins the launches that waited for it.
+  // The process has said hello, or is gone. From now on its lease alone says
+  // which accelerator it may use. Begins the launches that waited for it.
   void EndSilence(Time now, const WorkerKey& key, Worker& worker);
-  // Ends the processes that have not spoken and are neither where their job is
-  // nor where it is planned to be: others get what they may use.
+  // Ends the processes that have not said hello and were launched on an
+  // accelerator which their rank neither has nor is planned to get. Other jobs
+  // may get that accelerator. The second form does so for all jobs.
   void EndMisplaced(Time now, Job& job);
   void EndMisplaced(Time now);
-  // The job was parted from its partner: a launch of it that was to come later
-  // waits until the partner's process has spoken or is gone.
+  // The job was parted from its partner. A launch of the job that is not due
+  // yet waits until the partner's process has said hello or is gone.
   void HoldLaunches(Time now, Job& job);
-  // Once more, by the same key.
+  // Sends the launch to the agent. It may be sent again with the same key.
   void SendLaunch(Time now, Job& job, int rank);
-  // Asks the worker to stop; its process stays where `tier` is kPark or kKeep.
-  // One that has not spoken hears no pause: its agent ends it.
+  // Asks the worker to stop. Its process stays if `tier` is kPark or kKeep. A
+  // process that has not said hello can't receive the request: its agent ends
+  // it.
   void Pause(Time now, Job& job, int rank, PauseTier tier);
   void EndWorkers(Time now, Job& job, PauseTier tier);
-  // By its agent, whatever the worker itself would do; Sweep repeats it.
+  // Lets the agent stop the worker, whatever the worker itself does. Sweeper
+  // repeats the message.
   void TellToStop(Time now, const Job& job, Worker& worker, double grace_s);
-  // "Ask now": all ranks are there and the accelerators are free.
+  // If all ranks have joined and the accelerators are free, notifies the ranks
+  // that they may request their leases now.
   void NotifyReady(Job& job);
-  // Jobs that are assigned it may be able to start.
+  // Jobs that are assigned the accelerator may be able to start now.
   void AcceleratorFreed(AcceleratorId accelerator);
-  // They may ask for the next round's lease.
+  // Notifies the ranks that hold a lease that they may request the next
+  // round's.
   void NoticeHolders(Job& job);
 
-  // When a process that is to be launched now is, in turn with all others.
+  // The time at which the next launch may be sent, in turn with all others.
   Time NextLaunch(Time now) {
     return launches_.Next(now, options_.launches_per_s);
   }
-  // Nothing waits for its launch any more.
+  // Starts the pace anew. Call this if no launch is waiting any more.
   void RestartPace() { launches_ = {}; }
 
   static auto State(auto& part) { return std::tie(part.launches_); }

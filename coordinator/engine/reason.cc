@@ -32,8 +32,8 @@ std::string Ordinal(int number) {
   return StrCat(number, suffix);
 }
 
-// What there is to do about a last error that users of a shared machine meet
-// first; mostly nothing.
+// The remedy for an error that users of a shared machine often meet first, as
+// part of a sentence; empty for any other error line.
 std::string_view RemedyOf(std::string_view error_line) {
   if (error_line.find("error while loading shared libraries") !=
       std::string_view::npos) {
@@ -43,7 +43,8 @@ std::string_view RemedyOf(std::string_view error_line) {
   return "";
 }
 
-// Programs that start well speak, or read, more often.
+// A program that starts well gives a sign or reads a byte more often than this,
+// so a shorter silence is not reported.
 constexpr double kIdleStartToTell_s = 30;
 
 // "1.2 of 3.4 GB", both in the unit of the whole.
@@ -176,7 +177,7 @@ void ForEachSlot(auto& reason, Row& row, F call) {
   (std::make_index_sequence<std::tuple_size_v<decltype(fields)>>());
 }
 
-// ---- a field for a slot and for a sentence, and back
+// ---- conversion of fields to slots and sentences, and of slots to fields
 
 const std::string& ValueOf(const reason::OwnersText& text) { return text; }
 uint64_t ValueOf(JobId id) { return id.value(); }
@@ -198,7 +199,7 @@ void Read(const std::string& slot, T& field) {
 
 template <std::integral T>
 void Read(double slot, T& field) {
-  // A damaged row may have any number.
+  // A damaged row may hold any number.
   constexpr double kMost = std::is_signed_v<T> ? 1e9 : 1e18;
   constexpr double kLeast = std::is_signed_v<T> ? -1e9 : 0;
   field =

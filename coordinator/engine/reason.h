@@ -1,13 +1,14 @@
-// Why a job is in the state that it is in, or has its number of workers: one
-// struct for each reason. To add one, write its struct and append it to Reason:
-// - kName: the code that JSON shows. What JSON shows besides, of Priority and
-//   HeldFailures, is in server/query/job_view.cc.
-// - kSentence: for a person; "%2$d" is its second field. Where a format is not
-//   enough: a member Sentence(), in reason.cc.
-// - Its fields, at most four, in the order of the slots of ReasonRow: text,
-//   number, number, text. Ids and integers fit into any slot. What a program
-//   wrote, or its job file says, is an OwnersText.
-// Values, made by the engine; the functions are pure.
+// The reasons why a job is in its state, or has its number of workers: one
+// struct for each. To add one, write its struct and append it to Reason:
+// - kName is the code in JSON output. `gavel why` also shows the place in line
+//   of a Priority (server/query/queue_view.cc).
+// - kSentence is the text for people; "%2$d" stands for the second field. Where
+//   a format is not enough, write a member Sentence() in reason.cc.
+// - The fields, at most four, are in the order of the slots of ReasonRow: text,
+//   number, number, text. Ids and integers fit into any slot. Text that comes
+//   from a program or a job file has the type OwnersText.
+//
+// Reasons are values, made by the engine. The functions are pure.
 #ifndef GAVEL_COORDINATOR_ENGINE_REASON_H_
 #define GAVEL_COORDINATOR_ENGINE_REASON_H_
 
@@ -26,8 +27,8 @@ namespace reason {
 
 using Text = std::string_view;
 
-// Words of a job's program or of its job file, which may hold a password: for
-// the job's owner and for operators alone (ForOthers).
+// Text from a job's program or its job file, which may contain a password. Only
+// the job's owner and operators may see it (ForOthers).
 struct OwnersText : std::string {
   using std::string::string;
   OwnersText(std::string text) : std::string(std::move(text)) {}
@@ -61,7 +62,7 @@ struct NoServer {
       "waiting: no accelerator has joined; start `gavel agent` on a server";
 };
 
-// Its type and place in line are told by a WaitingLine.
+// A WaitingLine fills in the type and the place in line.
 struct Priority {
   static constexpr Text kName = "priority";
   std::string Sentence() const;
@@ -377,7 +378,7 @@ struct HeldTimeLimit {
 
 }  // namespace reason
 
-// The position of each is its number in every journal ever written: append.
+// Append only: the position of an alternative is its number in all journals.
 using ReasonVariant = std::variant<
     reason::None, reason::Running, reason::Submitted, reason::NoServer,
     reason::Priority, reason::NotInAllocation, reason::Starting,
@@ -404,11 +405,11 @@ std::string_view ReasonName(const Reason& reason);
 // received".
 std::string RenderReason(const Reason& reason);
 
-// The reason as others than the job's owner and operators see it: without any
-// OwnersText.
+// The reason without any OwnersText, for readers other than the job's owner and
+// operators.
 Reason ForOthers(Reason reason);
 
-// A reason as journals and snapshots have it.
+// The form of a reason in journals and snapshots.
 struct ReasonRow {
   uint64_t code = 0;  // Reason::index()
   std::string text = {};
@@ -417,8 +418,8 @@ struct ReasonRow {
 };
 
 ReasonRow ToReasonRow(const Reason& reason);
-// Numbers of a damaged row that can't be are brought within their range.
-// Nothing: the code is of a later version.
+// Clamps numbers of a damaged row to the range of their fields. Returns nullopt
+// if the code belongs to a later version.
 std::optional<Reason> FromReasonRow(const ReasonRow& row);
 
 }  // namespace gavel

@@ -75,9 +75,10 @@ std::vector<SizedJob> Resizing::SizedJobs(Time now,
   return jobs;
 }
 
-// Whether the policy gives it nothing though there is room: it means to, and
-// nobody has to shrink for it. To one that asked for more workers than there
-// are accelerators of a type it could give nothing.
+// Whether the policy gives the job nothing though there is room for it. The
+// policy means it so, and no other job has to shrink for this one. A type with
+// fewer accelerators than the job asked for does not count: there the policy
+// could give it nothing. While an answer is due, the last result stands.
 bool Resizing::IsLeftOut(Job& job, const std::vector<int>& free) const {
   if (job.target_share > 0 || agenda_.unsolved() || solver_.solving())
     return job.left_out;
@@ -90,8 +91,8 @@ bool Resizing::IsLeftOut(Job& job, const std::vector<int>& free) const {
   return job.left_out;
 }
 
-// The mechanism places by priority, and may put a larger job where it takes
-// another one's place: then it does not grow.
+// The mechanism places jobs by priority, so a job that grows may displace
+// another one that is in the plan. If that happens, no job grows.
 void Resizing::DropGrowth(const RoundAssignment& plan, Time at,
                           std::vector<Resize>& resizes) {
   std::map<JobId, int> before;
@@ -129,7 +130,8 @@ void Rounds::PlanRoundAhead(Time now) {
   ledger_.BookAll(now);
   resizing_.ResizeJobs(now, round_.ends_at(), /*keep_running=*/false);
   RoundPlan plan = planner_.PlanAll(round_.ends_at(), /*keep_running=*/false);
-  // The journal tells everybody's place, and so do renewals of leases.
+  // The journal records the place of every job, and renewals of leases need
+  // it.
   if (options_.journal || options_.renewals) Complete(plan);
   recorder_.Record(
       now,
@@ -137,7 +139,7 @@ void Rounds::PlanRoundAhead(Time now) {
                           std::move(plan.trials), plan.places.ReleaseClaims()});
 }
 
-// With those who go on as they are.
+// Adds the jobs that continue as they are to the plan.
 void Rounds::Complete(RoundPlan& plan) const {
   if (!plan.jobs.has_value()) return;
   std::vector<RoundAssignment::Entry> places = plan.places.Release();
@@ -188,7 +190,7 @@ void Rounds::On(Time now, const event::RoundStarted& e) {
   const std::map<JobId, PauseTier> tiers(e.tiers.begin(), e.tiers.end());
   round_.Begin(now);
   trials_.StartTrials(now);
-  std::vector<AcceleratorId> next;  // its memory goes from job to job
+  std::vector<AcceleratorId> next;  // reused for each job, to save allocations
   const auto begin = [&](Job& job) {
     const bool replanned = round_.IsReplanned(job);
     next.clear();
@@ -202,11 +204,11 @@ void Rounds::On(Time now, const event::RoundStarted& e) {
           now, job, next, job.planned_partner,
           tier == tiers.end() ? PauseTier::kPark : tier->second);
     }
-    // Whoever asked too late in the last round to begin in it.
+    // A worker may have asked too late in the last round to begin in it.
     if (!job.HoldsAny()) processes_.NotifyReady(job);
   };
   if (round_.replanned().has_value()) {
-    // And whoever has changed since it was planned.
+    // Jobs that have changed since the round was planned are included.
     std::vector<JobId> jobs = *round_.replanned();
     jobs.insert(jobs.end(), changes_.Touched(Changes::kPlan).begin(),
                 changes_.Touched(Changes::kPlan).end());
@@ -238,7 +240,7 @@ void Rounds::Fill(Time now) {
     const Job& job = *jobs_.Find(unit.job);
     if (!job.assigned.empty()) continue;
     if (unit.packed() && !jobs_.at(unit.partner).assigned.empty()) continue;
-    // Not what another job is still assigned to (it is not to be disturbed).
+    // Accelerators that another job is still assigned to are left to it.
     const bool free = std::ranges::all_of(
         places, [&](AcceleratorId a) { return assigned_.IsFree(a); });
     if (free) fill.places.emplace_back(unit, std::move(places));
@@ -254,8 +256,8 @@ void Rounds::Fill(Time now) {
   if (round_.planned()) PlanRoundAhead(now);
 }
 
-// By type: somebody waits, and may go there, for enough of it is nobody's.
-// Empty: all of it is false.
+// By type: some waiting job may run there, and enough accelerators of the type
+// are not assigned. Empty: there is no such type.
 std::vector<bool> Rounds::FillableTypes() {
   const uint64_t version = throughputs_.version();
   if (changes_.all(Changes::kFill) || changes_.idle().version != version)
@@ -263,7 +265,7 @@ std::vector<bool> Rounds::FillableTypes() {
   changes_.idle().version = version;
   const std::vector<JobId> changed = changes_.Take(Changes::kFill, jobs_);
   const bool whole = planner_.PlansWhole();
-  std::vector<bool> open(assigned_.free().size());  // nobody has been found yet
+  std::vector<bool> open(assigned_.free().size());  // no job has been found yet
   for (size_t type = 0; type < open.size(); ++type) {
     open[type] = assigned_.free()[type] > 0;
   }
@@ -271,8 +273,9 @@ std::vector<bool> Rounds::FillableTypes() {
   const auto look = [&](const Job& job) {
     if (!job.assigned.empty() || !allocation_.IsAllocated(job)) return;
     const uint32_t chosen = allocation_.Chosen(job);
-    // Where it is to go there is no room in this round: see PlaceElsewhere. Not
-    // when the next round is planned: it would not be elsewhere for long.
+    // A job whose chosen type has no room in this round may run on any other
+    // (Planner::PlaceElsewhere), unless the next round is planned already: then
+    // it would not be there for long.
     const bool anywhere =
         chosen == kNoIndex ||
         (assigned_.free()[chosen] < job.scale_factor && !round_.planned());
@@ -293,7 +296,7 @@ std::vector<bool> Rounds::FillableTypes() {
     const bool filled = !whole && changes_.filled().Has(type);
     if (filled || changes_.idle().types.Has(type)) open[type] = false;
   }
-  // There may be a million who wait.
+  // A million jobs may wait, so stop when no type is left to decide.
   for (const auto& [id, job] : jobs_.waiting()) {
     if (std::ranges::find(open, true) == open.end()) break;
     look(*job);
@@ -304,7 +307,7 @@ std::vector<bool> Rounds::FillableTypes() {
 }
 
 void Rounds::On(Time now, const event::UnitsAssigned& e) {
-  // Null: a damaged row names jobs that never were.
+  // Find returns null where a damaged row names jobs that never existed.
   for (const auto& [unit, places] : e.places) {
     if (Job* job = jobs_.Find(unit.job)) {
       job->claimed = -1;
@@ -322,8 +325,8 @@ void Rounds::On(Time now, const event::UnitsAssigned& e) {
 
 void Rounds::Look(Time now) {
   if (now < round_.PlanDue()) return;
-  // What is chosen for one lease is chosen anew; the plan is remade when the
-  // answer is there.
+  // Some policies choose for each round anew (PolicyResult::each_round). The
+  // plan is made again when the answer arrives.
   if (allocation_.result().each_round) agenda_.SolveSoon();
   PlanRoundAhead(now);
 }

@@ -1,5 +1,5 @@
-// The rounds: resizing elastic jobs, planning the next round, beginning it, and
-// giving out what becomes free in the middle. Not thread-safe.
+// Rounds: resizing elastic jobs, planning the next round, beginning it, and
+// giving out accelerators that become free in the middle. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_ROUNDS_H_
 #define GAVEL_COORDINATOR_ENGINE_ROUNDS_H_
 
@@ -28,14 +28,14 @@
 
 namespace gavel::engine {
 
-// Elastic jobs: what elastic.h decides, between the plan of a round and the
-// processes. Job::scale_factor is what a job is planned with from then on, and
-// what the policy counts with; its gang changes when it is assigned anew. Not
+// Resizes elastic jobs: hands the plan of a round to elastic.h, and records the
+// sizes that it chooses. From then on plans and the policy use the new size,
+// Job::scale_factor; the gang itself changes when the job is assigned anew. Not
 // thread-safe; stateless.
 
 class Resizing {
  public:
-  // Borrowed, and outlive this.
+  // The arguments are borrowed, and must outlive this object.
   Resizing(const Terms& terms, Agenda& agenda, const JobTable& jobs,
            Changes& changes, const Cluster& cluster,
            const ThroughputMatrix& throughputs, const EngineOptions& options,
@@ -54,7 +54,8 @@ class Resizing {
         solver_(solver),
         planner_(planner) {}
 
-  // The sizes for the round that begins at `at`, or of those who wait.
+  // Chooses the sizes for the round that begins at `at`. With `keep_running`,
+  // only waiting jobs get a new size, in the middle of a round.
   void ResizeJobs(Time now, Time at, bool keep_running);
   void On(Time now, const event::JobsResized& e);
 
@@ -78,12 +79,13 @@ class Resizing {
   Planner& planner_;
 };
 
-// Rounds: planned ahead of their start, announced, carried out, and filled in
-// between. Not thread-safe; stateless, the clock is round_clock.h's.
+// Plans rounds ahead of their start, announces them, carries them out, and
+// fills free accelerators in between. Not thread-safe; stateless, as RoundClock
+// keeps the time.
 
 class Rounds {
  public:
-  // Borrowed, and outlive this.
+  // The arguments are borrowed, and must outlive this object.
   Rounds(Agenda& agenda, const JobTable& jobs, Changes& changes,
          const ThroughputMatrix& throughputs,
          const AssignedAccelerators& assigned, const EngineOptions& options,
@@ -111,17 +113,19 @@ class Rounds {
         planner_(planner),
         resizing_(resizing) {}
 
-  // Decides the next round ahead of its start: who continues may have the lease
-  // extended without a gap, who is new has its process started in time.
+  // Decides the next round ahead of its start: a job that continues can have
+  // its leases extended without a gap, and the processes of a new one are
+  // started in time.
   void PlanRoundAhead(Time now);
   void On(Time now, const event::RoundPlanned& e);
   void On(Time now, const event::RoundStarted& e);
-  // No accelerator is left idle while a job waits: in the middle of a round the
-  // ones that are free go to whoever is next; nobody is interrupted.
+  // Gives free accelerators to the waiting jobs that are next in line, in the
+  // middle of a round, so that none is idle while a job waits. No running job
+  // is interrupted.
   void Fill(Time now);
   void On(Time now, const event::UnitsAssigned& e);
 
-  // Plans the next round, when that is due.
+  // Plans the next round if that is due.
   void Look(Time now);
 
  private:

@@ -1,6 +1,6 @@
-// Servers that come, are silent, and go: admits hellos and heartbeats of
-// agents, applies ServerJoined and ServerLost, and compares what an agent says
-// runs there with what is known. Not thread-safe; stateless.
+// Servers that join, fall silent and leave. Admits hellos and heartbeats of
+// agents, applies ServerJoined and ServerLost, and compares the processes that
+// an agent lists with those that the engine knows. Not thread-safe; stateless.
 #ifndef GAVEL_COORDINATOR_ENGINE_SERVERS_H_
 #define GAVEL_COORDINATOR_ENGINE_SERVERS_H_
 
@@ -53,7 +53,7 @@ class ServerDesk {
   void Admit(Time now, const event::AgentHeard& e);
   void On(Time now, const event::ServerJoined& e);
   void On(Time now, const event::ServerLost& e);
-  // Once: it repeats what it says.
+  // Records the event once, although the agent repeats its message.
   void Admit(Time now, const event::AgentLeaves& e);
 
  private:

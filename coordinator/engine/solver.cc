@@ -33,7 +33,7 @@ std::vector<double> StepsTogether(const WorthTerms& terms,
   return steps_per_s;
 }
 
-// As in the policy's problem.
+// Prices name types as in the policy's problem (BuildProblem).
 void DivideByCost(const WorthTerms& terms, std::vector<double>& worth) {
   std::map<std::string, double> prices(terms.prices.begin(),
                                        terms.prices.end());
@@ -50,7 +50,8 @@ void DivideByCost(const WorthTerms& terms, std::vector<double>& worth) {
 
 void AddWorth(TypeWorth worth, const WorthTerms& terms, const ShareUnit& unit,
               const Job& job, RoundUnit& row) {
-  // Nobody moves pairs, and their leftovers go by time received.
+  // Pairs are not moved to faster types, and get leftovers by the time that
+  // they have received.
   const bool unused = worth == TypeWorth::kSpeed && unit.packed();
   if (worth == TypeWorth::kAlike || unused || terms.types.empty()) return;
   row.worth = unit.packed() ? StepsTogether(terms, unit) : job.steps_per_s;
@@ -100,7 +101,7 @@ double UserShares::WeightOf(const Job& job) const {
 namespace gavel::engine {
 namespace {
 
-// Without the rows at these ascending indices.
+// Removes the rows at these ascending indices.
 template <class T>
 void EraseRows(const std::vector<std::ptrdiff_t>& gone, std::ptrdiff_t width,
                std::vector<T>& rows) {
@@ -115,8 +116,8 @@ void EraseRows(const std::vector<std::ptrdiff_t>& gone, std::ptrdiff_t width,
   rows.erase(end, rows.end());
 }
 
-// Which jobs are equal is known, and what is known of jobs that have gone does
-// not outgrow it.
+// Whether problem.rows can be updated: it covers all jobs, and does not hold
+// too many rows of jobs that have gone.
 bool KeepsRows(const PolicyProblem& problem) {
   constexpr size_t kRowsGoneMax = 1024;
   const size_t n = problem.jobs.size();
@@ -124,9 +125,11 @@ bool KeepsRows(const PolicyProblem& problem) {
          problem.rows.size() <= 2 * n + kRowsGoneMax;
 }
 
-// Kinds for pairs: jobs of one row of the table, and as fast alone where the
-// row is a guess, are alike beside all others, but for those of which more is
-// known. Each kind is named by its first job.
+// Groups jobs into kinds that behave alike in pairs, each kind named by the
+// index of its first job. Jobs with the same row of the table share a kind;
+// if the row is a guess, their throughputs alone must be equal too. Jobs in
+// `measured`, of which more is known, are kinds of their own, and so are jobs
+// that can't be packed or are restricted to some types.
 std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
                             const std::set<JobId>& measured,
                             const PolicyProblem& problem) {
@@ -162,7 +165,7 @@ bool Problems::KeepsProblem() const {
 }
 
 void Problems::UpdateProblem(Time now) {
-  // Whoever solves the last one may still have it.
+  // The solver may still be reading the last problem.
   if (problem_.use_count() > 1)
     problem_ = std::make_shared<PolicyProblem>(*problem_);
   PolicyProblem& problem = *problem_;
@@ -186,7 +189,7 @@ void Problems::UpdateProblem(Time now) {
     const bool resized = known && (row->scale_factor != now_so.scale_factor ||
                                    row->weight != now_so.weight);
     if (known) *row = now_so;
-    // No figure of a job that was there has changed.
+    // The job was there before, and none of its throughputs has changed.
     if (known && !resized) {
       sound = sound && IsSoundJob(problem, static_cast<size_t>(index));
       continue;
@@ -199,7 +202,8 @@ void Problems::UpdateProblem(Time now) {
       std::ranges::copy(throughputs, at);
       row_of[static_cast<size_t>(index)] = number;
     } else {
-      // Nearly always the last one; else what has gone is further ahead.
+      // A new job is nearly always the last one. If not, the indices in `gone`
+      // are still right: ids ascend, so those rows lie before it.
       problem.jobs.insert(row, now_so);
       problem.throughputs.insert(at, throughputs.begin(), throughputs.end());
       row_of.insert(row_of.begin() + index, number);
@@ -259,8 +263,8 @@ PolicyJob Problems::ProblemJob(const Job& job, Time now) const {
         std::max(0.0, static_cast<double>(job.spec.steps_total) -
                           figures_.StepsDone(job, now));
     if (job.spec.deadline_s.has_value()) {
-      // A round realises shares to within its length: who had just what its
-      // deadline takes would end up to a round late.
+      // A round realises shares only to within its length: a job with exactly
+      // the share that its deadline takes could end up to a round late.
       const double left_s = job.submitted_at + *job.spec.deadline_s - now;
       row.deadline_s = left_s - std::min(terms_.round_duration_s(),
                                          std::max(0.0, left_s / 2));
@@ -278,7 +282,8 @@ PolicyJob Problems::ProblemJob(const Job& job, Time now) const {
   return row;
 }
 
-// Only where some gang is told to run differently when it is spread.
+// Adds the servers only if some gang has a throughput of its own for several
+// servers.
 void Problems::AddPlacement(PolicyProblem& problem) const {
   bool matters = false;
   for (const PolicyJob& row : problem.jobs) {
@@ -327,9 +332,10 @@ void Problems::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
   }
 }
 
-// All pairs of kinds of equal scale factor that are known to go together. Of
-// those that are to be tried the best is hoped: that neither slows the other
-// down. So the policy makes them, and knows better from then on.
+// Adds all pairs of kinds with equal scale factors whose throughputs together
+// are known. A pair that is to be tried gets the best possible figures, those
+// of both jobs alone, so that the policy runs it. From then on its throughputs
+// are measured.
 void Problems::AddPairs(PolicyProblem& problem) const {
   const ThroughputTable* table = options_.throughputs.get();
   const bool in_table = table != nullptr && table->has_pairs();
@@ -364,7 +370,7 @@ void Problems::AddPairs(PolicyProblem& problem) const {
         continue;
       }
       const Job& second = *jobs[b];
-      // One that is packed does not grow, so an elastic one is not packed.
+      // An elastic job is not packed, because a packed job can't grow.
       if (first.spec.elastic() || second.spec.elastic()) continue;
       if (first.spec.opaque() || second.spec.opaque()) continue;
       bool any = false;
@@ -375,7 +381,7 @@ void Problems::AddPairs(PolicyProblem& problem) const {
                 .PairThroughput(first, second, type, type_of[type],
                                 /*consolidated=*/c < problem.types.size())
                 .value_or(std::pair(0.0, 0.0));
-        // Which of two equal jobs a table means nobody can tell.
+        // The two jobs are equal, so the table can't tell which is which.
         if (a == b)
           row[2 * c] = row[2 * c + 1] = (row[2 * c] + row[2 * c + 1]) / 2;
         any |= row[2 * c] > 0 && row[2 * c + 1] > 0;
@@ -397,8 +403,8 @@ void Problems::AddPairs(PolicyProblem& problem) const {
 
 namespace {
 
-// Consolidated and unconsolidated shares as one: the mechanism places gangs
-// together wherever it can, whatever the policy expected.
+// Adds up consolidated and unconsolidated shares. The mechanism puts a gang on
+// one server wherever it can, whatever the policy expected.
 Allocation OverTypes(const Allocation& allocation, size_t types) {
   if (types == 0 || allocation.columns() == types) return allocation;
   std::vector<ShareUnit> units(allocation.units().begin(),
@@ -416,7 +422,7 @@ Allocation OverTypes(const Allocation& allocation, size_t types) {
 bool Usable(const PolicyResult& result) {
   return result.outcome == SolveOutcome::kOptimal ||
          result.outcome == SolveOutcome::kIterationLimit ||
-         // Deadlines that can't all be met: it relaxes the least.
+         // Not all deadlines can be met; the allocation relaxes them the least.
          (result.outcome == SolveOutcome::kInfeasible &&
           !result.allocation.units().empty());
 }
@@ -454,7 +460,7 @@ void Solver::Admit(Time now, event::AllocationReady e) {
   if (!Usable(e.result)) {
     solve_retry_at_ = now + options_.round_duration_s;
   }
-  // Types only ever come to the end: the problem's are the first ones.
+  // New types are only ever appended, so the problem's are the first ones.
   if (options_.placement_sensitive && e.result.allocation.columns() > 0) {
     const size_t columns = e.result.allocation.columns();
     e.result.allocation = OverTypes(e.result.allocation,
@@ -514,7 +520,8 @@ void Solver::AddTarget(const ShareUnit& unit, double share) {
   }
 }
 
-// One assignment after another: only what differs is looked at.
+// Applies an assignment that follows another one: visits only entries that
+// differ.
 void Solver::TakeAssignment(Time now, const PolicyResult& result) {
   std::vector<TypeAssignment> ordered;
   const bool in_order =
@@ -528,7 +535,7 @@ void Solver::TakeAssignment(Time now, const PolicyResult& result) {
   std::vector<TypeAssignment> came;
   auto old = before.begin();
   for (const TypeAssignment& entry : in_order ? result.assignment : ordered) {
-    // Nearly all are as they were: the same is looked for first.
+    // Nearly all entries are unchanged, so an equal one is looked for first.
     while (old != before.end() && *old != entry && old->unit < entry.unit) {
       left.push_back((old++)->unit);
     }

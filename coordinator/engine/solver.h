@@ -1,5 +1,4 @@
-// Asking the policy: the problem that it is given, and what comes back. Not
-// thread-safe.
+// Asks the policy: builds its problem and takes its answer. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_SOLVER_H_
 #define GAVEL_COORDINATOR_ENGINE_SOLVER_H_
 
@@ -32,9 +31,9 @@
 
 namespace gavel {
 
-// What accelerators of each type are worth to a policy, for rounds to give out
-// what its shares leave over. Called by the engine for each row of a round.
-// Pure.
+// The worth of accelerators of each type to the policy. Rounds use it to give
+// out what shares leave over. The engine calls AddWorth for each row of a
+// round. Pure.
 
 // All borrowed.
 struct WorthTerms {
@@ -43,24 +42,25 @@ struct WorthTerms {
   const std::map<std::string, double, std::less<>>& prices;  // missing: 1
 };
 
-// Appends to row.worth, by type; nothing where all types are alike. Of a job
-// alone `job.steps_per_s` is up to date; of a pair it is both jobs' together.
+// Sets row.worth by type, or leaves it alone if all types are alike. The worth
+// of a job follows from `job.steps_per_s`, which must be up to date; that of a
+// pair from the sum of both jobs' throughputs together.
 void AddWorth(TypeWorth worth, const WorthTerms& terms, const ShareUnit& unit,
               const Job& job, RoundUnit& row);
 
-// Fairness between users first and jobs second: the weight of a user is divided
-// over its active jobs by their own weights, so that many jobs of one user
-// weigh no more than one. Within an entity each user has its weight anew. The
-// engine owns one. Not thread-safe; deterministic.
+// Fairness between users first and jobs second. The weight of a user is divided
+// over its active jobs in proportion to their own weights, so that many jobs of
+// one user weigh no more than one. A user has its full weight in each entity.
+// Problems owns one. Not thread-safe; deterministic.
 
 class UserShares {
  public:
-  // Looks at all live jobs. Returns the active ones whose weight has changed by
-  // those that came, went or changed since the last look.
+  // Reads all live jobs. Returns the active ones whose weight has changed since
+  // the last call because jobs of their user came, went or changed.
   std::vector<Job*> Update(const absl::btree_map<JobId, Job*>& live);
 
-  // As of the last Update; a job of nobody, and one that was not among them,
-  // keeps its own.
+  // The weight as of the last Update. A job without an owner, or whose user had
+  // no active job then, has its own weight.
   double WeightOf(const Job& job) const;
 
  private:
@@ -77,11 +77,12 @@ class UserShares {
 
 namespace gavel::engine {
 
-// Problems for the policy. The last one is kept from one solve to the next:
-// only the rows of jobs that have changed are made anew, and checked, where the
-// others can't have become different.
+// Builds the policy's problem. The last one is kept from one solve to the next:
+// where the rows of other jobs can't have changed, only those of changed jobs
+// are built and checked.
 //
-// Not thread-safe. No snapshot fields: it is made anew after a restart.
+// Not thread-safe. No snapshot fields: the problem is built anew after a
+// restart.
 
 class Problems {
  public:
@@ -103,10 +104,10 @@ class Problems {
         isolated_(isolated),
         trials_(trials) {}
 
-  // Makes problem() that of now.
+  // Makes problem() describe the present state.
   void BuildProblem(Time now);
 
-  // The last one; null: none was made, or it was dropped.
+  // The last problem; null if none was built or it was dropped.
   const std::shared_ptr<PolicyProblem>& problem() const { return problem_; }
   void Drop() { problem_ = nullptr; }
 
@@ -137,11 +138,10 @@ class Problems {
   UserShares users_;
 };
 
-// When the policy is asked, and what comes back. Solving is asynchronous, and
-// an answer to an older question is dropped.
+// Decides when to ask the policy, and applies its answer. Solving is
+// asynchronous, and the answer to an older question is dropped.
 //
-// Not thread-safe. Snapshot fields: all but the row that the problem was made
-// behind.
+// Not thread-safe. Snapshot fields: all but problem_seq_.
 
 class Solver {
  public:
@@ -162,23 +162,26 @@ class Solver {
         round_(round),
         problems_(problems) {}
 
-  // Asks for a new allocation when jobs or the cluster changed and that is on
-  // disk: jobs that come together are solved for together. One problem is out
-  // at a time; what changes meanwhile makes the next one.
+  // Asks for a new allocation if jobs or the cluster have changed and the
+  // change is on disk. Jobs that come together share one solve. Only one
+  // problem is out at a time; changes in the meantime lead to the next one.
   void MaybeSolve(Time now, const std::string& policy);
   void Admit(Time now, event::AllocationReady e);
   void On(Time now, const event::AllocationReady& e);
 
   bool solving() const { return solving_; }
-  // A new allocation is being made, or is as soon as what changed is on disk.
+  // A new allocation is being made, or will be as soon as the changes are on
+  // disk.
   bool IsAnswerNear(Time now) const {
     return solving_ || (agenda_.unsolved() && SolveDue() <= now);
   }
-  // The next call of MaybeSolve that may find something to do; kNever: none.
+  // The time of the next call of MaybeSolve that may have something to do;
+  // kNever if none.
   Time NextDeadline() const;
-  // A solve that failed is due again.
+  // Makes a failed solve due again when its time has come.
   void Retry(Time now);
-  // What is being solved is of no use any more. `answer`: it may still come.
+  // Gives up the solve in progress. `answer`: its answer may still come, and
+  // will be dropped.
   void Abandon(bool answer);
 
   static auto State(auto& part) {

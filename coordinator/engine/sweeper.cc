@@ -11,19 +11,22 @@
 namespace gavel::engine {
 namespace {
 
-// Where the last report of a worker is older, another look at it.
+// The shortest time before a worker is checked for a standstill again. Its last
+// report may be so old that it does not show one yet.
 constexpr double kLookAgain_s = 5;
 
 // StopWorker and LaunchWorker are repeated this often until answered.
 constexpr double kRepeatInterval_s = 5;
 
-// After a lease has run out by every clock: time for the release to arrive.
+// The time that a release has to arrive, after its lease has run out by every
+// clock.
 constexpr double kReleaseMargin_s = 1;
 
 }  // namespace
 
-// One that is asked to pause has the grace of that. Its process is ended, which
-// counts as a failure of the job; meanwhile its lease is not renewed.
+// Ends the process of a worker that stands still, which counts as a failure of
+// the job; meanwhile the lease is not renewed. A worker that was asked to pause
+// is left alone, as the pause has a grace of its own.
 void Sweeper::SweepHung(Time now, const Job& job, int rank, Worker& worker) {
   if (worker.held_epoch == 0 || worker.pause_sent_at != kNever) return;
   const double allowed_s = hang_.HangTimeout(job, worker);
@@ -74,8 +77,8 @@ void Sweeper::SweepAgents(Time now) {
   }
 }
 
-// What an agent that came back still runs of before; its exit frees the
-// accelerator.
+// Stops quarantined processes on servers whose agent has come back. Their exit
+// frees the accelerator.
 void Sweeper::SweepQuarantine(Time now) {
   for (const auto& [accelerator, holder] : leases_.quarantined()) {
     const std::string& server = cluster_.accelerator(accelerator).server;
@@ -91,7 +94,8 @@ void Sweeper::SweepQuarantine(Time now) {
   }
 }
 
-// Their first stop may be lost, and their agent says no hello again.
+// Repeats the stop of processes that nobody wants: the first one may be lost,
+// and their agent does not say hello again.
 void Sweeper::SweepStrangers(Time now) {
   for (const auto& [worker, server] : agents_.strangers()) {
     outbox_.EmitNow(action::SendToAgent{
@@ -128,8 +132,8 @@ void Sweeper::SweepWorker(Time now, Job& job, int rank) {
       agenda_.Due(timeout);
     }
   }
-  // A paused worker asks every few seconds, one whose loop is over exits: a
-  // process that does neither is stuck.
+  // A paused worker asks for a lease every few seconds, and a worker whose loop
+  // is over exits. A process that does neither is stuck.
   if (worker.process == ProcessState::kJoined && worker.held_epoch == 0) {
     const Time timeout = OverdueAt(worker.asked_at, start_s, worker);
     if (now >= timeout) {
@@ -143,7 +147,8 @@ void Sweeper::SweepWorker(Time now, Job& job, int rank) {
   SweepLease(now, job, rank, worker);
 }
 
-// It has its lease from its launch to its end, and no word of it is expected.
+// An opaque process holds its lease from its launch to its end, and sends no
+// messages.
 void Sweeper::SweepOpaque(Time now, Job& job, int rank, Worker& worker) {
   const WorkerKey key{job.id, rank, worker.incarnation};
   if (worker.held_epoch == 0 && rank == 0 && leases_.CanLaunch(job)) {
@@ -169,8 +174,9 @@ void Sweeper::SweepOpaque(Time now, Job& job, int rank, Worker& worker) {
   SweepLease(now, job, rank, worker);
 }
 
-// Its agent knows nothing of it and answers so, which is only asked for once
-// the process has stopped by itself. True: it is not yet that time.
+// The agent does not know this process, and will say so when asked to stop it.
+// It is asked only after the process must have ended by itself, with its lease.
+// True: that time has not come yet.
 bool Sweeper::SweepUnswept(Time now, Worker& worker, const WorkerKey& key) {
   if (const Time swept_at = agents_.SweptAt(worker.server);
       worker.held_epoch != 0 && now < swept_at) {
@@ -201,15 +207,15 @@ void Sweeper::RepeatLaunch(Time now, Job& job, int rank) {
                         ? worker.launch_sent_at  // not sent yet
                         : worker.launch_repeated_at + kRepeatInterval_s;
   if (now < next) return agenda_.Due(next);
-  // Behind what is not yet on disk, as a launch at once is.
+  // Like a first launch, this one waits for the rows that are not on disk yet.
   processes_.SendLaunch(now, job, rank);
   outbox_.Flush();
   agenda_.Due(now + kRepeatInterval_s);
 }
 
-// A lease that ran out unrenewed: its worker is dead, cut off, or stuck. Where
-// the agent can be asked, it ends the process and confirms; where it can't, the
-// job may go on elsewhere while the accelerator is quarantined.
+// Handles a lease that ran out unrenewed: its worker is dead, cut off, or
+// stuck. If the agent can be reached, it ends the process and confirms that. If
+// not, the job may continue elsewhere, and the accelerator is quarantined.
 void Sweeper::SweepLease(Time now, const Job& job, int rank, Worker& worker) {
   const WorkerKey key{job.id, rank, worker.incarnation};
   const bool reachable = agents_.IsReachable(worker.server);

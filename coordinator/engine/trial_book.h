@@ -1,7 +1,7 @@
-// Turns on trial: a job that has never run on a type, or a pair that has never
-// run together, gets a round there first, so that its throughput is measured
-// (Gavel sections 3.1 and 6). Says who is offered a turn, counts what turns
-// cost, and remembers what has been tried.
+// Trials: a job that has never run on a type, or a pair that has never run
+// together, gets a round there first, so that its throughput is measured (Gavel
+// sections 3.1 and 6). TrialBook decides which jobs and pairs get a trial,
+// counts the cost of trials, and remembers which were made.
 //
 // Not thread-safe. Snapshot fields: all.
 #ifndef GAVEL_COORDINATOR_ENGINE_TRIAL_BOOK_H_
@@ -32,8 +32,8 @@ namespace gavel::engine {
 
 class TrialBook {
  public:
-  // A job runs beside so many others on trial; what it is like beside the rest
-  // stays unknown, and the policy is not offered it.
+  // A job gets at most this many trials beside other jobs. Its throughputs
+  // beside the rest stay unknown, and the policy is not offered those pairs.
   static constexpr int kPairTrialsMax = 4;
 
   // Borrowed, and outlive this.
@@ -50,38 +50,44 @@ class TrialBook {
         candidates_(candidates),
         figures_(figures) {}
 
-  // Each must be known alone there first: what they lose is seen against that.
+  // Whether the pair may be tried on the type. Both jobs must be known alone
+  // there, because a pair is judged by what its jobs lose against that.
   bool IsPairTrial(const Job& a, const Job& b, size_t type) const;
-  // Of a policy that says who runs: pairs that it may try, and on which type.
-  // Each is of a job that waits and one that runs alone; as many as may be on
-  // trial at once, and each job in one.
+  // For a policy whose result is an assignment: the pairs that it may try, and
+  // the type for each. A pair consists of a waiting job and one that runs
+  // alone. No job is in two pairs, and all pairs together stay within the trial
+  // budgets.
   std::map<ShareUnit, size_t> PairsToTry(const PolicyProblem& problem) const;
-  // Of each type; at least one, unless there are to be none.
+  // How many accelerators of each type trials may take: this percentage,
+  // rounded up.
   std::vector<int> TrialBudgets(double percentage) const;
-  // A job that has never run on a type, and whose throughput there nobody gave,
-  // gets a turn there first: on at most a part of the type's accelerators in
-  // one round (section 6 of the paper measures jobs in the same way, as part of
-  // running them). Returns how many of each type are left for trials of pairs.
+  // Gives a job a turn on a type on which it has never run and nobody gave its
+  // throughput. Trials take at most profiling_percentage of a type's
+  // accelerators in one round. Section 6 of the paper likewise measures jobs
+  // while it runs them. Returns how many accelerators of each type are left for
+  // trials of pairs.
   std::vector<int> AddTrials(RoundTable& units) const;
-  // Which of them are placed where they are on trial: by what they are owed
-  // there.
+  // The units that `places` puts on a type where they were offered a trial. An
+  // offer shows in the deficit, which is at least kTrialDebt_s.
   std::vector<ShareUnit> TrialsOf(const RoundTable& units,
                                   const RoundAssignment& places) const;
-  // A trial is one round at most, also of a job that used it up to start.
+  // Ends the trials of the last round and begins the planned ones. A trial
+  // lasts at most one round, even if the job needed all of it to start.
   void StartTrials(Time now);
-  // Called when `worker` gets its lease. Whoever comes to an unknown type
-  // without a turn on trial costs nobody anything. Of a pair the first one
-  // counts.
+  // Call when `worker` gets its lease. Notes that the job or pair was tried on
+  // this type. The cost is counted only for units whose turn was planned as a
+  // trial, and for a pair only once, with its first job.
   void NoteTried(Job& job, Worker& worker);
-  // Called when its lease, or its round, is over.
+  // Adds the cost of the worker's trial, if it has one, and ends it. Call when
+  // its lease or its round is over.
   void CountTrial(Time now, Worker& worker);
-  // What trials cost, up to now.
+  // The cost of all trials up to `now`.
   TrialCost ProfilingAt(Time now) const;
 
-  // Those of the round that is planned, ascending.
+  // Sets the trials of the planned round, in ascending order.
   void Plan(const std::vector<ShareUnit>& trials) { planned_trials_ = trials; }
   void ForgetPlan() { planned_trials_.clear(); }
-  // It has ended.
+  // Forgets the trials of a job that has ended.
   void ForgetJob(JobId job);
 
   static auto State(auto& part) {
@@ -98,7 +104,7 @@ class TrialBook {
   const AllocationTable& allocation_;
   const Candidates& candidates_;
   const Figures& figures_;
-  // Durable: the same after a replay.
+  // Durable: a replay reproduces these.
   std::set<std::pair<JobId, size_t>> tried_;  // types that it was unknown on
   std::set<std::pair<ShareUnit, size_t>> tried_pairs_;
   std::vector<ShareUnit> trials_;          // of this round, ascending

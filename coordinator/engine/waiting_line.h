@@ -1,6 +1,6 @@
-// Whose turn it is: the places in line of jobs that wait, by accelerator type.
-// Made of the rows of a round, once for all jobs; whoever tells people about
-// jobs has one. Pure; immutable once made, so that any thread may read it.
+// The places of waiting jobs in line, by accelerator type. Computed once for
+// all jobs from the rows of a round; code that explains jobs to people keeps
+// one. Pure; immutable once made, so that any thread may read it.
 #ifndef GAVEL_COORDINATOR_ENGINE_WAITING_LINE_H_
 #define GAVEL_COORDINATOR_ENGINE_WAITING_LINE_H_
 
@@ -17,14 +17,14 @@ namespace gavel {
 class WaitingLine {
  public:
   WaitingLine() = default;
-  // `rows`: Engine::LineRows; `types` of the cluster; rounds that are this
-  // long. O(rows log rows).
+  // `rows` are those of Engine::LineRows, `types` those of the cluster, and
+  // rounds have this length. O(rows log rows).
   WaitingLine(const RoundTable& rows, std::vector<std::string> types,
               double round_duration_s);
 
-  // Completes a Priority: the type that the job is nearest to its
-  // turn on, and how many go before it there, plus one. A job that is in no
-  // line has no share: NotInAllocation.
+  // Completes a Priority: sets the type on which the job is nearest to its
+  // turn, and its place in line there (1: next). A job that is in no line has
+  // no share, and gets the reason NotInAllocation.
   void Tell(JobId job, Reason* reason) const;
 
  private:

@@ -30,8 +30,8 @@ absl::Status Cluster::Join(std::string_view server,
       !ids.empty() && std::ranges::all_of(ids, [&](AcceleratorId id) {
         return accelerator(id).drained;
       });
-  // What the server no longer declares must not be scheduled; it may come back
-  // with a later Join.
+  // Accelerators that the server no longer declares must not be scheduled. A
+  // later Join may declare them again.
   MarkUnreachable(server);
   for (size_t i = 0; i < accelerators.size(); ++i) {
     const AcceleratorInfo& info = accelerators[i];
@@ -186,7 +186,7 @@ void Cluster::Count(const Accelerator& accelerator) {
   ++capacity_[type];
 }
 
-// One that has just been added has no id yet, and is not counted.
+// An accelerator that has just been added has no id yet and is not counted.
 void Cluster::Uncount(const Accelerator& accelerator) {
   if (!accelerator.id.valid()) return;
   AddToType(accelerator, -1);
@@ -195,7 +195,8 @@ void Cluster::Uncount(const Accelerator& accelerator) {
   type = kUnusable;
 }
 
-// What was read may be damaged.
+// The state was read from a snapshot that may be damaged, so ids and types are
+// checked before they are used.
 void Cluster::CountUsable() {
   places_.clear();
   capacity_.assign(types_.size(), 0);

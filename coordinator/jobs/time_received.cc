@@ -14,7 +14,7 @@ void AddTo(std::vector<double>& row, size_t type, double seconds) {
   row[type] += seconds;
 }
 
-// The largest of `row` and `least`.
+// Returns the largest of `row` and `least`.
 double Most(const std::vector<double>& row, double least) {
   for (const double seconds : row) least = std::max(least, seconds);
   return least;
@@ -28,8 +28,9 @@ void Scale(std::vector<double>& row, double factor) {
   for (double& seconds : row) seconds *= factor;
 }
 
-// The entry of `key`, added when it is new; `last` is that of the last key.
-// Fast when it is the same, or the next one.
+// Sets `last` to the entry of `key`, and adds the entry if it is new. Returns
+// whether it was added. On entry `last` is the entry of the previous key; the
+// call is fast if the key is the same or the next one.
 template <class Map, class Key>
 bool Find(Map& map, const Key& key, typename Map::iterator& last) {
   if (last != map.end() && last->first == key) return false;
@@ -55,7 +56,8 @@ void TimeReceived::Begin(JobId job, size_t type, double since_reset_s,
   const ShareUnit unit{job, JobId()};
   Add(unit, type, since_reset_s);
   Owe(unit, type, since_reset_s + deficit_s);
-  // What it was ahead by before the reset; neither side may be below 0.
+  // A surplus from before the reset counts as received, because neither side of
+  // the deficit may be below 0.
   const double earlier_s = -(since_reset_s + deficit_s);
   if (!Countable(earlier_s)) return;
   AddTo(seconds_[unit].received, type, earlier_s);
@@ -92,7 +94,8 @@ void TimeReceived::Reset() {
   }
 }
 
-// One factor for all types: the mechanism compares across them.
+// Each kind of time has one factor for all types, because the mechanism
+// compares times across types.
 double TimeReceived::Age(double keep_s) {
   double most_since_reset = 0;
   double most = 0;

@@ -1,11 +1,12 @@
-// Time received: the seconds that each unit (a job alone, or a packed pair)
-// held accelerators of each type, altogether and since the last reset, and what
-// it was owed. The engine owns one, adds to it as time passes, and gives it to
-// the mechanism (Gavel section 5.1). A value without locks: not thread-safe.
+// The seconds for which each unit (a job alone, or a packed pair) held
+// accelerators of each type, in total and since the last reset, and the seconds
+// that the allocations owed it. The engine owns one TimeReceived, adds to it as
+// time passes, and passes it to the mechanism (Gavel section 5.1). A value
+// without locks: not thread-safe.
 //
-// The seconds are those of the unit, not of its accelerators: a gang of 8 that
-// ran for one round of 360 s has received 360 s. Whoever wants accelerator
-// seconds multiplies by the scale factor.
+// Seconds count once per unit, not once per accelerator: a gang of 8 that ran
+// for one round of 360 s has received 360 s. Multiply by the scale factor for
+// accelerator seconds.
 #ifndef GAVEL_COORDINATOR_JOBS_TIME_RECEIVED_H_
 #define GAVEL_COORDINATOR_JOBS_TIME_RECEIVED_H_
 
@@ -19,38 +20,41 @@
 
 namespace gavel {
 
-// How many times longer than time received deficits are remembered.
+// Deficits are remembered this many times as long as time received; see Age().
 inline constexpr double kDeficitMemory = 24;
 
 class TimeReceived {
  public:
-  // `seconds` >= 0 and finite, anything else is not added: time received never
-  // falls. `type` is an index into Cluster::types().
+  // Adds time that the unit has received. `type` is an index into
+  // Cluster::types(). Ignores `seconds` that are not finite or not above 0, so
+  // that time received never falls.
   void Add(const ShareUnit& unit, size_t type, double seconds);
-  // The allocation meant the unit to have this much more: the deficit is that
-  // less what was added. Same rules.
+  // Adds time that the allocation meant the unit to receive. The deficit is the
+  // time owed less the time received. The rules for `type` and `seconds` are
+  // those of Add.
   void Owe(const ShareUnit& unit, size_t type, double seconds);
-  // A job that has nothing on `type` yet begins with the figures that Rows gave
+  // Gives a job that has no time on `type` yet the values that Rows returned
   // elsewhere.
   void Begin(JobId job, size_t type, double since_reset_s, double deficit_s);
-  // A new allocation: time since the reset starts again. Deficits go on.
+  // Sets the time since the reset to 0, for a new allocation. Deficits are
+  // kept.
   void Reset();
-  // A new allocation that goes on from the old one's time: what was given out
-  // since the reset counts on, scaled down so that no unit has more than
-  // `keep_s` seconds on any type. Fractions stay as they are; a long past
-  // weighs no more than keep_s against a unit that has just come. Both sides of
-  // the deficits are scaled in the same way, for kDeficitMemory times as long:
-  // a debt that can't be paid fades, and no two of them end up equal.
-  // Returns the factor of the deficits.
+  // For a new allocation that continues from the time of the old one. Instead
+  // of a reset, the time since the reset is scaled down so that no unit has
+  // more than `keep_s` seconds on any type. Fractions stay the same, and a long
+  // past weighs no more than keep_s against a unit that has just arrived. Time
+  // owed and time received, over all resets, are scaled by one common factor to
+  // at most kDeficitMemory * keep_s: a debt that can't be paid fades, and
+  // different deficits stay different. Returns the factor of the deficits.
   double Age(double keep_s);
-  // The job is over: what it had, alone or in pairs, no longer counts.
+  // Forgets the time of a job that has ended, alone and in pairs.
   void Remove(JobId job);
 
-  // The job alone, and the pairs in which it has received something.
+  // Returns the job alone, and the pairs in which time was recorded for it.
   std::vector<ShareUnit> UnitsOf(JobId job) const;
-  // Sets both rows, by type. `since_reset`: seconds since the last reset,
-  // RoundUnit::time_received_s. `deficit`: owed less received, over all resets;
-  // positive: owed.
+  // Sets both rows, by type. `since_reset`: seconds received since the last
+  // reset (RoundUnit::time_received_s). `deficit`: seconds owed less seconds
+  // received, over all resets; positive if the unit is owed time.
   void Rows(const ShareUnit& unit, size_t types,
             std::vector<double>& since_reset,
             std::vector<double>& deficit) const;
@@ -66,8 +70,9 @@ class TimeReceived {
     return std::tie(t.seconds_, t.pairs_);
   }
 
-  // Add and Owe of one unit after another, which finds ascending ones without a
-  // search. Borrows the TimeReceived, which nobody else may change meanwhile.
+  // Does Add and Owe for one unit after another. Units in ascending order are
+  // found without a search. Borrows the TimeReceived, which must not be changed
+  // in another way meanwhile.
   class Booking {
    public:
     explicit Booking(TimeReceived& time);
@@ -83,7 +88,7 @@ class TimeReceived {
 
  private:
   std::map<ShareUnit, Seconds> seconds_;
-  // The pairs of a job that have an entry above, from both sides.
+  // The pairs in seconds_, listed under each of their two jobs.
   std::map<JobId, std::vector<ShareUnit>> pairs_;
 };
 

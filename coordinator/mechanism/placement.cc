@@ -61,8 +61,8 @@ void Placement::KeepOwn() {
   }
 }
 
-// A pair goes where one of its jobs is, and a job alone stays where it was in a
-// pair: one of them need not move.
+// Places a pair where one of its jobs runs now, and a single job where it runs
+// now as part of a pair, so that at least this job need not move.
 void Placement::InheritFromPairs() {
   std::vector<bool> placed(table_.size(), false);  // by unit
   for (uint32_t c = 0; c < chosen_.size(); ++c) {
@@ -93,9 +93,10 @@ bool Placement::Inherit(uint32_t c, uint32_t from) {
   return true;
 }
 
-// Large gangs first, while there are large holes; of one size those that chose
-// while there was more than stragglers; then those that others would leave what
-// they avoid, and those with a home that another one could take.
+// Places large gangs first, while there are large holes. Among units of one
+// size, those come first that chose while fast accelerators were left (see
+// Late), then those that avoid some accelerators, before the others leave them
+// only these, then those with a home, before another unit takes it.
 void Placement::PlaceOthers() {
   const std::vector<bool> late = Late();
   const auto before = [&](uint32_t a, uint32_t b) {
@@ -143,8 +144,9 @@ void Placement::SortByTurn(std::vector<uint32_t>& chosen) const {
   });
 }
 
-// By index into chosen_: when the others of its size chose, no accelerators
-// that are as fast as their type were left. Empty: of nobody.
+// Returns by index into chosen_ whether the unit is late: when its turn came,
+// largest units first, too few accelerators as fast as their type were left for
+// it. Empty if no straggler is set aside: then no unit is late.
 std::vector<bool> Placement::Late() const {
   if (std::ranges::all_of(aside_, [](const auto& ids) { return ids.empty(); }))
     return {};
@@ -165,8 +167,9 @@ std::vector<bool> Placement::Late() const {
   return late;
 }
 
-// With stragglers where the others are too few, or where they let a gang be on
-// one server: what it would lose between several is not known.
+// Takes stragglers only if the other accelerators are too few, or if a gang
+// fits on one server only with them: what the gang would lose when spread over
+// several servers is not known.
 std::vector<AcceleratorId> Placement::Take(uint32_t unit, size_t type) {
   const auto wanted = static_cast<size_t>(table_.scale_factor(unit));
   std::span<const AcceleratorId> own = table_.own(unit);
@@ -180,14 +183,15 @@ std::vector<AcceleratorId> Placement::Take(uint32_t unit, size_t type) {
   Return(type);
   const bool with_slow = few || free_->LargestHole(type) >= wanted;
   if (!with_slow) SetAside(type);
-  // One slow rank slows all: it may as well have the others, too.
+  // One slow rank slows down the whole gang, so the gang may as well have the
+  // other stragglers, too.
   if (with_slow && own.empty()) own = aside_[type];
   std::vector<AcceleratorId> taken = take();
   if (with_slow) SetAside(type);
   return taken;
 }
 
-// To idle accelerators only, so that no unit comes back for another one's sake.
+// Units move to idle accelerators only, so that no other unit is displaced.
 void Placement::LeaveStragglers(double moves_within_s) {
   std::erase_if(kept_, [&](uint32_t c) {
     return !LeavePays(chosen_[c].unit, moves_within_s);
@@ -208,7 +212,9 @@ bool Placement::LeavePays(uint32_t unit, double moves_within_s) const {
   return (1 - speed) * moves_within_s > table_.costs(unit).move_s;
 }
 
-// To others that are idle, on no more servers, where there are any.
+// Moves a kept unit off the accelerators for which `leaves` is true, to idle
+// ones. The unit stays where it is if that would take more servers than now or
+// if there are too few idle accelerators.
 template <class Leaves>
 void Placement::Leave(uint32_t c, const Leaves& leaves) {
   const auto [u, type] = chosen_[c];
@@ -294,8 +300,9 @@ void Placement::LeaveAvoided() {
   }
 }
 
-// A single worker that may use none of the free ones takes the place of another
-// one that may: else it would wait for as long as that one runs.
+// If a single worker may use none of the free accelerators, it takes the
+// accelerator of another single worker that may use one of them. Otherwise it
+// would wait for as long as that other one runs.
 void Placement::ChangePlaces() {
   for (const uint32_t c : moving_) {
     const uint32_t u = chosen_[c].unit;
@@ -329,8 +336,8 @@ void Placement::Give(uint32_t c, std::span<const AcceleratorId> accelerators) {
                 {accelerators.begin(), accelerators.end()}};
 }
 
-// Takes exactly these. False, and nothing taken, when one of them is gone
-// already.
+// Takes exactly these accelerators. Returns false, and takes nothing, if one of
+// them is not free any more.
 bool Placement::Keep(std::span<const AcceleratorId> accelerators) {
   for (size_t i = 0; i < accelerators.size(); ++i) {
     if (!IsFree(accelerators[i])) {

@@ -1,9 +1,10 @@
-// From a type for each chosen unit of a round to its accelerators. Gavel
-// section 5, "Placement": units that stay keep theirs; gangs go to as few
-// servers as possible, single workers fill up servers that are partly used.
-// Stragglers (RoundTable::slow) are given away last, and a unit gets last what
-// it avoids (RoundTable::Avoided). Used inside the round mechanism only; made
-// for one plan. Not thread-safe.
+// Chooses the accelerators of each unit that was chosen for a round, given the
+// unit's type. Gavel section 5, "Placement": a unit that keeps its type keeps
+// its accelerators, a gang gets as few servers as possible, and single workers
+// fill up servers that are partly used. Stragglers (RoundTable::slow) are given
+// away last, and a unit gets the accelerators that it avoids
+// (RoundTable::Avoided) last. Used inside the round mechanism only. An object
+// makes one plan. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
 #define GAVEL_COORDINATOR_MECHANISM_PLACEMENT_H_
 
@@ -22,8 +23,8 @@ namespace gavel {
 
 class Placement {
  public:
-  // Borrows all, which must outlive it. Takes from `free`; null: all
-  // accelerators are free.
+  // Borrows its arguments, which must outlive the object. Takes accelerators
+  // from `free`; null: all accelerators are free.
   Placement(const RoundView& view, const Choice& choice, FreePlaces* free);
 
   struct Chosen {
@@ -31,11 +32,13 @@ class Placement {
     uint32_t type = 0;
   };
 
-  // Once. A unit leaves a straggler for idle accelerators that are none when
-  // that wins more than the move costs within so many seconds. 0: units that
-  // have a place stay.
+  // May be called once. A unit moves from a straggler to idle accelerators that
+  // are not stragglers if it wins more time within `moves_within_s` than the
+  // move costs. Units also leave accelerators that they avoid for idle ones. 0:
+  // a unit moves only if it must.
   RoundAssignment PlaceAll(double moves_within_s);
-  // Those that may use none of what was left for them.
+  // The chosen units that avoid accelerators and got none, because none that
+  // they may use was left.
   const std::vector<Chosen>& unplaced() const { return unplaced_; }
 
  private:
@@ -44,7 +47,8 @@ class Placement {
   bool Inherit(uint32_t c, uint32_t from);
   void PlaceOthers();
 
-  // Stragglers that are free and not among those that are given away.
+  // These take free stragglers out of the free accelerators and put them back;
+  // see aside_.
   void SetAllAside();
   void SetAside(size_t type);
   void Return(size_t type);
@@ -56,8 +60,9 @@ class Placement {
   template <class Leaves>
   void Leave(uint32_t c, const Leaves& leaves);
 
-  // What the unit avoids of what is free of the type, but what it would take
-  // if it must (`only_never`), as if it were given away. Show undoes it.
+  // Accelerators of one type that are free or set aside, but that a unit
+  // avoids. Hide marks them as given away, except, with `only_never`, those
+  // that the unit would take if it had to. Show undoes Hide.
   struct Hidden {
     size_t type = 0;
     std::vector<AcceleratorId> free;
@@ -90,7 +95,8 @@ class Placement {
   std::vector<RoundAssignment::Entry> placed_;  // as chosen_
   std::vector<uint32_t> kept_;                  // indices into chosen_
   std::vector<uint32_t> moving_;                // the same
-  // By type; empty: no accelerator is a straggler.
+  // Free stragglers by type, held back until the others are given away. Empty
+  // if no accelerator is a straggler.
   std::vector<std::vector<AcceleratorId>> aside_;
   std::vector<Chosen> unplaced_;
 };

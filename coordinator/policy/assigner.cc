@@ -13,7 +13,8 @@
 namespace gavel {
 namespace {
 
-// All of the gang has a place on one server of the type.
+// Returns whether a server of the type has room for the whole gang. Always true
+// if placement does not matter.
 bool Consolidates(const PolicyProblem& problem, int scale_factor, size_t type) {
   if (!problem.placement_sensitive()) return true;
   const std::vector<int>& servers = problem.servers[type];
@@ -21,7 +22,9 @@ bool Consolidates(const PolicyProblem& problem, int scale_factor, size_t type) {
                      [&](int size) { return size >= scale_factor; });
 }
 
-// Of a job with this row, on a type that is large enough for it.
+// Returns the throughput of a job with this row on a type that has enough
+// accelerators for it: consolidated or spread, whichever is possible and
+// faster.
 double TypeThroughput(const PolicyProblem& problem, const double* row,
                       int scale_factor, size_t type) {
   const double spread = row[problem.types.size() + type];

@@ -1,6 +1,6 @@
-// Accelerators as they are handed out, one unit after another: what the
-// policies share that choose accelerators themselves. Called by queues.cc,
-// allox.cc and gandiva.cc. Not thread-safe.
+// Hands out accelerators to one unit after another, for the policies that
+// choose accelerators themselves. Called by queues.cc, allox.cc and gandiva.cc.
+// Not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 #define GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 
@@ -20,22 +20,24 @@ class Assigner {
   // `problem` has passed CheckProblem and outlives the assigner.
   explicit Assigner(const PolicyProblem& problem);
 
-  // The jobs that can run somewhere, by arrival, ties by id.
+  // The jobs that can run on some type, by arrival; ties by id.
   const std::vector<size_t>& queue() const { return queue_; }
   const PolicyJob& Job(size_t job) const { return problem_.jobs[job]; }
   size_t types() const { return room_.size(); }
 
-  // Steps/s on a type that is empty: of a gang on one server where one is large
-  // enough for it, else (or if that is faster) across servers. 0 where the job
-  // can't run: the type is smaller than its gang, or the throughput is 0.
+  // Steps/s of the job on a type that is empty. A gang runs on one server if
+  // one is large enough for it, or across servers if that is the only way or
+  // faster. 0 if the job cannot run: the type is smaller than its gang, or the
+  // throughput is 0.
   double Throughput(size_t job, size_t type) const {
     return problem_.capacity[type] < Job(job).scale_factor
                ? 0
                : Rows()[job * types() + type];
   }
 
-  // What two jobs gain by sharing: T_a'/T_a + T_b'/T_b on this type. 0 where
-  // they can't share: not a pair of the problem, or a throughput of 0.
+  // The sum of the two jobs' normalised throughputs when they share this type:
+  // T_a'/T_a + T_b'/T_b. 0 if they cannot share: the problem does not list the
+  // pair, or a throughput is 0.
   double PackedThroughput(size_t a, size_t b, size_t type) const;
 
   // Free accelerators of the type, or of all types together.
@@ -45,12 +47,12 @@ class Assigner {
   bool HasRoom(size_t job, size_t type) const {
     return room_[type] >= Job(job).scale_factor;
   }
-  // It can run there and there is room for its gang.
+  // Whether the job can run on the type and its gang has room there.
   bool Fits(size_t job, size_t type) const {
     return Throughput(job, type) > 0 && HasRoom(job, type);
   }
-  // The type with the highest throughput of those where it fits; the first of
-  // equal ones.
+  // The type with the highest throughput among those where the job fits; the
+  // first of equal ones.
   std::optional<size_t> BestFit(size_t job) const {
     const size_t types = this->types();
     const int* room = room_.data();
@@ -65,29 +67,30 @@ class Assigner {
     }
     return best < types ? std::optional(best) : std::nullopt;
   }
-  // Where the job runs now, if it can stay there.
+  // The type on which the job runs now, if it still fits there.
   std::optional<size_t> FitWhereItRuns(size_t job) const;
 
-  // Each job at most once, alone or in a pair.
+  // A job may be assigned at most once, alone or in a pair.
   void Assign(size_t job, size_t type) {
     room_[type] -= Job(job).scale_factor;
     assert(assigned_ < assignment_.size());
     assignment_[assigned_++] = {{Job(job).id, JobId()}, type};
   }
-  // A pair, on the accelerators of one gang.
+  // Assigns a pair, which shares the accelerators of one gang.
   void AssignPair(size_t a, size_t b, size_t type);
-  // Takes up to `count` accelerators of the type out of the room.
+  // Removes up to `count` free accelerators of the type from the room.
   void HoldBack(size_t type, int count);
 
   // Index of the job called `id` in PolicyProblem::jobs.
   std::optional<size_t> Find(JobId id) const;
 
-  // What was assigned, which leaves nothing here. Greedy policies optimise
-  // nothing: the objective, and the bound, count the jobs that run.
+  // Moves the assignment out into a result, so call it once, at the end. Greedy
+  // policies optimise nothing: the objective and the bound are the number of
+  // jobs that run.
   PolicyResult Result(std::string solver);
 
  private:
-  // [n x J] Of types that are large enough.
+  // [n x J] throughputs, valid for types that are large enough for the gang.
   const double* Rows() const {
     return problem_.placement_sensitive() ? throughputs_.data()
                                           : problem_.throughputs.data();
@@ -95,12 +98,12 @@ class Assigner {
 
   const PolicyProblem& problem_;
   std::vector<size_t> queue_;
-  std::vector<JobId> left_out_;      // can run nowhere; by id
-  std::vector<double> throughputs_;  // where placement matters
+  std::vector<JobId> left_out_;      // jobs that can run nowhere
+  std::vector<double> throughputs_;  // if placement matters
   std::vector<int> room_;
   std::vector<TypeAssignment> assignment_;  // [n], the first `assigned_` count
   size_t assigned_ = 0;
-  size_t pairs_ = 0;  // of these
+  size_t pairs_ = 0;  // pairs among them
 };
 
 }  // namespace gavel

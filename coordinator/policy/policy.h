@@ -1,7 +1,8 @@
-// The interface of all scheduling policies: a problem goes in, an allocation
-// (fractions of time, which the mechanism realises) or an assignment for one
-// lease comes out. Pure: solvers have iteration limits, never time limits.
-// The server calls Solve on its solver thread, the simulator inline.
+// The interface of all scheduling policies. A policy takes a problem and
+// returns either an allocation (fractions of time, which the mechanism
+// realises) or an assignment for one lease. Policies are pure: solvers have
+// iteration limits, never time limits. The server calls Solve on its solver
+// thread, the simulator inline.
 #ifndef GAVEL_COORDINATOR_POLICY_POLICY_H_
 #define GAVEL_COORDINATOR_POLICY_POLICY_H_
 
@@ -34,10 +35,12 @@ struct PolicyJob {
   double steps_remaining = 0;  // 0: not known
   double time_since_start_s = 0;
   double time_received_s = 0;  // that it ran, alone or in a pair
-  // How long an equal part of the cluster (1/n of each type) would have taken
-  // for the work that it has done so far: Gavel's cumulative isolated time.
+  // The time that an equal part of the cluster (1/n of each type) would have
+  // taken for the work done so far: Gavel's cumulative isolated time.
   double isolated_s = 0;
-  // Seconds from now; <= 0: missed. In rounds the engine takes a round off.
+  // Seconds from now; <= 0: missed. The engine subtracts one round, or half of
+  // the time left if that is less, because rounds realise shares only to within
+  // a round.
   double deadline_s = kNoDeadline;
   int entity = -1;      // index into PolicyProblem::entities; -1: none
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
@@ -54,29 +57,32 @@ struct PolicyEntity {
                                     // name of any policy
 };
 
-// Two kinds of jobs that may share accelerators; both have the same scale
-// factor. first <= second; where they are equal, two jobs of that kind.
+// Two kinds of jobs that may share accelerators. Both have the same scale
+// factor, and first <= second. If they are equal, the pair is two jobs of that
+// kind.
 struct PolicyPair {
   size_t first = 0;  // see PolicyProblem::kinds
   size_t second = 0;
 };
 
-// Which jobs of a problem are equal in all that max-min fairness looks at:
-// their throughputs, scale factor and weight. A problem keeps it from one solve
-// to the next (PolicyProblem::rows), so that a job that comes, goes or changes
-// takes one look at a table. The numbers of rows depend on that history, so
-// nothing may depend on the numbers. Called by ClassesOf (job_classes.h) and
-// the engine. A value without locks.
+// Which jobs of a problem are equal in everything that max-min fairness reads:
+// throughputs, scale factor and weight. A problem keeps its JobRows from one
+// solve to the next (PolicyProblem::rows), so a job that arrives, ends or
+// changes costs one look-up in a table. The numbers of rows depend on that
+// history, so no result may depend on them. Called by ClassesOf (job_classes.h)
+// and the engine. A value; not thread-safe.
 class JobRows {
  public:
   JobRows() = default;
-  // Ends at the first row above `rows_max` different ones: row_of is empty.
+  // Stops once there are more than `rows_max` different rows; row_of is then
+  // empty.
   explicit JobRows(const PolicyProblem& problem,
                    size_t rows_max = std::numeric_limits<size_t>::max());
 
-  // The number of the row of a job with these `throughputs` [columns], steps/s.
+  // Returns the number of the row of a job with these `throughputs` [columns],
+  // in steps/s. Adds the row if it is new.
   uint32_t Number(const PolicyJob& job, std::span<const double> throughputs);
-  // How many different ones, those of jobs that have gone included.
+  // The number of different rows, including those of jobs that have gone.
   size_t size() const { return table_.size(); }
 
   std::vector<uint32_t> row_of;  // [n] by job; empty: not known
@@ -87,15 +93,16 @@ class JobRows {
   RowTable table_;
 };
 
-// Which solver linear programs go to. kAuto: prices (lp/price_levels.h) where
-// the problem has their shape and they prove their answer, else HiGHS. kPrices:
-// theirs as it is, where the problem has the shape.
+// Which solver is used for linear programs. kAuto: prices (lp/price_levels.h)
+// if the problem has their shape and they prove their answer, else HiGHS.
+// kPrices: the answer of prices without a fall-back, if the problem has their
+// shape, else HiGHS.
 enum class SolverChoice : uint8_t { kAuto, kHighs, kPrices };
 
 // A scheduling problem: n jobs, J accelerator types, P pairs.
 //
-// Columns: where a gang's placement matters the J types are 2 J columns, first
-// the J consolidated ones (all of the gang on one server), then the J
+// Columns: if a gang's placement matters, the J types have 2 J columns: first
+// the J consolidated ones (the whole gang on one server), then the J
 // unconsolidated ones (Gavel section 3.1). Otherwise columns are types.
 struct PolicyProblem {
   std::vector<std::string> types;   // J names, in a fixed order
@@ -103,27 +110,27 @@ struct PolicyProblem {
   std::vector<PolicyJob> jobs;      // n, in the order of ids
   std::vector<double> throughputs;  // [n x columns()] row-major, steps/s, >= 0;
                                     // 0: cannot run there
-  // [n] in [0, n): jobs of one kind have one scale factor, and the same
-  // throughputs in pairs with others. Empty: each job is of a kind of its own,
-  // its index.
+  // [n] in [0, n), the kind of each job. Jobs of one kind have the same scale
+  // factor and the same throughputs in pairs with other jobs. Empty: each job
+  // is its own kind, numbered by its index.
   std::vector<size_t> kinds;
   std::vector<PolicyPair> pairs;  // ascending by (first, second)
-  // [P x columns() x 2]: of a job of the first and of one of the second kind,
-  // when they share; the same for two of one kind. 0 for either: they can't
-  // share there.
+  // [P x columns() x 2]: while the two share, the throughputs of a job of the
+  // first kind and of one of the second kind; the two are equal in a pair of
+  // one kind. If either is 0, they can't share there.
   std::vector<double> pair_throughputs;
   std::vector<double> cost;  // [J] per accelerator and hour; empty: 1 each
   std::vector<PolicyEntity> entities;
-  // [J] accelerators of each server that has the type. Empty: placement does
-  // not matter. Else each inner list sums to capacity[j].
+  // [J] the number of accelerators on each server that has the type. Empty:
+  // placement does not matter. Otherwise each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
   SolverChoice solver = SolverChoice::kAuto;
-  // CheckProblem has passed it, and all changes since have been checked. For
-  // callers that keep a problem from one solve to the next. Policies rely on
-  // it.
+  // True if CheckProblem has accepted the problem and every change since then
+  // was checked. For callers that keep a problem from one solve to the next.
+  // Policies rely on it.
   bool checked = false;
-  // The same for which jobs are equal. Policies that ask and don't find it here
-  // find it out: answers are the same to the bit.
+  // Which jobs are equal, also kept from one solve to the next. If this is
+  // empty, policies that need it compute it; the answer is the same to the bit.
   JobRows rows;
 
   bool placement_sensitive() const { return !servers.empty(); }
@@ -135,38 +142,40 @@ struct PolicyProblem {
     return {throughputs.data() + job * columns(), columns()};
   }
   size_t KindOf(size_t job) const { return kinds.empty() ? job : kinds[job]; }
-  // Throughputs of a pair: element 2 c of the first, 2 c + 1 of the second kind
-  // in column c.
+  // Throughputs of a pair: in column c, element 2 c is that of the first kind
+  // and element 2 c + 1 that of the second.
   std::span<const double> PairRow(size_t pair) const {
     return {pair_throughputs.data() + pair * columns() * 2, columns() * 2};
   }
 };
 
-// Fractions of time X[unit][column] in [0, 1]. A handle to a compact form that
-// is shared and never changed: units that are equal have one row. Shares are
-// bit-identical on every CPU. The rows that hold one job sum to at most 1
-// together; the sum over units of s_u X[u][j] is at most N_j.
+// Fractions of time X[unit][column] in [0, 1]. A handle to an immutable,
+// shared, compact form in which equal units have one row. Shares are
+// bit-identical on every CPU. The rows of all units that hold a job together
+// sum to at most 1; the sum over units of s_u X[u][j] is at most N_j.
 class Allocation {
  public:
   Allocation() = default;
   // `units` ascending; `shares` [units x columns] row-major.
   static Allocation FromRows(std::vector<ShareUnit> units, size_t columns,
                              std::vector<double> shares);
-  // The same of units of which many have equal shares: `class_of` [units] into
-  // `shares` [classes x columns], or empty: each is a class of its own.
+  // As FromRows, for units of which many have equal shares. `class_of` [units]
+  // gives each unit's row in `shares` [classes x columns]; if it is empty, each
+  // unit is a class of its own.
   static Allocation FromClasses(std::vector<ShareUnit> units,
                                 std::vector<uint32_t> class_of, size_t columns,
                                 std::vector<double> shares);
 
   size_t columns() const;
   std::span<const ShareUnit> units() const;  // ascending
-  // The unit's position in units(); nullopt: it is not there. O(log units).
+  // The unit's position in units(); nullopt if it is not there. O(log units).
   std::optional<size_t> Find(const ShareUnit& unit) const;
-  // [columns] the shares of units()[position]; as long as this or a copy lives.
+  // [columns] the shares of units()[position]. Valid while this object or a
+  // copy of it exists.
   std::span<const double> RowAt(size_t position) const;
-  // A unit that holds the job is there (with whatever share).
+  // Whether a unit that holds the job is there, with whatever share.
   bool Contains(JobId job) const;
-  // The unit's shares by column. All zero for one that is not there.
+  // The unit's shares by column; all zero if the unit is not there.
   std::vector<double> Row(const ShareUnit& unit) const;
   // The job's shares by column, alone and in all of its pairs together.
   std::vector<double> Row(JobId job) const;
@@ -176,7 +185,7 @@ class Allocation {
   std::shared_ptr<const Form> form_;
 };
 
-// One unit's accelerators for one lease, by type: what policies return that
+// One unit's accelerators for one lease, by type. Returned by policies that
 // choose accelerators themselves (FIFO, Gandiva, Themis).
 struct TypeAssignment {
   ShareUnit unit;
@@ -195,16 +204,16 @@ enum class SolveOutcome : uint8_t {
 std::string_view OutcomeName(SolveOutcome outcome);
 
 // Why an accelerator of one type is worth more than one of another. Rounds use
-// it to give out what shares leave over.
+// it to assign the accelerators that shares leave over.
 enum class TypeWorth : uint8_t {
-  // Nothing: agnostic policies, those that give each job its part of each type,
-  // and those that keep deadlines.
+  // Types are worth the same: for agnostic policies, for those that give each
+  // job its part of each type, and for those that keep deadlines.
   kAlike,
-  // That the job is faster there.
+  // A type is worth more to a job that is faster on it.
   kSpeed,
-  // Steps/s of all jobs, and steps per cost: of policies that maximise their
-  // sum. Leftovers go where they are worth most, not to the unit that received
-  // least.
+  // A type is worth the steps/s that it adds to the sum over all jobs, or those
+  // steps per cost: for policies that maximise this sum. Leftovers go where
+  // they are worth most, not to the unit that received least.
   kThroughput,
   kThroughputPerCost,
 };
@@ -214,23 +223,24 @@ struct SolveReport {
   SolveOutcome outcome = SolveOutcome::kFailed;
   std::string detail;  // when it is not kOptimal
   std::string solver;  // e.g. "prices", "highs-simplex"
-  // Passes of prices over jobs or pairs, or HiGHS' iterations; 0: others.
+  // Passes over jobs or pairs for prices, iterations for HiGHS, 0 for other
+  // solvers.
   int iterations = 0;
 };
 
 // A policy's decision with its certificate. Whatever the outcome, the
-// allocation or assignment is feasible, and `objective`, `bound` and `gap` are
-// true of it.
+// allocation or assignment is feasible, and `objective`, `bound` and `gap` hold
+// for it.
 struct PolicyResult : SolveReport {
   bool is_assignment = false;
-  // An assignment that is asked for again for each round, not only when jobs
+  // The assignment must be computed again for each round, not only when jobs
   // come and go (Gandiva's time slices).
   bool each_round = false;
   Allocation allocation;                   // when !is_assignment
   std::vector<TypeAssignment> assignment;  // when is_assignment
   std::vector<JobId> left_out;             // usable on no type of the cluster
-  // In ascending order: the jobs that GuardedSolve left out, as there was no
-  // answer with their figures.
+  // The jobs, ascending by id, that GuardedSolve left out because the solvers
+  // gave no answer with their figures.
   std::vector<JobId> too_extreme;
   double objective = 0;  // recomputed from the allocation itself
   double bound = 0;      // no feasible allocation does better than this
@@ -242,43 +252,45 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  // It wants PolicyProblem::pairs filled in.
+  // Whether the policy uses PolicyProblem::pairs.
   virtual bool packs() const { return false; }
-  // It reads what jobs have done and received, and by when they are to end: of
-  // PolicyJob steps_remaining, time_since_start_s, time_received_s, isolated_s
-  // and deadline_s. Problems for one that does not may leave them at 0.
+  // Whether the policy reads what jobs have done and received and when they
+  // must end: steps_remaining, time_since_start_s, time_received_s, isolated_s
+  // and deadline_s of PolicyJob. If not, a problem may leave them at their
+  // defaults.
   virtual bool reads_progress() const { return true; }
-  // Const and free of state: the same problem gives the same bits.
-  // INVALID_ARGUMENT when the problem is malformed (names the job).
+  // Stateless: the same problem gives the same bits. Returns INVALID_ARGUMENT,
+  // naming the job, if the problem is malformed.
   virtual absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const = 0;
 };
 
-// The policy called `name`; PolicyNames() lists them, and "allox_alpha=A" is
-// AlloX for A in (0, 1]. NOT_FOUND names the ones that exist.
+// Returns the policy called `name`, one of PolicyNames() or "allox_alpha=A"
+// (AlloX with A in (0, 1]). NOT_FOUND lists the names that exist.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
 
 // Names that MakePolicy knows, sorted.
 std::vector<std::string> PolicyNames();
 
-// Every policy checks its problem first, so that nothing after this has to look
-// at sizes or for values that are not numbers. A pure function, thread-safe.
-// INVALID_ARGUMENT names the job, pair, type or entity and says what to give:
-// sizes that do not match, jobs or pairs not in ascending order, scale factor
-// < 1, a weight that is not finite and > 0, times, steps, costs and throughputs
-// that are not finite and >= 0, a deadline that is not a number, an entity or a
-// kind of a pair that is not there, kinds of jobs with different scale factors
-// or throughputs beside each other, a pair of different scale factors, negative
-// capacities, servers that do not add up to them. PolicyJob::running_on may
-// name a type that is gone. OK at once when it has been `checked`.
+// Checks a problem. Every policy calls it first, so that nothing after it has
+// to check sizes or look for values that are not numbers. A pure function,
+// thread-safe. INVALID_ARGUMENT names the job, pair, type or entity and says
+// what to give. It is returned for: sizes that do not match; jobs or pairs not
+// in ascending order; a scale factor < 1; a weight that is not finite and > 0;
+// times, steps, costs or throughputs that are not finite and >= 0; a deadline
+// that is not a number; an entity, or a kind in a pair, that does not exist;
+// kinds of jobs with different scale factors, or with different throughputs in
+// pairs; a pair of different scale factors; negative capacities; servers that
+// do not add up to the capacities. PolicyJob::running_on may name a type that
+// is gone. A problem marked `checked` is accepted at once.
 absl::Status CheckProblem(const PolicyProblem& problem);
 
-// True if CheckProblem finds nothing wrong with this job, its row of
-// throughputs and its place behind the job before it.
+// Returns whether CheckProblem accepts this job, its row of throughputs and its
+// place in the order of jobs.
 bool IsSoundJob(const PolicyProblem& problem, size_t job);
 
-// The index of the pair of the kinds of two jobs. nullopt: they don't share.
-// O(log P).
+// Returns the index of the pair of the two jobs' kinds; nullopt if they can't
+// share. O(log P).
 std::optional<size_t> FindPair(const PolicyProblem& problem, size_t job,
                                size_t other);
 
@@ -286,16 +298,18 @@ std::optional<size_t> FindPair(const PolicyProblem& problem, size_t job,
 
 namespace gavel::policy {
 
-// The one way in which a live coordinator asks a policy: whatever a problem is
-// like, there is an answer, and a job whose figures the solvers can't take does
-// not keep the others from theirs. The solver thread and replays call it.
+// Asks a policy and returns a result for every problem, never an error: a job
+// with figures that the solvers can't handle does not keep the others from
+// being scheduled. A live coordinator calls a policy only through this
+// function, on its solver thread; replays and the what-if study call it too.
 // Stateless, thread-safe.
 //
-// It returns the policy's answer. Where that is an error, an exception or
-// kFailed, jobs are left out, those with the most extreme figures first, until
-// it is none; PolicyResult::too_extreme names them. Jobs with a weight or a
-// throughput outside of [1e-15, 1e15] are left out from the start. kFailed: it
-// fails without them, too, and `detail` says why.
+// Returns the policy's answer. If that is an error, an exception or kFailed,
+// jobs are left out, those with the most extreme figures first and twice as
+// many each time, until there is an answer or the attempts are used up.
+// PolicyResult::too_extreme names the jobs left out. Jobs with a weight or a
+// positive throughput outside [1e-15, 1e15] are left out from the start.
+// kFailed: all attempts failed, and `detail` says why the first one did.
 PolicyResult GuardedSolve(const Policy& policy, const PolicyProblem& problem);
 
 }  // namespace gavel::policy

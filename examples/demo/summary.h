@@ -1,5 +1,5 @@
-// What `gavel local --summary FILE` writes, as structs. check_demo.cc calls it.
-// Values, thread-safe.
+// The file that `gavel local --summary FILE` writes, as structs. Used by
+// check_demo.cc. Plain values, thread-safe.
 #ifndef GAVEL_EXAMPLES_DEMO_SUMMARY_H_
 #define GAVEL_EXAMPLES_DEMO_SUMMARY_H_
 
@@ -19,7 +19,7 @@ namespace gavel::demo {
 struct UsedAccelerator {
   std::string uuid;
   std::string type;
-  int threads = 0;  // FillThreads; a sum depends on them in its last bits
+  int threads = 0;  // by FillThreads; the last bits of sums depend on it
 };
 
 struct JobSummary {
@@ -48,7 +48,8 @@ absl::StatusOr<Summary> ParseSummary(std::string_view json);
 absl::Status FillThreads(const std::vector<AcceleratorInfo>& declared,
                          Summary* summary);
 
-// Paused, and moved between accelerators of one type and thread count.
+// Whether the job was paused and was moved between accelerators of the same
+// type and thread count.
 bool WasPausedAndMoved(const JobSummary& job);
 
 // A table of the jobs, and the number of rounds.

@@ -1,11 +1,12 @@
-// The session behind gavel/session.h: the loops, the boundary between two steps
-// with what is done there, and the end. session.cc forwards to it. Training
-// thread only, except status(), stopped() and steps_done().
+// The implementation of gavel/session.h: the loops, the work at the boundary
+// between two steps, and the end of the session. session.cc forwards to it.
+// Training thread only, except status(), stopped() and steps_done().
 //
-// A boundary is cheap until something is to be done: the lease thread or a
-// signal calls (BoundaryGate), the lease ends, a checkpoint is due, or the step
-// budget is used up. Then Attend() looks at each in turn.
-// What it does there is in the parts, each with its own state:
+// A boundary is cheap as long as there is nothing to do. Attend(), its slow
+// path, runs when the lease thread or a signal calls (BoundaryGate), the lease
+// ends, a checkpoint is due or the step budget is used up, and checks each of
+// these in turn. The work itself is done by the parts below, each with its own
+// state:
 //
 //   TrainingState     the tracked state on its accelerator, and its snapshots
 //   GangMembership    this process as one rank of several
@@ -15,7 +16,8 @@
 //   ProcessExit       the end of the process of an unfinished job
 //   ScalarReports     Report()
 //
-// A part knows those before it in the list of members below, and no later one.
+// A part may use the members of SessionState that are declared before it, and
+// no later one.
 #ifndef GAVEL_ITERATOR_SESSION_SESSION_STATE_H_
 #define GAVEL_ITERATOR_SESSION_SESSION_STATE_H_
 
@@ -44,12 +46,12 @@
 
 namespace gavel::internal {
 
-// Whether the loop continues after a boundary: what the coordinator, a signal,
-// the lease's end or the gang's agreement asks of it, and the step budget.
-// Training thread only.
+// Decides whether the loop continues after a boundary, from the requests of the
+// coordinator and signals, the lease's end, the gang's agreement, and the step
+// budget. Training thread only.
 class LoopControl {
  public:
-  // Borrows all, which must live longer.
+  // Borrows all of them; they must outlive it.
   LoopControl(SessionContext& context, TrainingState& state,
               GangMembership& gang, CheckpointSaver& saver, LeaseHolder& lease,
               ProcessExit& exit)
@@ -60,13 +62,14 @@ class LoopControl {
         lease_(lease),
         exit_(exit) {}
 
-  // These two: false when the loop ends. Under an agent an evicted process ends
-  // here.
+  // EndGangStep() and Attend() return false when the loop ends. Under an agent,
+  // an evicted process exits inside them.
   //
-  // After a step of a gang: whether it counts on all ranks.
+  // Called after each step. For a gang, returns true if the step counts on all
+  // ranks.
   bool EndGangStep();
-  // Takes the accelerator or waits for a lease where none is held, and pauses
-  // or stops when told to. `between_steps`: no step is under way.
+  // Takes the accelerator or waits for a lease if none is held, and pauses or
+  // stops on request. `between_steps`: no step is under way.
   bool Attend(bool between_steps);
 
   // All steps are done.
@@ -98,8 +101,8 @@ class LoopControl {
   bool evicted_ = false;
 };
 
-// The scalars of Session::Report(): to the coordinator, TensorBoard and the
-// report file. Training thread only.
+// Sends the scalars of Session::Report() to the coordinator, TensorBoard and
+// the report file. Training thread only.
 class ScalarReports {
  public:
   // Borrows `context`, which must live longer.
@@ -112,8 +115,9 @@ class ScalarReports {
   // written.
   absl::Status Open();
   void Report(std::string_view name, double value);
-  // A tensor on a GPU is read twice a second at most, as reading waits for the
-  // device; with a report file always. One that is no scalar is left out.
+  // Reads a tensor on a GPU at most twice a second, as reading waits for the
+  // device. With a report file, reads every one. Leaves out a tensor that is
+  // not a scalar.
   void ReportTensor(std::string_view name, const at::Tensor& scalar);
 
  private:
@@ -126,7 +130,7 @@ class ScalarReports {
 
 class SessionState {
  public:
-  // `problem`: what is wrong with the options already.
+  // `problem` is an error already found in the options, or OK.
   SessionState(SessionOptions options, absl::Status problem);
   ~SessionState();
   SessionState(const SessionState&) = delete;
@@ -193,9 +197,10 @@ class SessionState {
   void EndSpan(const char* name, int64_t begin_ns, int64_t end_ns) {
     context_.profile.EndSpan(name, begin_ns, end_ns);
   }
-  // `at_step_end`: its range was used up; else it was left in the middle.
+  // `at_step_end`: the loop used up its range; otherwise it was left in the
+  // middle.
   void LeaveLoop(bool at_step_end);
-  // For DataParallel. Fails the session when `module` is null or the loop has
+  // For DataParallel. Fails the session if `module` is null or the loop has
   // begun.
   void AddToGang(std::shared_ptr<torch::nn::Module> module,
                  bool broadcast_buffers);
@@ -275,13 +280,13 @@ class SessionState {
   int64_t attention_ns_ = 0;
 
   bool started_ = false;          // the first loop was begun
-  bool state_checked_ = false;    // after the first step
-  bool lacks_gradients_ = false;  // the last checkpoint
-  bool asks_for_lease_ = false;   // or has one
+  bool state_checked_ = false;    // done after the first step
+  bool lacks_gradients_ = false;  // in the last checkpoint
+  bool asks_for_lease_ = false;   // it waits for one or has one
   bool iterator_used_ = false;    // the program has an Iterator
   bool step_counted_ = false;     // by StepDone() inside an Iterator's loop
   bool step_done_ = false;  // by StepDone() elsewhere, no Boundary() since
-  bool left_loop_ = false;  // the last one, before its range's end
+  bool left_loop_ = false;  // the last loop ended before its range did
   bool finish_done_ = false;
   int exit_code_ = kExitDone;
 };

@@ -49,9 +49,9 @@ absl::Status CheckpointWriter::Begin(Generation generation,
 void CheckpointWriter::Prepare(const Snapshot& snapshot,
                                const CommitOptions& options) {
   Wait().IgnoreError();
-  // Tensors are looked at here, as the training thread may change them.
+  // Reads the tensors in the training thread, which may change them later.
   absl::StatusOr<uint64_t> size_bytes = store_.SizeOf(snapshot, options);
-  // What is wrong with the state is said when it is saved.
+  // An error in the state is not reported here: saving reports it.
   if (!size_bytes.ok()) return;
   Post([this, size = *size_bytes] { store_.Prepare(size).IgnoreError(); });
 }
@@ -85,7 +85,8 @@ absl::Status CheckpointWriter::RemoveLeftovers(uint64_t epoch) {
 void CheckpointWriter::Post(std::function<void()> job) {
   if (!thread_.joinable()) {
     const internal::SignalsBlocked blocked;
-    // Without a thread it is done at once, which only takes longer.
+    // If the thread can't be started, the job runs in the caller's thread,
+    // which only takes longer.
     absl::Status status = CatchAsStatus("the writer's thread", [this] {
       thread_ = std::thread([this] { Run(); });
       return absl::OkStatus();

@@ -1,11 +1,11 @@
-// Saves in the background: the caller waits only until its state is copied, and
-// a thread makes the copy a durable generation while training goes on, or while
-// the accelerator serves the next job. One save at a time. Called by the
-// iterator.
+// Saves checkpoints in the background. The caller waits only until its state is
+// copied. A thread then makes the copy a durable generation, while training
+// continues or the accelerator serves the next job. One save runs at a time.
+// Called by the iterator.
 //
-// Thread-safety: one thread calls, `done` comes from the writer's thread, which
-// starts with the first save and blocks all signals. Destruction waits for the
-// save under way.
+// Thread-safety: one thread makes all calls, except those marked otherwise.
+// `done` is called by the writer's thread, which starts with the first save and
+// blocks all signals. The destructor waits for the save under way.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_CHECKPOINT_WRITER_H_
 #define GAVEL_RUNTIME_CHECKPOINT_CHECKPOINT_WRITER_H_
 
@@ -33,32 +33,34 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  // Waits for the save under way, then copies `snapshot` (see
-  // GenerationStore::Stage, whose errors it returns) and begins to write it.
-  // What comes of that is told to `done`. options.before_commit is called by
-  // the writer's thread. `copies`, if not null: GenerationStore::StagedCopies.
+  // Waits for the save under way, copies `snapshot`, and begins to write the
+  // copy. Returns the errors of GenerationStore::Stage, which copies; `done`
+  // gets the outcome of the write. The writer's thread calls
+  // options.before_commit. `copies`, if not null, is set to
+  // GenerationStore::StagedCopies.
   absl::Status Begin(Generation generation, const Snapshot& snapshot,
                      const CommitOptions& options,
                      std::vector<HostCopy>* copies = nullptr);
 
-  // Begins to get the memory that Begin will need.
+  // Begins to allocate the memory that Begin will need.
   void Prepare(const Snapshot& snapshot, const CommitOptions& options);
 
-  // A save, or the preparation of one, is under way.
+  // Returns whether a save, or the preparation of one, is under way.
   bool IsBusy() const;
-  // The generation that is being written.
+  // Returns the generation that is being written.
   std::optional<Generation> InFlight() const;
-  // Until nothing is under way; the outcome of the last save, OK if none.
+  // Waits until nothing is under way. Returns the outcome of the last save, OK
+  // if there was none.
   absl::Status Wait();
 
-  // As GenerationStore's; these two wait for the save under way.
+  // The same as in GenerationStore. These two wait for the save under way.
   absl::StatusOr<Restored> Restore();
   absl::Status RemoveLeftovers(uint64_t epoch);
-  // As GenerationStore's, from any thread.
+  // The same as in GenerationStore. May be called from any thread.
   absl::StatusOr<Generation> LatestGeneration() const {
     return store_.LatestGeneration();
   }
-  // From any thread.
+  // May be called from any thread.
   const Arena& arena() const { return store_.arena(); }
 
  private:

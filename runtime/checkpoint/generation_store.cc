@@ -19,18 +19,20 @@ GangWait WaitOf(const CommitOptions& options) {
 
 using internal::CatchAsStatus;
 
-// Shards are cut anew when more than this part of one is written for nothing.
+// Tensors are grouped into shards anew if more than 1 / kRegroupFraction of a
+// shard's maximum size is unchanged tensors that are written again, because
+// they share shards with others.
 constexpr uint64_t kRegroupFraction = 64;
 
-// A file that is missing, short or of another kind is damage, too.
+// A file that is missing, too short or of another kind counts as damage, too.
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) ||
          absl::IsOutOfRange(status) || absl::IsInvalidArgument(status);
 }
 
-// Besides damage, an error of the disk (EIO has no code of its own). Not a lack
-// of memory, descriptors or permission: going back to an older state would hide
-// it and lose work.
+// True for damage and for errors of the disk (EIO has no code of its own).
+// False for a lack of memory, descriptors or permission: falling back to an
+// older generation would hide it and lose work.
 bool MayFallBack(const absl::Status& status) {
   return IsDamage(status) || absl::IsUnknown(status);
 }
@@ -138,7 +140,8 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
     return absl::FailedPreconditionError(
         "nothing is staged for a checkpoint; call Stage first");
   }
-  // Here, where training does not wait for it; a save can do without.
+  // Faults in the arena here, where training does not wait for it. A failure
+  // does no harm: the save works without.
   arena_->Fault(stage_->size_bytes()).IgnoreError();
   const std::string what =
       StrCat("checkpoint ", GenerationName(generation),
@@ -151,10 +154,12 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
   GAVEL_ASSIGN_OR_RETURN(Attempt attempt, PrepareAttempt(generation));
   absl::Status status = WriteAttempt(attempt, options);
   if (!status.ok()) {
-    // Of no consequence when this fails, too: the next commit tries again, and
-    // one that has its manifest already is a whole generation.
+    // A failure to remove the attempt does no harm: the next commit tries
+    // again, and an attempt that already has its manifest is a complete
+    // generation.
     RemoveAttempt(file_system(), directory_, attempt).IgnoreError();
-    // The other ranks go by what is there, whatever came of this.
+    // The other ranks group their next shards by the newest committed
+    // generation on disk (RememberLatest). Rank 0 must do the same.
     if (options.world_size > 1) RememberLatest();
     return Annotate(status, what);
   }
@@ -165,7 +170,8 @@ absl::Status GenerationStore::CommitStaged(Generation generation,
   return absl::OkStatus();
 }
 
-// After the commit: a mark without any generation would be taken for a loss.
+// Called after the commit, as a mark without any generation would be taken for
+// a loss.
 absl::Status GenerationStore::MarkDirectory() {
   if (is_marked_) return absl::OkStatus();
   GAVEL_ASSIGN_OR_RETURN(is_marked_, IsMarked());
@@ -186,8 +192,8 @@ absl::StatusOr<bool> GenerationStore::IsMarked() const {
          entries.end();
 }
 
-// A new folder for each attempt: files of an earlier one, whose fsync may have
-// failed, are never written again.
+// Each attempt gets a new folder: the files of an earlier attempt, whose fsync
+// may have failed, are never written again.
 absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
   GAVEL_ASSIGN_OR_RETURN(Attempts attempts,
                          ListAttempts(file_system(), directory_));
@@ -197,7 +203,7 @@ absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
                       attempts.committed.back().generation);
   }
   if (attempts.committed.empty()) {
-    // The mark is left from generations that the user has removed.
+    // The mark is a leftover of generations that the user has removed.
     is_marked_ = false;
     file_system()
         .RemoveFile(StrCat(directory_, "/", kCommittedName))
@@ -211,7 +217,7 @@ absl::StatusOr<Attempt> GenerationStore::PrepareAttempt(Generation generation) {
     if (other.generation != generation) continue;
     attempt.number = std::max(attempt.number, other.number + 1);
   }
-  // Now, not after the commit: they may be what fills the disk.
+  // Removed now, not after the commit, as they may be what fills the disk.
   RemoveUncommitted(attempts, generation.epoch).IgnoreError();
   return attempt;
 }
@@ -313,7 +319,7 @@ absl::Status GenerationStore::JoinAttempt(Generation generation,
   if (status.ok()) {
     status = WaitForCommit(file_system(), directory_, attempt, WaitOf(options));
   }
-  // The folder is gone.
+  // NOT_FOUND means that the attempt's folder is gone.
   if (!absl::IsNotFound(status)) return status;
   return absl::AbortedError(
       StrCat("rank 0 gave this checkpoint up, and its log says why; or the "
@@ -342,7 +348,9 @@ void GenerationStore::Remember(
   const std::vector<ShardSummary>& before = history_.manifest.shards;
   std::vector<char> changed(manifest.shards.size(), 0);
   for (size_t i = 0; i < changed.size() && i < before.size(); ++i) {
-    // One of unchanged tensors is new after a cut, and yet not to be written.
+    // A shard of unchanged tensors differs from the one before only because
+    // tensors were grouped anew. It does not count as changed, so that the next
+    // commit tries to link it.
     changed[i] = before[i] != manifest.shards[i] && !IsUnchanged(manifest, i);
   }
   stage_->GroupUnchanged(ChooseUnchanged(
@@ -350,13 +358,15 @@ void GenerationStore::Remember(
   history_ = {folder, std::move(manifest), std::move(changed)};
 }
 
-// Of a gang's rank that only took part. All ranks must cut the next generation
-// alike, so each goes by the one that is there, whether or not this one has
-// seen it committed; while a rank goes by another, rank 0 commits nothing.
+// Called by a rank of a gang that did not commit the generation itself. All
+// ranks must cut the next generation into shards alike, so each rank uses the
+// newest committed one on disk, even if it did not see the commit. As long as a
+// rank uses another one, rank 0 commits nothing.
 void GenerationStore::RememberLatest() {
   const absl::StatusOr<Attempts> attempts =
       ListAttempts(file_system(), directory_);
-  // Where it can't be read, the one before is most likely cut alike.
+  // If the directory can't be read, keep the generation remembered before: it
+  // is most likely cut alike.
   if (!attempts.ok()) return;
   const auto it =
       std::find_if(attempts->committed.rbegin(), attempts->committed.rend(),
@@ -374,7 +384,8 @@ void GenerationStore::Forget() {
   stage_->GroupUnchanged({});
 }
 
-// Lists anew: another worker may have committed a higher epoch meanwhile.
+// Lists the directory again, as another worker may have committed a higher
+// epoch meanwhile.
 absl::Status GenerationStore::DeleteSuperseded(const Attempt& committed) {
   GAVEL_ASSIGN_OR_RETURN(Attempts attempts,
                          ListAttempts(file_system(), directory_));
@@ -515,8 +526,8 @@ absl::StatusOr<Manifest> GenerationStore::ReadAttemptManifest(
 absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
     const Attempt& attempt) {
   GAVEL_ASSIGN_OR_RETURN(Manifest manifest, ReadAttemptManifest(attempt));
-  // In a new process half of them make the arena's pages while the others wait
-  // for the disk.
+  // Twice the threads, as in a new process half of them fault in the arena's
+  // pages while the others wait for the disk.
   WorkerPool readers(options_.threads == 1 ? 1 : 2 * options_.threads);
   const auto read = options_.shares_restored ? MapShards : ReadShards;
   GAVEL_ASSIGN_OR_RETURN(

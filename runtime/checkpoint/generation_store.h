@@ -1,17 +1,16 @@
 // The checkpoints of one job in one directory. Commit writes a generation so
-// that after a crash at any moment either it or an earlier one can be restored;
-// Restore gives the latest that verifies.
+// that after a crash at any moment either this generation or an earlier one can
+// be restored. Restore returns the latest generation that verifies.
 //
-// Called by CheckpointWriter. Not thread-safe; one committing store per
-// directory (of a gang: one per rank) at a time, which the lease ensures, and
-// if it does not, the higher epoch wins. Restoring from another process
-// meanwhile is safe.
+// Called by CheckpointWriter. Not thread-safe. The lease ensures that at most
+// one store per directory commits at a time (in a gang: one per rank); if it
+// does not, the higher epoch wins. Another process may restore meanwhile.
 //
-// The protocol: a manifest gets its name only when all
-// shards and their names are durable and it is itself; acknowledged is only
-// what has a durable manifest and a durable folder; only after that are older
-// generations deleted, never a higher one. What the order leaves open
-// goes on at once: names are made durable while the data is written.
+// The protocol: a manifest gets its name only after all shards, their names and
+// the manifest itself are durable. A generation is acknowledged only when its
+// manifest and its folder are durable. Only after that are older generations
+// deleted, and never one later than it. Steps that this order does not
+// constrain overlap: names are made durable while the data is written.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
 #define GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
 
@@ -39,59 +38,62 @@
 namespace gavel {
 
 struct GenerationStoreOptions {
-  // Committed generations that stay, at least 2.
+  // The number of newest committed generations to keep, at least 2.
   int keep_last = 2;
-  // Beside them, see GenerationsToPreserve.
+  // Further generations to keep, see GenerationsToPreserve.
   uint64_t keep_every_steps = 0;
   BestBy keep_best = {};
-  // A new shard is begun when the tensors of one reach this many bytes; a
-  // larger tensor has a shard of its own. Small enough for several threads, and
-  // for what does not change to lie in shards of its own.
+  // A new shard begins when the tensors of one reach this many bytes; a larger
+  // tensor has a shard of its own. The size is small enough that several
+  // threads can work on a checkpoint and that unchanged tensors can have shards
+  // of their own.
   uint64_t shard_size_bytes_max = uint64_t{64} << 20;
-  // Threads that copy, sum, write and read, the caller among them; >= 1.
+  // The number of threads that copy, sum, write and read, including the caller;
+  // >= 1.
   int threads = 4;
   // Borrowed; must outlive the store.
   FileSystem* file_system = &FileSystem::Posix();
-  // Restore() shares the memory of what it reads with the other processes of
-  // this machine that do so: for the ranks of a gang.
+  // Restore() maps the files, so that the ranks of a gang on one machine share
+  // the memory of the state.
   bool shares_restored = false;
-  // See SnapshotStage; may be empty. Called by who calls Stage.
+  // See SnapshotStage; may be empty. Called in the thread that calls Stage.
   DeviceHash device_hash = nullptr;
-  // Borrowed; must outlive the store. Null: the store has one of its own.
+  // Borrowed; must outlive the store. Null: the store creates one.
   Arena* arena = nullptr;
 };
 
 struct CommitOptions {
-  // The gang that trained up to this generation: each rank calls with the same
-  // generation and state (but for its RankEntryPrefix entries and its parts of
-  // what is in Snapshot::partitions), stores its share of it, and returns when
-  // all is committed.
+  // The gang that trained up to this generation. Each rank calls with the same
+  // generation and state, except for its RankEntryPrefix entries and its parts
+  // of the tensors in Snapshot::partitions. Each rank stores its share of the
+  // state and returns when the whole generation is committed.
   int rank = 0;
   int world_size = 1;
-  // How long ranks wait for one another once all have begun, in seconds, > 0.
+  // How long ranks wait for one another after all have begun, in seconds, > 0.
   double gang_wait_s = 60;
-  // Asked while ranks wait for one another, until it says so: the others may
-  // be busy with something else as long as `gives_up` does not tell that one is
-  // lost. Empty: they begin together.
+  // Called while ranks wait for one another, until it returns true; gang_wait_s
+  // counts from then. Before that, other ranks may be busy with something else,
+  // and the wait goes on unless `gives_up` reports that one is lost. Empty: all
+  // ranks begin together.
   std::function<bool()> all_have_begun = nullptr;
-  // Asked when all is durable but the manifest's name: anything but OK (the
-  // lease ran out) gives the attempt up and is returned. May be empty. Rank 0
-  // only.
+  // Called when everything except the manifest's name is durable. An error (the
+  // lease ran out) ends the attempt and is returned. May be empty. Used by rank
+  // 0 only.
   std::function<absl::Status()> before_commit = nullptr;
-  // Asked while ranks wait for one another: anything but OK (one is lost, or
-  // can't write its part) ends that and is returned. May be empty.
+  // Called while ranks wait for one another. An error (a rank is lost, or can't
+  // write its part) ends the wait and is returned. May be empty.
   std::function<absl::Status()> gives_up = nullptr;
-  // For Manifest::scalars; rank 0's.
+  // Written to Manifest::scalars. Used by rank 0 only.
   std::map<std::string, double> scalars = {};
 };
 
 struct Restored {
   Generation generation;
   int world_size = 1;
-  // Its tensors look into the arena, or into files; while one is there, the
-  // next save takes other memory.
+  // Its tensors refer to the arena or to mapped files. While one of them is
+  // alive, the next save uses other memory.
   Snapshot snapshot;
-  // Later generations that were rejected, and why; empty when all is well.
+  // Later generations that were rejected, with the reason; empty if none was.
   std::vector<std::string> notes;
 };
 
@@ -99,71 +101,78 @@ class GenerationStore {
  public:
   using Options = GenerationStoreOptions;
 
-  // Creates the directory when there is none. INVALID_ARGUMENT: options out of
-  // range; else the FileSystem's errors.
+  // Creates the directory if there is none. INVALID_ARGUMENT: an option is out
+  // of range. Otherwise the FileSystem's errors.
   static absl::StatusOr<GenerationStore> Open(const std::string& directory,
                                               const Options& options = {});
 
-  // Copies what this rank stores of `snapshot`, which may change afterwards.
-  // INVALID_ARGUMENT: an empty, repeated or reserved name, or a tensor that
-  // cannot be stored (see CheckStorable); rank and world size that don't fit.
-  // RESOURCE_EXHAUSTED: no memory for the copy.
+  // Copies the parts of `snapshot` that this rank stores; the snapshot may
+  // change afterwards. INVALID_ARGUMENT: an empty, repeated or reserved name, a
+  // tensor that cannot be stored (see CheckStorable), or a rank that is not
+  // within the world size. RESOURCE_EXHAUSTED: no memory for the copy.
   absl::Status Stage(const Snapshot& snapshot,
                      const CommitOptions& options = {});
 
-  // Of `snapshot`, which was staged last: see SnapshotStage::Copies.
+  // Returns the staged copies of the tensors of `snapshot`, which must be the
+  // one staged last; see SnapshotStage::Copies.
   std::vector<HostCopy> StagedCopies(const Snapshot& snapshot) const {
     return stage_->Copies(snapshot);
   }
 
-  // Commits what was staged. OK: the generation is durable. On any error the
-  // attempt is removed and all earlier generations are as they were; calling
-  // again makes a new attempt with new files, as a file whose fsync failed is
-  // lost. FAILED_PRECONDITION: nothing is staged; a generation of a higher
-  // epoch is there, so this worker was replaced; or ranks that don't fit
-  // together. RESOURCE_EXHAUSTED: the disk is full. DEADLINE_EXCEEDED: a rank
-  // is missing. Else before_commit's or the FileSystem's errors.
+  // Commits the staged snapshot. OK: the generation is durable. On any error
+  // rank 0 tries to remove the attempt, and all earlier generations are
+  // unchanged. Another call makes a new attempt with new files, as a file whose
+  // fsync failed can't be trusted. FAILED_PRECONDITION: nothing is staged; or
+  // there is a generation of a higher epoch, so this worker was replaced; or
+  // the ranks' states or steps differ. RESOURCE_EXHAUSTED: the disk is full.
+  // DEADLINE_EXCEEDED: a rank is missing. ABORTED: rank 0 gave the attempt up.
+  // Otherwise the errors of before_commit, gives_up or the FileSystem.
   absl::Status CommitStaged(Generation generation,
                             const CommitOptions& options = {});
 
-  // Both.
+  // Stages the snapshot and commits it.
   absl::Status Commit(Generation generation, const Snapshot& snapshot,
                       const CommitOptions& options = {});
 
-  // Bytes of memory that Stage will need; looks at names and sizes only.
-  // Errors as of Stage.
+  // Returns the bytes of memory that Stage will need. Reads names and sizes
+  // only. Nothing is staged afterwards. The errors are those of Stage.
   absl::StatusOr<uint64_t> SizeOf(const Snapshot& snapshot,
                                   const CommitOptions& options = {});
-  // Gets that much and makes its pages be there (Arena::Fault), so that the
-  // first Stage is as fast as the others.
+  // Allocates that much memory and faults in its pages (Arena::Fault), so that
+  // the first Stage is as fast as later ones.
   absl::Status Prepare(uint64_t size_bytes);
 
-  // The latest by (epoch, step) that verifies. NOT_FOUND: nothing was committed
-  // yet. DATA_LOSS: all that was committed is damaged; the message lists why;
-  // or nothing is left of it but the mark of the directory.
-  // FAILED_PRECONDITION: the latest was written by a newer version. Other
-  // errors (memory, permission) concern the latest and are no reason to fall
-  // back to an older state. What was staged is staged no more.
+  // Returns the latest generation, by (epoch, step), that verifies. NOT_FOUND:
+  // nothing was committed yet, or the directory was emptied. DATA_LOSS: all
+  // committed generations are damaged, and the message lists why; or
+  // generations were committed in this directory, and of the folders that are
+  // left none has its manifest. FAILED_PRECONDITION: the latest generation was
+  // written by a newer version. Other errors (memory, permission) concern the
+  // latest generation and are no reason to fall back to an older state. Nothing
+  // is staged afterwards.
   absl::StatusOr<Restored> Restore();
 
-  // Removes what was begun in this epoch or a lower one and not committed,
-  // because its processes died. Each commit does so first; but rank 0 of a gang
-  // that may commit under names of before (its epoch is not new) calls this
-  // before the ranks meet, or another could join what the dead have begun.
+  // Removes uncommitted attempts of this epoch and of lower ones, which
+  // processes that died have left. Each commit does so first. Rank 0 of a gang
+  // whose epoch is not new, so that its attempts may have the names of earlier
+  // ones, calls this before the ranks meet; otherwise another rank could join
+  // an attempt that was left behind.
   absl::Status RemoveLeftovers(uint64_t epoch);
 
-  // The latest committed, by its name, without reading it. NOT_FOUND if none.
+  // Returns the latest committed generation by its name, without reading it.
+  // NOT_FOUND if there is none.
   absl::StatusOr<Generation> LatestGeneration() const;
 
-  // Verified by its own checksum only. NOT_FOUND if it is not committed.
+  // Returns a manifest, verified by its own checksum only. NOT_FOUND if the
+  // generation is not committed.
   absl::StatusOr<Manifest> ReadManifest(Generation generation) const;
 
-  // Deleting old generations does not fail a commit; what came of it at the
-  // last one.
+  // The outcome of marking the directory and deleting old generations after the
+  // last commit. A failure does not fail the commit.
   const absl::Status& cleanup_status() const { return cleanup_status_; }
 
-  // Of the last commit: shards that were as in the generation before it, and
-  // were not written again.
+  // The number of shards that the last commit linked instead of writing them,
+  // because they were the same in the generation before.
   size_t linked_shards() const { return linked_shards_; }
 
   const Arena& arena() const { return *arena_; }
@@ -179,21 +188,22 @@ class GenerationStore {
                              const Manifest& manifest);
   Manifest MakeManifest(const Attempt& attempt, const CommitOptions& options,
                         std::vector<AttemptWriter::IndexedShard> shards) const;
-  // Of this rank, without its shards.
+  // Returns this rank's part of the manifest, without its shards.
   ManifestPart PartOf(Generation generation,
                       const CommitOptions& options) const;
-  // Rank > 0 of a gang.
+  // CommitStaged for a rank > 0 of a gang.
   absl::Status JoinAttempt(Generation generation, const CommitOptions& options);
   absl::Status WriteOwnPart(const Attempt& attempt,
                             const CommitOptions& options);
   absl::Status CommitManifest(const std::string& folder,
                               const std::function<absl::Status()>& veto);
-  // The committed generation is what the next one is compared with and cut by.
+  // Remembers the committed generation, with which the next one is compared and
+  // by which it is cut into shards.
   void Remember(const std::string& folder, Manifest manifest,
                 const std::map<std::string, uint64_t>& sizes_bytes);
   void RememberLatest();
   void Forget();
-  // Once, see kCommittedName.
+  // Writes the mark kCommittedName if it is not there yet.
   absl::Status MarkDirectory();
   absl::StatusOr<bool> IsMarked() const;
   absl::Status DeleteSuperseded(const Attempt& committed);
@@ -203,7 +213,7 @@ class GenerationStore {
   absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt);
 
   FileSystem& file_system() const { return *options_.file_system; }
-  // As far as Restore has seen.
+  // Whether Restore has not found the attempt damaged or unreadable.
   bool IsSound(const Attempt& attempt) const {
     return !damaged_.contains(attempt) && !unreadable_.contains(attempt);
   }
@@ -219,10 +229,11 @@ class GenerationStore {
   ShardHistory history_;
   size_t linked_shards_ = 0;
   absl::Status cleanup_status_;
-  bool is_marked_ = false;  // the directory
-  // Found by Restore: they do not count as kept. Damaged ones are deleted after
-  // the next commit; those that an error of the disk hid, which may pass, when
-  // there are enough later ones.
+  bool is_marked_ = false;  // the directory has its mark
+  // Generations that Restore could not read; they do not count towards
+  // keep_last. Damaged ones are deleted after the next commit. Unreadable ones,
+  // for which the disk gave an error that may pass, are deleted when there are
+  // enough later ones.
   std::set<Attempt> damaged_;
   std::set<Attempt> unreadable_;
 };

@@ -80,7 +80,7 @@ class NcclWork final : public c10d::Work {
     synchronize();
     return true;
   }
-  // The current stream waits, not the caller.
+  // The current stream waits; the caller does not.
   void synchronize() override {
     done_.block(c10::cuda::getCurrentCUDAStream(device_));
   }
@@ -90,10 +90,10 @@ class NcclWork final : public c10d::Work {
   at::cuda::CUDAEvent done_;
 };
 
-// LibTorch's ProcessGroupNCCL waits up to half an hour for a rank that does not
-// come, where nobody can abort it, and its watchdogs may end the process.
-// Communicators here never block: whoever waits looks again and again whether
-// NCCL is done, the time is over, or the group was aborted.
+// LibTorch's ProcessGroupNCCL waits up to half an hour for a missing rank,
+// during which nothing can abort it, and its watchdogs may end the process. The
+// communicators here never block: a waiting call polls until NCCL is done, the
+// timeout has passed, or the group was aborted.
 class NcclCollectives final : public c10d::Backend {
  public:
   NcclCollectives(c10d::Store& store, const ProcessGroupOptions& options)
@@ -140,7 +140,7 @@ class NcclCollectives final : public c10d::Backend {
   WorkPointer broadcast(std::vector<at::Tensor>& tensors,
                         const c10d::BroadcastOptions& options) override {
     return Begin("a broadcast", tensors.at(0), [&](const at::Tensor& tensor) {
-      // Of bytes: NCCL has no word for some types of tensors.
+      // Broadcasts bytes, because NCCL has no type for some tensors.
       return ncclBroadcast(tensor.const_data_ptr(), tensor.mutable_data_ptr(),
                            tensor.nbytes(), ncclUint8,
                            static_cast<int>(options.rootRank), communicator_,
@@ -151,13 +151,14 @@ class NcclCollectives final : public c10d::Backend {
     const std::lock_guard<std::mutex> lock(mutex_);
     timeout_ = timeout;
   }
-  // All ranks call this. What is under way is finished.
+  // Finishes the collectives in progress and leaves the group. All ranks must
+  // call this.
   void shutdown() override {
     Call("leaving the gang", [&] { return ncclCommFinalize(communicator_); });
     const c10::cuda::CUDAGuard guard(device_);
     if (ncclComm_t left = TakeOut()) Check(ncclCommDestroy(left));
   }
-  // Ends what is under way, and whoever waits for it.
+  // Ends the collectives in progress, and makes calls that wait for them fail.
   void abort() override {
     if (ncclComm_t left = TakeOut()) {
       const c10::cuda::OptionalCUDAGuard guard(device_);
@@ -166,8 +167,9 @@ class NcclCollectives final : public c10d::Backend {
   }
 
  private:
-  // For what ends it, which may wait: not under the lock. Nobody uses it any
-  // more; null the second time.
+  // Passes the communicator to the call that ends it. That call may block, so
+  // it must not hold the lock; no other call uses the communicator any more.
+  // Returns null from the second time on.
   ncclComm_t TakeOut() {
     const std::lock_guard<std::mutex> lock(mutex_);
     aborted_ = true;
@@ -178,7 +180,7 @@ class NcclCollectives final : public c10d::Backend {
                 "NCCL: ", ncclGetErrorString(result));
   }
 
-  // Runs `body`, and returns when NCCL has done what it has to do on the host.
+  // Runs `body` and returns when NCCL has finished the host's part of the work.
   template <class Body>
   void Call(const char* what, Body&& body) {
     const c10::cuda::CUDAGuard guard(device_);
@@ -208,7 +210,7 @@ class NcclCollectives final : public c10d::Backend {
     at::cuda::CUDAEvent ready;
     ready.record(c10::cuda::getCurrentCUDAStream(device_));
     ready.block(stream_);
-    // Its memory is not given to another before the collective is done.
+    // Keeps the memory from being reused before the collective is done.
     c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(),
                                                   stream_);
     Call(what, [&] { return body(tensor); });
@@ -219,7 +221,7 @@ class NcclCollectives final : public c10d::Backend {
 
   const c10::DeviceIndex device_;
   const c10::cuda::CUDAStream stream_;
-  std::mutex mutex_;  // of what follows; NCCL is called under it
+  std::mutex mutex_;  // guards the following; held while starting NCCL calls
   std::chrono::milliseconds timeout_;
   bool aborted_ = false;  // or shut down
   ncclComm_t communicator_ = nullptr;

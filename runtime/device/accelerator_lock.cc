@@ -26,9 +26,9 @@ namespace {
 
 constexpr size_t kUuidLengthMax = 64;
 constexpr mode_t kRunDirectoryMode = 0700;
-// The digits of a pid, blanks and the end of the line.
+// Room for the digits of a pid, padding blanks and a newline.
 constexpr size_t kPidTextLength = 12;
-// Others may open it, to lock it; only the owner writes its pid.
+// Other users may open the file to lock it; only its owner writes a pid to it.
 constexpr mode_t kLockFileMode = 0644;
 
 absl::Status CheckUuid(std::string_view uuid) {
@@ -45,8 +45,8 @@ absl::Status CheckUuid(std::string_view uuid) {
              "' is not 1 to 64 of the characters A-Z a-z 0-9 _ -"));
 }
 
-// A directory in which somebody else could rename our lock files away would
-// make the locks worthless.
+// Checks that no other user can rename our lock files in the directory; the
+// locks would be worthless otherwise.
 absl::Status CheckRunDirectory(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) {
@@ -74,7 +74,7 @@ absl::Status PrepareRunDirectory(const std::string& path) {
 }
 
 // In a sticky directory the kernel refuses O_CREAT on another user's file
-// (fs.protected_regular), so it is tried only when there is none.
+// (fs.protected_regular), so O_CREAT is tried only if there is no file.
 int OpenLockFile(const std::string& path) {
   constexpr int kFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   int fd = ::open(path.c_str(), O_RDWR | kFlags);
@@ -87,8 +87,9 @@ int OpenLockFile(const std::string& path) {
   return fd;
 }
 
-// The pid of the flock on `fd`'s file by /proc/locks, or 0 when it is not
-// listed (another pid namespace, another machine's).
+// The pid that holds the flock on `fd`'s file, according to /proc/locks. 0: the
+// lock is not listed, because its holder is in another pid namespace or on
+// another machine.
 long HolderByKernel(int fd) {
   struct stat info;
   if (::fstat(fd, &info) != 0) return 0;
@@ -112,7 +113,8 @@ long HolderByKernel(int fd) {
   return 0;
 }
 
-// What the holder wrote; stale when a holder of another user could not write.
+// The pid that the holder wrote to the file. It is stale if the holder runs as
+// another user and could not write to the file.
 long HolderByFile(int fd) {
   char text[24] = {};
   if (::pread(fd, text, sizeof(text) - 1, 0) <= 0) return 0;
@@ -129,18 +131,18 @@ absl::Status Held(int fd, std::string_view uuid, const std::string& path) {
                                        "); wait until it ends, or stop it"));
 }
 
-// Only a hint for HolderByFile: no harm when it cannot be written.
+// The pid is only a hint for HolderByFile, so a failed write does no harm.
 void WritePid(int fd) {
-  // Of one length, so that what another pid left is overwritten: after a
-  // truncation ext4 would wait for the disk when the file is closed.
+  // The text has a fixed length, so that it overwrites the previous pid. After
+  // a truncation instead, ext4 would wait for the disk when the file is closed.
   std::string text = StrCat(::getpid());
   text.resize(kPidTextLength, ' ');
   text.back() = '\n';
   [[maybe_unused]] ssize_t written = ::pwrite(fd, text.data(), text.size(), 0);
 }
 
-// The lock file of a slot, open. It is opened once however often it is tried:
-// closing it wakes others who wait for it.
+// The open lock file of a slot. It is opened once, however often locking it is
+// tried, because closing it wakes the processes that wait for it.
 class Slot {
  public:
   static absl::StatusOr<Slot> Open(const std::string& run_directory,
@@ -180,7 +182,7 @@ class Slot {
   int fd_ = -1;
 };
 
-// All of the slots that are wanted, or none.
+// Locks all wanted slots, or none.
 absl::StatusOr<std::vector<int>> TryLock(std::vector<Slot>& slots,
                                          std::string_view uuid,
                                          LockSlots wanted) {
@@ -201,14 +203,14 @@ absl::StatusOr<std::vector<int>> TryLock(std::vector<Slot>& slots,
   return std::vector<int>{slots[0].Take(), slots[1].Take()};
 }
 
-// Sleeps until a slot's file is closed by somebody, which ends a hold on it.
+// Sleeps until a process closes the file of a slot, which ends its hold on it.
 class CloseWatch {
  public:
   explicit CloseWatch(const std::vector<Slot>& slots) {
     for (const Slot& slot : slots) {
-      // The very file that is open here, whatever has its name by now.
+      // Names the file that is open here, whichever file has its path by now.
       const std::string file = StrCat("/proc/self/fd/", slot.fd());
-      // Where it can't be watched, Wait only takes its time.
+      // If the file cannot be watched, Wait just sleeps.
       watches_.push_back(::inotify_add_watch(fd_, file.c_str(), IN_CLOSE));
     }
   }
@@ -224,7 +226,8 @@ class CloseWatch {
     const timespec timeout = {seconds.count(), (limit - seconds).count()};
     pollfd watched = {fd_, POLLIN, 0};
     const bool closed = ::ppoll(&watched, 1, &timeout, nullptr) > 0;
-    // The kernel tells of a dying process's close just before it ends the lock.
+    // The kernel reports the close by a dying process just before it releases
+    // the lock.
     next_wait_max_ = closed ? kSoon : kUntold;
     alignas(inotify_event) char events[4096];
     while (closed && ::read(fd_, events, sizeof(events)) > 0) {
@@ -234,14 +237,15 @@ class CloseWatch {
  private:
   static constexpr std::chrono::nanoseconds kSoon =
       std::chrono::milliseconds(1);
-  // A child of the holder that was forked without exec keeps the file open when
-  // the holder lets it go; other machines' closes are not told of, either.
+  // How long to wait without an event: a forked child that has not called exec
+  // keeps the file open after the holder has released it, and closes on other
+  // machines are not reported.
   static constexpr std::chrono::nanoseconds kUntold =
       std::chrono::milliseconds(20);
 
-  // One for the life of the process: closing it takes the kernel milliseconds,
-  // and the first step waits. Two threads that wait at once may take each
-  // other's events, and then wait for kUntold.
+  // One descriptor serves the whole process, because closing it takes the
+  // kernel milliseconds, which would delay the first step. Two threads that
+  // wait at once may take each other's events, and then wait for kUntold.
   static int Descriptor() {
     static const int fd = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     return fd;
@@ -279,7 +283,7 @@ absl::StatusOr<AcceleratorLock> AcceleratorLock::Acquire(
     if (watch) {
       watch->Wait(left);
     } else {
-      watch.emplace(files);  // and once more, as it may just have become free
+      watch.emplace(files);  // try again: it may have become free
     }
   }
 }
@@ -297,7 +301,8 @@ AcceleratorLock& AcceleratorLock::operator=(AcceleratorLock&& other) noexcept {
 
 void AcceleratorLock::Release() {
   for (int fd : std::exchange(descriptors_, {})) {
-    // Explicitly: a child that was forked without exec shares the lock.
+    // Unlocks explicitly, because a child that was forked without exec shares
+    // the lock.
     ::flock(fd, LOCK_UN);
     ::close(fd);
   }

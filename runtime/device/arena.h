@@ -1,20 +1,21 @@
-// The host memory that the state of a job passes through on its way to a
-// checkpoint, and from and to an accelerator: blocks that are kept, so that
-// their pages are there already (copying into fresh pages takes many times as
-// long). They are pinned once this process has been on an accelerator, so that
-// copies run at full speed; not before, as that needs a context, which takes
-// memory of a device that may be another job's.
+// The host memory through which the state of a job passes to a checkpoint, and
+// to and from an accelerator. The arena keeps its blocks, so that their pages
+// exist already: copying into fresh pages takes many times as long. Blocks are
+// pinned once this process has been on an accelerator, so that copies run at
+// full speed. They are not pinned earlier, because pinning needs a context,
+// which takes memory of a device that may be another job's.
 //
-// On a CPU one block is kept. With an accelerator there are two, as a pause may
-// come while a checkpoint is written from the first. The limit holds for what
-// is pinned: a block beyond it is not pinned, and a second one beyond it is not
-// kept, nor one larger than half of the machine's free memory. Copies from and
-// to pageable memory go through pieces() (see DeviceCopies).
+// On a CPU the arena keeps one block. With an accelerator it keeps two, because
+// a pause may come while a checkpoint is written from the first. The limit is
+// on pinned memory. A block beyond the limit is not pinned. A second block is
+// not kept if both together exceed the limit, and not made by Fault() if it
+// exceeds half of the machine's free memory. Copies from and to pageable memory
+// go through pieces() (see DeviceCopies).
 //
 // Fault() and Pin() take long; Take() waits for neither. Called by
-// GenerationStore, DeviceCopies, and who moves tensors.
+// GenerationStore, DeviceCopies and the code that moves tensors.
 //
-// Thread-safe, but for pieces(), which one thread uses at a time.
+// Thread-safe, except that only one thread at a time may use pieces().
 #ifndef GAVEL_RUNTIME_DEVICE_ARENA_H_
 #define GAVEL_RUNTIME_DEVICE_ARENA_H_
 
@@ -31,26 +32,25 @@
 
 namespace gavel {
 
-// Makes copies between host memory and accelerators run at full speed, and
-// beside the host. From any thread.
+// Pins host memory, so that copies between it and accelerators run at full
+// speed and in parallel with the host. Callable from any thread.
 struct Pinning {
-  // False: not possible.
+  // Returns false if the memory cannot be pinned.
   std::function<bool(void* data, uint64_t size_bytes)> pin;
   std::function<void(void* data)> unpin;
 };
 
-// The bytes of all blocks that exist.
+// Counts the bytes of all blocks that exist.
 struct ArenaUse {
   std::atomic<uint64_t> size_bytes{0};
   std::atomic<uint64_t> pinned_bytes{0};
 };
 
-// Memory that begins at a multiple of a page. It is pinned as a whole or not at
-// all: CUDA may refuse a copy that spans two pinned pieces, or pinned and other
-// memory.
+// Page-aligned memory. It is pinned as a whole or not at all, because CUDA may
+// refuse a copy that spans two pinned pieces, or pinned and pageable memory.
 class ArenaBlock {
  public:
-  // RESOURCE_EXHAUSTED: there is not as much.
+  // RESOURCE_EXHAUSTED: the system does not have enough memory.
   static absl::StatusOr<std::shared_ptr<ArenaBlock>> Allocate(
       uint64_t size_bytes, std::shared_ptr<ArenaUse> use);
   ~ArenaBlock();
@@ -65,16 +65,17 @@ class ArenaBlock {
   friend class Arena;
 
   ArenaBlock(char* data, uint64_t size_bytes, std::shared_ptr<ArenaUse> use);
-  // Does nothing once it is pinned, or where the limit forbids it.
+  // Does nothing if the block is pinned already, or if the limit forbids it.
   void Pin(const std::shared_ptr<const Pinning>& pinning,
            uint64_t pinned_bytes_max);
-  // Makes its pages be there, by all cores of the job. Nobody else may hold it.
+  // Faults in the pages, with a thread for each core, up to a limit. The caller
+  // must be the only holder of the block.
   void Touch() const;
 
   char* data_;
   uint64_t size_bytes_;
   std::shared_ptr<ArenaUse> use_;
-  std::mutex mutex_;                        // of pinning
+  std::mutex mutex_;                        // guards pinning
   std::shared_ptr<const Pinning> pinning_;  // under mutex_
   std::atomic<bool> is_pinned_{false};
 };
@@ -84,26 +85,27 @@ class Arena {
   static constexpr uint64_t kPieceBytes = uint64_t{32} << 20;
   static constexpr size_t kPieces = 2;
 
-  // `pinned_bytes_max`: beside pieces(), which are always allowed; 0: a quarter
-  // of what this process may use of host memory.
+  // `pinned_bytes_max` limits the pinned bytes of the blocks; pieces() do not
+  // count. 0: a quarter of the host memory that this process may use.
   explicit Arena(uint64_t pinned_bytes_max = 0);
 
-  // An accelerator is held. The first call counts.
+  // Allows pinning, once this process holds an accelerator. Only the first call
+  // has an effect.
   void AllowPinned(Pinning pinning);
 
-  // Returns a block of at least `size_bytes`, whose content may be anything:
-  // one that the arena keeps and nobody else holds, or else a new one. A
-  // restored tensor may still use a block; then that block is left to it.
+  // Returns a block of at least `size_bytes` with any content: one that the
+  // arena keeps and nothing else holds, or else a new one. A block that a
+  // restored tensor still uses is left to that tensor.
   absl::StatusOr<std::shared_ptr<ArenaBlock>> Take(uint64_t size_bytes);
 
-  // The second block has this size from the next Fault() on: a move of all the
-  // state to host memory takes so much.
+  // Sets the size that the second block has from the next Fault() on: the host
+  // memory that a move of all the state takes.
   void ExpectMove(uint64_t size_bytes);
 
-  // Makes a block of that size, and the second one where it is wanted and the
-  // limit allows it, with their pages; then Pin().
+  // Makes a block of that size, and the second one if it is wanted and the
+  // limit allows it. Faults in their pages, then calls Pin().
   absl::Status Fault(uint64_t size_bytes);
-  // Pins the blocks that are kept, if it may.
+  // Pins the blocks that are kept, if pinning is allowed.
   void Pin();
 
   // kPieces pieces of kPieceBytes in one pinned block, for copies from and to
@@ -118,21 +120,23 @@ class Arena {
     return use_->pinned_bytes + pieces_use_->pinned_bytes;
   }
   uint64_t pinned_bytes_max() const { return pinned_bytes_max_; }
-  // The size of the block that was last not pinned or kept; 0: none.
+  // The size of the last block that was refused pinning or keeping; 0: none.
   uint64_t refused_bytes() const { return refused_bytes_; }
 
  private:
   using Blocks = std::vector<std::shared_ptr<ArenaBlock>>;
 
-  // Under mutex_. The first takes the smallest of the pinned ones, else of all.
+  // These need mutex_. FindKept returns the smallest of the pinned blocks that
+  // fit, or else the smallest of all that fit.
   std::shared_ptr<ArenaBlock> FindKept(
       uint64_t size_bytes,
       const std::function<bool(const std::shared_ptr<ArenaBlock>&)>& may) const;
   bool MayKeep(uint64_t size_bytes) const;
   absl::StatusOr<std::shared_ptr<ArenaBlock>> Make(uint64_t size_bytes);
 
-  // With its pages. The second one is another than `beside`, and null where the
-  // limit forbids it; `beside` null: the first.
+  // Returns a block with its pages faulted in, or null if the arena may not
+  // keep another one. `beside` is null for the first block. For the second it
+  // is the first one, and the result is another block.
   absl::StatusOr<std::shared_ptr<ArenaBlock>> FaultOne(
       uint64_t size_bytes, const ArenaBlock* beside);
 
@@ -141,16 +145,16 @@ class Arena {
   const std::shared_ptr<ArenaUse> pieces_use_ = std::make_shared<ArenaUse>();
   std::atomic<uint64_t> refused_bytes_{0};
   std::mutex mutex_;
-  std::shared_ptr<const Pinning> pinning_;  // null: not allowed
-  Blocks blocks_;                           // at most kept_max()
+  std::shared_ptr<const Pinning> pinning_;  // null: pinning is not allowed
+  Blocks blocks_;                           // at most two
   uint64_t move_bytes_ = 0;
   std::shared_ptr<ArenaBlock> pieces_;
   bool has_no_pieces_ = false;
 };
 
-// The host memory that this process may use: the machine's, or less where its
-// control group has a limit. `meminfo`, `limit`: /proc/meminfo and the group's
-// memory.max. 0: unknown.
+// The host memory that this process may use: the machine's, or less if its
+// control group has a limit. `meminfo` and `limit` are the texts of
+// /proc/meminfo and the group's memory.max. 0: unknown.
 uint64_t ParseHostMemory(std::string_view meminfo, std::string_view limit);
 
 }  // namespace gavel

@@ -1,10 +1,11 @@
-// What one kind of accelerators has beyond LibTorch's generic interface
-// (streams, allocator, memory): an implementation per kind, in a component of
-// its own, which registers itself where it is linked (runtime/cuda). A kind
-// without one has the defaults.
+// The functions of one kind of accelerator that LibTorch's generic interface
+// (streams, allocator, memory) lacks. Each kind has its implementation in a
+// component of its own, which registers itself if it is linked (runtime/cuda).
+// A kind without an implementation uses the defaults.
 //
-// Called by device_move.h, process_group.h and tensor_hash.h, which say what
-// each function is for. Functions throw as LibTorch does; any thread.
+// Called by device_move.cc, process_group.cc and tensor_hash.cc; their headers
+// say what each function is for. Functions throw as LibTorch does. They may be
+// called from any thread.
 #ifndef GAVEL_RUNTIME_DEVICE_DEVICE_BACKEND_H_
 #define GAVEL_RUNTIME_DEVICE_DEVICE_BACKEND_H_
 
@@ -33,34 +34,37 @@ class DeviceBackend {
 
   // Why LibTorch may see no device of this kind, and what to do.
   virtual std::string WhyNone() const;
-  // Gives back what libraries keep on the device beside LibTorch's allocator.
+  // Frees the memory that libraries keep on the device outside LibTorch's
+  // allocator.
   virtual void ReleaseWorkspaces(c10::Device device) const;
-  // 0: no limit. Default: there is none for this kind.
+  // Limits the memory that LibTorch may allocate on the device for this
+  // process; 0: no limit. The default does nothing.
   virtual void LimitMemory(c10::Device device, uint64_t bytes) const;
-  // Null: gangs on this kind are not possible in this build. Returns when all
-  // ranks are there, or throws after options.timeout_s.
+  // Returns when all ranks have joined, or throws after options.timeout_s.
+  // Returns null if this build does not support gangs on this kind.
   virtual c10::intrusive_ptr<c10d::Backend> MakeCollectives(
       const c10::intrusive_ptr<c10d::Store>& store,
       const ProcessGroupOptions& options) const;
-  // Makes copies between `data` and devices of this kind run beside the host.
-  // False: not possible.
+  // Pins `data`, so that copies between it and devices of this kind run
+  // asynchronously to the host. Returns false if that is not possible.
   virtual bool PinMemory(void* data, uint64_t size_bytes) const;
   virtual void UnpinMemory(void* data) const;
-  // HashBytes() of each of `tensors`, which are dense, aligned to words and all
-  // on `device`. nullopt: this build can't.
+  // Returns HashBytes() of each of `tensors`, which are dense, aligned to words
+  // and all on `device`; nullopt if this build can't compute it.
   virtual std::optional<std::vector<uint64_t>> Hash(
       const std::vector<at::Tensor>& tensors, c10::Device device) const;
 };
 
-// Never null.
+// Returns the defaults for a kind without an implementation.
 const DeviceBackend& BackendOf(c10::DeviceType type);
 
-// Why a program sees no GPU. Versions as CUDA tells them, 13000 for 13.0:
-// `driver` what the driver is for (0: there is none), `needed` what LibTorch
-// was built with.
+// Returns why a program sees no GPU. `driver` is the CUDA version that the
+// driver supports (0: there is no driver), `needed` the one that LibTorch was
+// built with. Both are in CUDA's form, 13000 for 13.0.
 std::string WhyNoGpu(int driver, int needed);
 
-// Before main(): `static const BackendIsRegistered kRegistered(type, backend);`
+// Registers a backend before main(): `static const BackendIsRegistered
+// kRegistered(type, backend);`
 struct BackendIsRegistered {
   BackendIsRegistered(c10::DeviceType type,
                       std::unique_ptr<DeviceBackend> backend);

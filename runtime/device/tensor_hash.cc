@@ -40,7 +40,7 @@ bool TensorHasher::IsTrusted(c10::Device device) {
   const auto [entry, is_new] = trusted_.try_emplace(device, false);
   if (!is_new) return entry->second;
   std::vector<unsigned char> sample(
-      100'003);  // has a part of a word at its end
+      100'003);  // the last word of this size is incomplete
   for (size_t i = 0; i < sample.size(); ++i) {
     sample[i] = static_cast<unsigned char>(i * i >> 3);
   }
@@ -69,7 +69,7 @@ std::vector<std::optional<uint64_t>> TensorHasher::Hash(
     if (!IsTrusted(device)) continue;
     std::vector<at::Tensor> chosen;
     for (const size_t place : places) chosen.push_back(tensors[place]);
-    // What can't be hashed is copied.
+    // A failure is ignored: tensors without a hash are copied.
     internal::CatchAsStatus("hashing tensors", [&] {
       const auto values = BackendOf(device.type()).Hash(chosen, device);
       for (size_t i = 0; values && i < places.size(); ++i) {

@@ -1,11 +1,10 @@
-// A hash of tensors that an accelerator computes where they are, about as fast
-// as it reads them: a tensor with the same hash as at the last checkpoint need
-// not be copied to the host again. Called by the iterator, for the checkpoint's
-// copy.
+// A hash of tensors that an accelerator computes in place, about as fast as it
+// reads them. A tensor with the same hash as at the last checkpoint need not be
+// copied to the host again. Called by the iterator for the checkpoint's copy.
 //
-// 64 bits, not cryptographic: two states of a tensor that differ have the same
-// hash with a probability of 2^-64. A function of the bytes and their number
-// alone, the same on every device.
+// The hash has 64 bits and is not cryptographic: two different states of a
+// tensor have the same hash with a probability of 2^-64. It depends only on the
+// bytes and their number, and is the same on every device.
 #ifndef GAVEL_RUNTIME_DEVICE_TENSOR_HASH_H_
 #define GAVEL_RUNTIME_DEVICE_TENSOR_HASH_H_
 
@@ -19,16 +18,18 @@
 
 namespace gavel {
 
-// Of bytes in host memory. Thread-safe.
+// Returns the hash of bytes in host memory. Thread-safe.
 uint64_t HashBytes(const void* data, uint64_t size_bytes);
 
 // Not thread-safe.
 class TensorHasher {
  public:
-  // Of each of `tensors`, when all that was begun on their devices is done.
-  // nullopt: in host memory, not contiguous, empty or not aligned to words;
-  // all, when this build has no kernel, or a device's hash of a sample was not
-  // the host's.
+  // Returns the hash of each of `tensors`, after the work already queued on the
+  // current streams of their devices. nullopt for a tensor that is undefined,
+  // in host memory, not contiguous, a negated or conjugated view, empty or not
+  // aligned to words. All tensors of a device are nullopt if this build has no
+  // kernel for it, if the device's hash of a sample was not the host's, or if
+  // hashing failed.
   std::vector<std::optional<uint64_t>> Hash(
       const std::vector<at::Tensor>& tensors);
 
@@ -38,8 +39,8 @@ class TensorHasher {
       return std::pair(a.type(), a.index()) < std::pair(b.type(), b.index());
     }
   };
-  // A kernel that does not do what it should must never be believed that
-  // nothing has changed: each device shows once that it does.
+  // A faulty kernel could report a changed tensor as unchanged. Each device is
+  // therefore tested once: its hash of a sample must be the host's.
   bool IsTrusted(c10::Device device);
 
   std::map<c10::Device, bool, DeviceOrder> trusted_;

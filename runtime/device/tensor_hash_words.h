@@ -1,9 +1,9 @@
-// What the hash of tensor_hash.h is made of, for the host and for a GPU: a term
-// for each word of eight bytes. Their sum modulo 2^64 does not depend on the
-// order, so that any number of threads can add them up.
+// The parts of the hash of tensor_hash.h, for the host and for a GPU. Each word
+// of eight bytes gives a term. The sum of the terms modulo 2^64 does not depend
+// on their order, so any number of threads can add them up.
 //
-// Pure functions. S. Vigna's SplitMix64: its finalizer mixes, and its sequence
-// from seed 0 tells the places of words apart.
+// Pure functions, based on S. Vigna's SplitMix64: its finalizer mixes a word,
+// and its sequence from seed 0 gives each position of a word a key of its own.
 #ifndef GAVEL_RUNTIME_DEVICE_TENSOR_HASH_WORDS_H_
 #define GAVEL_RUNTIME_DEVICE_TENSOR_HASH_WORDS_H_
 
@@ -31,7 +31,8 @@ GAVEL_HOST_DEVICE inline uint64_t TermOfWord(uint64_t word, uint64_t index) {
   return MixWord(word ^ KeyOfPlace(index));
 }
 
-// The hash of `size_bytes` bytes whose words' terms are `sum` together.
+// Returns the hash of `size_bytes` bytes. `sum` is the sum of the terms of
+// their words.
 GAVEL_HOST_DEVICE inline uint64_t HashOfSum(uint64_t sum, uint64_t size_bytes) {
   return TermOfWord(sum, size_bytes);
 }

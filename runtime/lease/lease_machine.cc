@@ -9,30 +9,33 @@ namespace gavel {
 
 namespace {
 
-// A lease lasts at most a day; a longer grant is an error of its sender.
+// A lease lasts at most a day; a longer grant is an error of the sender.
 constexpr double kLeaseDurationMax_s = 24 * 3600;
-// However long a LeaseDenied wants it to wait, a worker asks this often.
+// A worker waits at most this long after a LeaseDenied, whatever delay it asks
+// for.
 constexpr double kRetryAfterMax_s = 60;
-// An accelerator that could not be taken is not asked for again sooner: who
-// holds its lock needs time to go.
+// The shortest wait before a worker asks again after it could not take an
+// accelerator: the holder of the accelerator's lock needs time to exit.
 constexpr double kRetryAfterFailure_s = 5;
-// Requests without an answer come further and further apart, up to this many
-// intervals. An answer that takes longer than one interval is thus heard at
-// last, although only the latest nonce counts.
+// The interval between unanswered requests grows up to this many request
+// intervals. Only an answer to the latest request counts, so a coordinator that
+// takes longer than one interval to answer is heard once the interval has grown
+// enough.
 constexpr int kRequestSlowDownMax = 5;
-// Thousands of workers hear of a round at once, and their leases end with it
-// together. Each asks at its own moment, so that the coordinator is not asked
-// by all of them at once: for an extension within this time, and within this
-// part of what is left of its lease; to renew, up to this part sooner than it
-// must.
+// Thousands of workers are notified of a round at once, and their leases end
+// with it together. Each asks at a moment of its own, so that the coordinator
+// does not get all requests at once. A request for an extension is delayed by
+// at most this time and at most this part of the remaining lease time. A
+// renewal is sent earlier than necessary by at most this part of its delay.
 constexpr double kExtensionSpread_s_max = 5;
 constexpr double kExtensionSpreadPart = 0.5;
 constexpr double kRenewalSpreadPart = 0.4;
-// Of what is left of a lease that is not to be longer.
+// If the last grant did not extend the lease, a worker asks again after this
+// part of the granted duration.
 constexpr double kVainRenewalPart = 0.6;
 
-// In [0, 1), another one for each request of each worker (the finalizer of
-// SplitMix64).
+// Returns a value in [0, 1) that differs between workers and between the
+// requests of one worker (the finalizer of SplitMix64).
 double MomentOf(const WorkerKey& worker, uint64_t nonce) {
   uint64_t mixed = worker.job.value() * 0x9e3779b97f4a7c15 +
                    static_cast<uint64_t>(worker.rank) * 0xd1342543de82ef95 +
@@ -48,10 +51,11 @@ double GangStopAhead(const GangLease& lease) {
   constexpr double kLeaseParts = 5;
   constexpr double kMin_s = 0.2;
   constexpr double kMax_s = 3;
-  // Since the boundary before there was time for one more.
+  // Two steps must fit after the boundary at which the rank asks. That boundary
+  // may come up to one step after the time to ask has begun.
   constexpr double kSteps = 3;
-  // An extension comes after a notice and a request, which take the rest of its
-  // lead.
+  // An extension takes a notice and a request, for which the rest of the lead
+  // is left.
   constexpr double kLeadPart = 0.75;
   const double least_s =
       std::clamp(lease.lease_s / kLeaseParts, kMin_s, kMax_s);
@@ -68,7 +72,7 @@ LeaseMachine::LeaseMachine(LeaseOptions options)
 
 LeaseActions LeaseMachine::Step(Time now, const LeaseEvent& event) {
   now_ = now;
-  // First of all, so that nothing which comes too late can revive a lease.
+  // This comes first, so that no late event can revive a lease that has ended.
   if (HoldsLease() && now_ >= deadline_) {
     Pause(PauseTier::kPark, "lease ended");
   }
@@ -111,7 +115,8 @@ void LeaseMachine::On(const lease_event::MessageReceived& e) {
     if (message == nullptr || !Listens(message->worker, message->position)) {
       return;
     }
-    // A notice answers a hello: after two of them it may mean the first.
+    // A LeaseNotice answers a hello. If the worker sent two, one after Began
+    // and one after Started, the notice may answer the first.
     const bool may_be_old =
         std::is_same_v<T, LeaseNotice> && began_early_ && started_;
     if (!may_be_old) hello_answered_ = true;
@@ -163,15 +168,16 @@ void LeaseMachine::On(const lease_event::Progressed& e) {
   if (!started_ || finished_) return;
   progress_ = e.progress;
   const bool training = state_ == State::kRunning || state_ == State::kPausing;
-  // The checkpoint of a pause is committed after the lease was given back: that
-  // is still worth telling, once.
+  // The checkpoint of a pause is committed after the lease was given back. It
+  // is still reported, once.
   const bool just_parked = epoch_ != 0 && released_epoch_ == epoch_ &&
                            e.progress.last_generation != reported_generation_;
   if (training || just_parked) SendReport();
 }
 
 void LeaseMachine::On(const lease_event::BytesCounted& e) {
-  // What it moves while it trains is no work on its start or end.
+  // Bytes that the process moves while it trains do not show work on its start
+  // or its stop.
   if (state_ == State::kRunning && !e.saving) {
     bytes_known_ = std::max(bytes_known_, e.bytes);
   }
@@ -182,8 +188,8 @@ void LeaseMachine::On(const lease_event::BytesCounted& e) {
 
 void LeaseMachine::On(const lease_event::Tick&) {}
 
-// The heart of it: the answer to the latest request, and to no other, gives a
-// lease that counts from when that request was sent.
+// Only the answer to the latest request gives a lease, and the lease counts
+// from the moment when that request was sent.
 void LeaseMachine::Take(const LeaseGrant& grant) {
   if (grant.nonce != nonce_) return;
   if (grant.epoch < known_epoch_) return;
@@ -220,11 +226,12 @@ void LeaseMachine::Take(const LeaseGrant& grant) {
   }
 }
 
-// When to ask after a grant of `duration_s`: a third into it at the latest.
-// Where the round ends the lease is not to be longer, and a LeaseNotice tells
-// when it can be extended: until then to ask is in vain, and only lest the
-// notice was lost it asks when most of what is left is over, and once more
-// shortly before the end.
+// Returns when to ask again after a grant of `duration_s`. If the grant is a
+// new lease or extends the one held, that is when a third of it is over, at the
+// latest. Otherwise the lease ends with the round, and a LeaseNotice tells when
+// it can be extended, so asking earlier is in vain. In case that notice is
+// lost, the worker asks when most of the rest is over and once more shortly
+// before the end.
 Time LeaseMachine::NextRenewal(double duration_s, bool renewal) {
   const double sooner =
       1 - kRenewalSpreadPart * MomentOf(options_.worker, nonce_);
@@ -270,9 +277,9 @@ void LeaseMachine::Take(const LeaseNotice& notice) {
 }
 
 void LeaseMachine::Take(const PauseRequest& request) {
-  // A held lease is only ended by its own epoch: a request that is late must
-  // not end the lease that came after. Without a lease, only what is older than
-  // known is refused.
+  // Only a request with the epoch of the held lease ends it: a late request
+  // must not end the next lease. Without a lease, only a request with an epoch
+  // older than the newest known one is ignored.
   if (HoldsLease() || state_ == State::kPausing) {
     if (request.epoch != epoch_) return;
   } else {
@@ -283,7 +290,7 @@ void LeaseMachine::Take(const PauseRequest& request) {
   Pause(request.tier, ends ? "ended by the coordinator" : "round over");
 }
 
-// One that is about to stop saves anyway.
+// A worker that is about to stop saves anyway.
 void LeaseMachine::Take(const CheckpointRequest&) {
   if (state_ == State::kRunning || state_ == State::kResuming) {
     actions_.emplace_back(lease_action::Checkpoint{});
@@ -294,8 +301,8 @@ void LeaseMachine::Take(const WorkerRejected& rejected) {
   Pause(PauseTier::kEvict, "rejected: " + rejected.reason, /*rejected=*/true);
 }
 
-// A message of another life of this worker, or of a coordinator that has been
-// replaced, is old whatever it says.
+// Ignores messages for another incarnation of this worker and messages of a
+// coordinator that has been replaced.
 bool LeaseMachine::Listens(const WorkerKey& worker,
                            const JournalPosition& position) {
   if (!began_ || finished_) return false;
@@ -367,18 +374,18 @@ void LeaseMachine::SendReport() {
 
 void LeaseMachine::AskNow(double delay_s) {
   unanswered_ = 0;
-  // Notices may come doubled: each request makes the answer that is on its way
-  // to the one before it worthless, so it keeps a distance from that one.
+  // Notices may come twice. Each request voids the answer to the one before, so
+  // a request keeps a minimum distance from one that is not yet answered.
   const double distance_s = awaits_answer_ ? options_.renew_interval_s_min : 0;
   const Time soonest = std::max(
       {now_ + delay_s, request_sent_at_ + distance_s, no_request_before_});
   next_request_ = std::min(next_request_, soonest);
 }
 
-// A lease that runs is asked for at full pace, and once more shortly before its
-// end: a coordinator that comes back in time finds its workers running. The
-// shorter the lease, the less time there is to ask again. Without one there is
-// no hurry.
+// While the worker holds a lease, it repeats its request at full pace and once
+// more shortly before the lease ends, so that a coordinator that recovers in
+// time finds its workers running. The shorter the lease, the faster the pace.
+// Without a lease the interval grows while no answer comes.
 double LeaseMachine::RequestInterval() const {
   if (HoldsLease()) {
     const double pace_s = PaceFor(duration_s_);

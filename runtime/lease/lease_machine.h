@@ -1,6 +1,6 @@
-// The part in the worker's process that holds its lease: decisions only.
-// iterator/session/coordinator_link.h drives it, and tests/simulation with
-// virtual time. Not thread-safe.
+// Decides how a worker's process holds its lease; it does no input or output.
+// iterator/session/coordinator_link.h drives it, and so does tests/simulation,
+// with virtual time. Not thread-safe.
 #ifndef GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
 #define GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
 
@@ -16,8 +16,8 @@
 namespace gavel {
 
 namespace lease_event {
-// Optional, before Started: the process is there, and has yet to load its data
-// and to restore. It says hello, and asks for nothing.
+// Optional, before Started: the process exists, but has yet to load its data
+// and to restore. The machine says hello, and does not ask for a lease.
 struct Began {
   int64_t pid = 0;
 };
@@ -34,23 +34,23 @@ struct MessageReceived {
 struct Resumed {
   uint64_t epoch = 0;
 };
-// Rank 0 of a gang, between Resume and the end of its lease: its store for
-// `epoch` listens at `address` ("ADDRESS:PORT"). Told to the coordinator at
-// once and with every request of that lease; the other ranks are granted only
-// then, so Resumed may come long after.
+// On rank 0 of a gang, between Resume and the end of its lease: its store for
+// `epoch` listens at `address` ("ADDRESS:PORT"). The coordinator is informed at
+// once and in every request of that lease. The other ranks are granted leases
+// only then, so Resumed may come long after.
 struct GangOpened {
   uint64_t epoch = 0;
   std::string address;
 };
-// It could not, for a `cause` other than kPaused, and holds nothing of it: the
-// lease goes back.
+// The training thread could not take the accelerator, and holds nothing of it.
+// `cause` is not kPaused. The lease is given back.
 struct ResumeFailed {
   uint64_t epoch = 0;
   std::string why;
   ReleaseCause cause = ReleaseCause::kResumeFailed;
 };
-// The training thread stopped at a boundary; device synchronised, tensors
-// moved away, locks released.
+// The training thread stopped at a boundary: the device is synchronised, the
+// tensors have moved away, and the locks are released.
 struct Parked {
   uint64_t epoch = 0;
   Progress progress;
@@ -61,13 +61,14 @@ struct Finished {
   std::string detail;
   Progress progress;
 };
-// Time for a report.
+// It is time for a report.
 struct Progressed {
   Progress progress;
 };
-// Bytes that the process has read and written so far, counted each few seconds.
-// Told while it starts, while it stops and while its loop waits for a
-// checkpoint, if they rose: a process that is at work is not ended.
+// The bytes that the process has read and written so far, counted every few
+// seconds. If they rose, the coordinator is informed while the process starts,
+// while it stops and while its loop waits for a checkpoint, so that it does not
+// end a process that is working.
 struct BytesCounted {
   uint64_t bytes = 0;
   bool saving = false;  // the loop waits for a checkpoint
@@ -85,8 +86,8 @@ namespace lease_action {
 struct Send {
   Message message;
 };
-// Take this accelerator and train until `deadline`, which moves by Extend.
-// Answered by Resumed or ResumeFailed; if a Pause comes first, by Parked.
+// Take this accelerator and train until `deadline`, which Extend moves. The
+// answer is Resumed or ResumeFailed or, if a Pause comes first, Parked.
 struct Resume {
   uint64_t epoch = 0;
   AcceleratorInfo accelerator;
@@ -95,7 +96,7 @@ struct Resume {
   Time deadline = 0;
   std::string gang_address = {};  // of rank 0's store; empty for rank 0 itself
   uint64_t memory_limit_bytes = 0;  // of a packed worker; 0: no limit
-  double extension_lead_s = 0;      // as of LeaseGrant
+  double extension_lead_s = 0;      // as in LeaseGrant
 };
 struct Extend {
   uint64_t epoch = 0;
@@ -104,16 +105,16 @@ struct Extend {
   double extension_lead_s = 0;
 };
 // Stop at the next boundary and answer with Parked. A later Pause of the same
-// lease only raises the tier. One that comes while parked or kept (kEvict,
-// kStop) is answered by Finished alone.
+// lease only raises the tier. A Pause that comes while the tensors are parked
+// or kept (kEvict, kStop) is answered by Finished alone.
 struct Pause {
   PauseTier tier = PauseTier::kPark;
   std::string why;  // for the log: "round over", "lease ended", …
-  // The coordinator does not know this worker any more, so nobody waits for
-  // what it saves. One that is only evicted writes its checkpoint.
+  // The coordinator does not know this worker any more, so nobody waits for a
+  // checkpoint of it. A worker that is only evicted writes one.
   bool rejected = false;
 };
-// Write a checkpoint at the next boundary, and go on.
+// Write a checkpoint at the next boundary, and continue training.
 struct Checkpoint {};
 }  // namespace lease_action
 
@@ -124,45 +125,49 @@ using LeaseActions = std::vector<LeaseAction>;
 
 struct LeaseOptions {
   WorkerKey worker;
-  // Hello and requests are repeated this often until answered; requests slow
-  // down to a fifth of it while no answer comes.
+  // Hellos and requests are repeated at this interval until they are answered.
+  // While no answer comes, requests slow down to a fifth of this rate.
   double request_interval_s = 1;
-  // A lease is renewed when a third of it is over at the latest, each time at
-  // another moment, but not more often than this.
+  // A lease is renewed at the latest when a third of it is over, at a moment
+  // that varies, but not more often than this.
   double renew_interval_s_min = 0.05;
 };
 
-// A gang asks for its stop at the first boundary of a rank that is no more than
-// so many seconds before the end of its lease: there must be time for two steps
-// when it does, as the ranks agree on a step that none of them has begun, and
-// for the agreement, as one of them may be late. But not before the lease would
-// have been extended if the gang goes on, so that one with very long steps may
-// still not stop in time.
+// Returns how many seconds before the end of its lease a gang may ask for its
+// stop, at the first boundary of a rank from then on. The ranks agree on a step
+// that none of them has begun, and one of them may be late, so there must be
+// time for two steps and for the agreement. The gang does not ask before the
+// time at which its lease would have been extended if it continues. A gang with
+// very long steps may therefore still not stop in time.
 struct GangLease {
   double lease_s = 0;           // when the gang began
-  double extension_lead_s = 0;  // as of LeaseGrant
+  double extension_lead_s = 0;  // as in LeaseGrant
   double step_s = 0;            // 0: not known
 };
 double GangStopAhead(const GangLease& lease);
 
-// What a process moves in a few seconds that does nothing but speak with the
-// coordinator and its threads with each other: a smaller rise is no work.
+// A smaller rise of the bytes moved does not count as work. It is what a
+// process moves in a few seconds by its messages to the coordinator and between
+// its threads.
 inline constexpr uint64_t kBytesRiseMin = uint64_t{64} << 10;
 
 class LeaseMachine {
  public:
   explicit LeaseMachine(LeaseOptions options);
 
-  // `now` never falls. Actions are to be carried out in order. Messages and
-  // events of another worker, incarnation, epoch or lower term do nothing.
+  // `now` never falls. Carry out the actions in order. Messages and events of
+  // another worker, another incarnation, another epoch or a lower term have no
+  // effect.
   LeaseActions Step(Time now, const LeaseEvent& event);
-  // When Step(Tick) is due: then it does something, and the next deadline is
-  // later. A Tick before it is harmless.
+  // Returns when the next Step(Tick) is due. That step does something, and the
+  // next deadline after it is later. An earlier Tick is harmless.
   Time NextDeadline() const;
 
-  // kWaiting: no lease. kResuming: granted, the training thread has not yet
-  // taken it. kRunning. kPausing: must stop at the next boundary. kEnded: asks
-  // for nothing more; finished, or told to end and holding no lease.
+  // kWaiting: there is no lease. kResuming: a lease is granted, but the
+  // training thread has not taken the accelerator yet. kRunning: it has.
+  // kPausing: it must stop at the next boundary. kEnded: the worker asks for
+  // nothing more, because it has finished, or was ordered to end and holds no
+  // lease.
   enum class State : uint8_t {
     kWaiting,
     kResuming,
@@ -171,8 +176,9 @@ class LeaseMachine {
     kEnded
   };
   State state() const { return state_; }
-  bool started() const { return started_; }  // Started came
-  // Of the lease that is held, else of the last one; 0: none yet.
+  bool started() const { return started_; }  // Started has come
+  // These belong to the lease that is held, else to the last one. epoch() is 0
+  // before the first lease.
   uint64_t epoch() const { return epoch_; }
   Time deadline() const { return deadline_; }
 
@@ -189,7 +195,7 @@ class LeaseMachine {
   void On(const lease_event::BytesCounted& e);
   void On(const lease_event::Tick& e);
 
-  // `message` has passed Listens.
+  // The argument has passed Listens.
   void Take(const LeaseGrant& grant);
   void Take(const LeaseDenied& denied);
   void Take(const LeaseNotice& notice);
@@ -212,7 +218,7 @@ class LeaseMachine {
   Time NextRenewal(double duration_s, bool renewal);
 
   LeaseOptions options_;
-  // Of the step under way.
+  // The arguments and results of the Step() in progress.
   Time now_ = 0;
   LeaseActions actions_;
   State state_ = State::kWaiting;
@@ -222,9 +228,9 @@ class LeaseMachine {
   bool finished_ = false;
   JournalPosition highest_seen_;
   int64_t pid_ = 0;
-  Progress progress_;               // the last that was told to this machine
-  Generation reported_generation_;  // the last that the coordinator was told
-  uint64_t bytes_known_ = 0;        // told, or moved under a lease
+  Progress progress_;               // the newest that an event had
+  Generation reported_generation_;  // the last that was reported
+  uint64_t bytes_known_ = 0;        // reported, or moved under a lease
 
   // The lease: held in kResuming, kRunning and kPausing, else the last one.
   uint64_t epoch_ = 0;
@@ -234,15 +240,16 @@ class LeaseMachine {
   int threads_ = 1;              // as last granted
   GangLease gang_lease_;
   bool of_gang_ = false;
-  // Of the last pause. Beyond kPark nothing is asked for again.
+  // The tier of the last pause. After one that is stronger than kPark, the
+  // worker asks for no lease any more.
   PauseTier pause_tier_ = PauseTier::kPark;
   std::string gang_address_;     // of this lease's store, if rank 0 has one
   uint64_t known_epoch_ = 0;     // highest that any message named; >= epoch_
-  uint64_t released_epoch_ = 0;  // highest that was given up
+  uint64_t released_epoch_ = 0;  // the highest that was given up
 
   bool hello_answered_ = false;
   Time next_hello_ = 0;
-  // The latest request: only its answer counts.
+  // The latest request. Only its answer counts.
   uint64_t nonce_ = 0;
   Time request_sent_at_ = -kNever;
   int unanswered_ = 0;          // requests in a row

@@ -10,11 +10,11 @@
 namespace gavel {
 namespace {
 
-// No gang takes a million steps while a word goes around.
+// No gang takes a million steps while a word travels to all ranks and back.
 constexpr uint64_t kMarginMax = 1 << 20;
 constexpr uint64_t kRanksMax = 1 << 30;
 
-// All numbers of `text`, of which there must be `count`; else nothing.
+// Returns the numbers in `text`, or nullopt unless there are exactly `count`.
 std::optional<std::vector<uint64_t>> Numbers(std::string_view text,
                                              size_t count) {
   std::vector<uint64_t> numbers;
@@ -113,7 +113,7 @@ StopMember::Passage StopMember::Pass(uint64_t steps_done, bool begins) {
 }
 
 void StopMember::Want(StopKind kind) {
-  // One that binds already is on its way.
+  // A stop of this strength that binds already serves the request.
   if (!bound_.empty() && bound_.back().kind >= kind) return;
   wanted_ = std::max(wanted_, kind);
 }
@@ -131,13 +131,15 @@ void StopMember::Hear(Time now, const LeaderWord& word) {
   if (proposal.number > open_.number) {
     open_ = proposal;
     open_.bound = false;
-    // In the middle of step S or before it: boundary S is still to come.
+    // This rank is in the middle of step S or before it, so that it has not
+    // reached boundary S yet.
     accepted_ = step_begun_ <= proposal.step;
   }
   if (proposal.number == open_.number && proposal.bound && !open_.bound &&
       accepted_) {
     open_.bound = true;
-    // A stop that all rest at comes before what was to come later.
+    // A stop at a boundary where all ranks rest may be earlier than stops that
+    // bind already. It replaces these.
     while (!bound_.empty() && bound_.back().step > proposal.step) {
       bound_.pop_back();
     }
@@ -204,7 +206,8 @@ void StopLeader::FindSaves() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const MemberWord& rank = ranks_[i].word;
     word_.any_ended = word_.any_ended || rank.ended;
-    // One that has left begins no more; who waits for it need not for ever.
+    // A rank that has left begins no more saves, so the others need not wait
+    // for it.
     if (rank.leaving == Leaving::kNo) {
       begun = std::min(begun.value_or(rank.begun_save), rank.begun_save);
     }
@@ -241,7 +244,8 @@ void StopLeader::Decide() {
   }
   const bool open = last.number > 0 && !last.bound;
   if (!open) {
-    // The next one only when all know of this: none can miss it then.
+    // Propose the next stop only once all ranks know that this one binds, so
+    // that no rank can miss it.
     if (comes_too_late) wanted = std::max(wanted, last.kind);
     if (wanted != StopKind::kNone && (last.number == 0 || all_know)) {
       Propose(wanted);
@@ -261,8 +265,9 @@ void StopLeader::Propose(StopKind kind) {
   for (const Rank& rank : ranks_) {
     highest = std::max(highest, rank.word.step_begun);
   }
-  // Never at or before a stop that binds: some may be at it now. Where all rest
-  // they are at the same one, and have the rest of them to come.
+  // A new stop must come after a stop that binds, because some ranks may be at
+  // that one now. If all ranks rest, the stop is at the boundary where they
+  // rest, which no rank has passed.
   StopProposal& proposal = word_.proposal;
   const uint64_t first = proposal.bound ? proposal.step + 1 : proposal.step;
   const uint64_t step =

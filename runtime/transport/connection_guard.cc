@@ -25,36 +25,39 @@ constexpr char kHandshakes[] = "inproc://zeromq.zap.01";
 constexpr char kEvents[] = "inproc://gavel.connections";
 constexpr char kDomain[] = "gavel";
 constexpr size_t kKeyBytes = 32;
-// After an error of ZeroMQ that may come again at once.
+// Pause after a ZeroMQ error, which may recur at once.
 constexpr std::chrono::milliseconds kErrorPause(10);
-// A handler is replaced after so many handshakes, or so long after the first,
-// and closed when those that it answered have long heard it.
+// A handler is replaced after kHandshakesPerHandler handshakes, or kHandlerAge
+// after its first one. It is closed kHandlerGrace later, when its answers have
+// long arrived.
 constexpr int kHandshakesPerHandler = 512;
 constexpr std::chrono::seconds kHandlerAge(5);
 constexpr std::chrono::seconds kHandlerGrace(2);
-// What a message may take on the wire beside its parts: lengths, encryption,
-// the heartbeats between two.
+// Allowance for the bytes of a message on the wire beside its parts: lengths,
+// encryption, and the heartbeats between two messages.
 constexpr uint64_t kMessageOverheadBytes = 256;
-// Between two looks at all connections, while anybody is connected; and as many
-// times what one takes, so that those with thousands of connections cost
-// little.
+// While any peer is connected, all connections are checked every kLookInterval,
+// or after kLookShare times the duration of the last check if that is longer,
+// so that checks of thousands of connections cost little.
 constexpr std::chrono::milliseconds kLookInterval(50);
 constexpr int kLookShare = 50;
-// Keys without a connection that are remembered beside those with one.
+// How many keys without a connection are remembered before idle ones are
+// dropped; see IsFull().
 constexpr size_t kKeysSpare = 1024;
-// ZMQ_ZAP_ENFORCE_DOMAIN, which zmq.h names for drafts of its API only: who
-// comes while no handler is bound is refused. Without it such a one gets in,
-// with no name, and the Router hears nobody without a name.
+// ZMQ_ZAP_ENFORCE_DOMAIN, which zmq.h declares only with its draft API. It
+// refuses connections that arrive while no handler is bound. Without it they
+// are let in without a user id, and the Router ignores messages without one.
 constexpr int kEnforceDomain = 93;
 
-// Whoever is refused by key is counted by the handler.
+// The handshakes that the monitor reports as failed. A refusal of a key is not
+// among them: the handler counts it.
 constexpr int kHandshakeFailures =
     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
-// Taken at once of what ZeroMQ tells; its thread waits for room when too much
-// is there.
+// How many of ZeroMQ's events are read at a time. ZeroMQ's thread blocks when
+// too many events wait.
 constexpr int kEventsAtOnceMax = 256;
 
-// Frames of a ZAP request, in the order of the specification.
+// The frames of a ZAP request, in the order of the specification.
 enum RequestFrame : size_t {
   kVersion,
   kRequestId,
@@ -65,7 +68,7 @@ enum RequestFrame : size_t {
   kCredential
 };
 
-// The whole multipart message that is there.
+// Receives all parts of the next message; none if no message waits.
 std::vector<zmq::message_t> ReceiveParts(zmq::socket_t& socket) {
   std::vector<zmq::message_t> parts;
   do {
@@ -76,7 +79,8 @@ std::vector<zmq::message_t> ReceiveParts(zmq::socket_t& socket) {
   return parts;
 }
 
-// The key of a request of ours; nothing when it is anything else.
+// Returns the client's key (Z85) from a CURVE request of our domain; nullopt
+// for any other request.
 std::optional<std::string> KeyOf(const std::vector<zmq::message_t>& request) {
   if (request.size() <= kCredential) return std::nullopt;
   if (request[kDomainFrame].to_string_view() != kDomain ||
@@ -92,10 +96,12 @@ std::optional<std::string> KeyOf(const std::vector<zmq::message_t>& request) {
   return std::string(text.data());
 }
 
-// A Dealer that is told 400 or 500 tries again by itself; libzmq does not, so
-// that a Dealer of earlier versions stays away. Of 300 libzmq 4.3.4 makes a
-// connection that idles to the handshake's time-out; it closes one at once,
-// without a word, and its peer tries again, for a status that is none.
+// The ZAP status of an admission. After 400 or 500 our Dealer reconnects by
+// itself, but libzmq does not, so a Dealer of an earlier version stays away.
+// kNotYet is answered with an invalid status, after which libzmq 4.3.4 closes
+// the connection at once and silently, and the peer tries again. The status
+// 300, which is meant for this case, leaves the connection idle until the
+// handshake times out.
 const char* StatusOf(Admission admission) {
   switch (admission) {
     case Admission::kAllowed:
@@ -110,8 +116,8 @@ const char* StatusOf(Admission admission) {
   return kRevokedStatus;
 }
 
-// Nothing when the connection is gone, or the kernel does not tell all that is
-// asked for here.
+// Returns nullopt if the connection is gone, or if the kernel's tcp_info lacks
+// a field that is used here.
 std::optional<tcp_info> InfoOf(int descriptor) {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -134,7 +140,8 @@ bool IsIdle(const tcp_info& info) {
          info.tcpi_last_data_recv >= idle_ms;
 }
 
-// Of those, what ZeroMQ has not read yet: the kernel holds it, and bounds it.
+// The received bytes that ZeroMQ has not read yet. The kernel holds and limits
+// them.
 uint64_t BytesUnread(int descriptor) {
   int bytes = 0;
   if (ioctl(descriptor, FIONREAD, &bytes) != 0 || bytes < 0) return 0;
@@ -190,7 +197,8 @@ ConnectionGuard::ConnectionGuard(zmq::context_t& context, zmq::socket_t& socket,
       may_connect_(std::move(may_connect)),
       limits_(limits) {
   if (keys.has_value()) {
-    // Before the socket is bound: a handshake without a handler would pass.
+    // The handler is bound before the socket, as a handshake without a handler
+    // would succeed.
     BindHandler();
     const int enforce = 1;
     if (zmq_setsockopt(socket.handle(), kEnforceDomain, &enforce,
@@ -213,7 +221,8 @@ ConnectionGuard::ConnectionGuard(zmq::context_t& context, zmq::socket_t& socket,
 }
 
 ConnectionGuard::~ConnectionGuard() {
-  // First, and while the thread still reads: ZeroMQ waits for room to tell.
+  // Stop the monitor first, while the thread still reads its events: ZeroMQ
+  // blocks if there is no room for an event.
   zmq_socket_monitor(guarded_.handle(), nullptr, 0);
   stopping_ = true;
   stop_.Wake();
@@ -228,13 +237,14 @@ void ConnectionGuard::Serve() {
     } catch (const zmq::error_t& error) {
       if (error.num() == ETERM || error.num() == ENOTSOCK) return;
       if (error.num() == EINTR) continue;
-      // One peer less; without this thread nobody could connect any more.
+      // The error costs at most one peer its connection. Without this thread,
+      // no peer could connect any more.
       std::this_thread::sleep_for(kErrorPause);
     }
   }
 }
 
-// For whatever is to be done, and does it.
+// Waits until there is something to do, and does it.
 void ConnectionGuard::Wait() {
   std::vector<zmq::pollitem_t> items = {
       {events_.handle(), 0, ZMQ_POLLIN, 0},
@@ -266,7 +276,8 @@ void ConnectionGuard::Wait() {
 void ConnectionGuard::BindHandler() {
   zmq::socket_t socket(context_, zmq::socket_type::rep);
   socket.set(zmq::sockopt::linger, 0);
-  // Refused when an attempt before this one came so far.
+  // The result is ignored: unbinding fails if an earlier attempt has already
+  // unbound the handler, but failed after that.
   if (!handlers_.empty()) {
     zmq_unbind(handlers_.back().socket.handle(), kHandshakes);
   }
@@ -297,7 +308,8 @@ void ConnectionGuard::AnswerHandshake(Handler& handler) {
       key.has_value() ? request[kAddress].to_string() : "";
   Admission admission =
       key.has_value() ? may_connect_(*key, address) : Admission::kRefused;
-  // Like one that may be let in later: there is no word for it (StatusOf).
+  // Answered like a key that may be let in later, as ZAP has no usable status
+  // for this (see StatusOf).
   if (admission == Admission::kAllowed && IsFull(*key, address)) {
     admission = Admission::kNotYet;
   }
@@ -332,14 +344,16 @@ void ConnectionGuard::Accepted(int descriptor) {
     const std::lock_guard lock(mutex_);
     Connection& connection = connections_[descriptor];
     connection.address = address;
-    // Some of that may be taken already, without having been counted.
+    // The owner may already have taken some of these bytes, which Taken() did
+    // not count.
     connection.accounted = BytesReceived(descriptor).value_or(0);
   }
   if (look_at_ == Clock::time_point::max()) {
     look_at_ = Clock::now() + kLookInterval;
   }
-  // With keys, those beyond the limit may say whose they are, and are refused
-  // in the handshake: so their peers learn that this is the right coordinator.
+  // With keys, up to a quarter more connections than the limit are accepted,
+  // and refused in their handshake instead. This way their peers learn that
+  // they have reached the right coordinator.
   const int most = limits_.connections_per_address_max;
   const int accepted_max = handlers_.empty() ? most : most + most / 4;
   if (++connections_of_[address] <= accepted_max) return;
@@ -398,7 +412,8 @@ bool ConnectionGuard::IsFull(const std::string& public_key,
   }
   const Clock::time_point now = Clock::now();
   const std::lock_guard lock(mutex_);
-  // Keys of connections that went without a message stay, up to a bound.
+  // Keys of connections that ended without a message stay in keys_. Once there
+  // are too many, those without a connection are dropped.
   if (keys_.size() > 2 * connections_.size() + kKeysSpare) {
     for (auto use = keys_.begin(); use != keys_.end();) {
       use = CountOf(use->second, now) == 0 ? keys_.erase(use) : std::next(use);
@@ -438,7 +453,8 @@ void ConnectionGuard::CheckConnections() {
   const Clock::time_point started = Clock::now();
   for (auto& [descriptor, connection] : connections_) {
     if (connection.cut) continue;
-    // What is taken from here on is not mistaken for credit.
+    // Read `accounted` before the kernel's count, so that bytes taken in
+    // between do not look like credit.
     const uint64_t accounted = connection.accounted;
     const std::optional<tcp_info> info = InfoOf(descriptor);
     if (!info.has_value()) continue;
@@ -481,7 +497,8 @@ bool ConnectionGuard::Floods(int descriptor, const tcp_info& info,
                              uint64_t accounted, Connection& connection) const {
   const uint64_t received = info.tcpi_bytes_received;
   if (accounted >= received) {
-    // Nobody saves up what was allowed for.
+    // The allowances exceed the bytes received. Drop the surplus, so that a
+    // peer can't accumulate it.
     connection.accounted -= accounted - received;
     return false;
   }

@@ -46,8 +46,9 @@ absl::Status WriteAll(int descriptor, std::string_view text,
   return fsync(descriptor) == 0 ? absl::OkStatus() : Errno(path);
 }
 
-// Whoever may read a secret key is that principal; whoever may write it
-// chooses who we are.
+// Checks that only the owner may use the file. A user who can read a secret key
+// can act as its principal; a user who can write the file chooses as which
+// principal we act.
 absl::Status CheckPrivate(int descriptor, const std::string& path) {
   struct stat info {};
   if (fstat(descriptor, &info) != 0) return Errno(path);
@@ -115,8 +116,8 @@ absl::StatusOr<CurveKeyPair> NewCurveKeyPair() {
           "this libzmq was built without CURVE; install one that has it "
           "(Debian's libzmq5 does)");
     }
-    // People give it on command lines, where "-" or "=" in front would be read
-    // as something else.
+    // A public key must begin with a letter or digit: people write it on
+    // command lines, where a leading "-" or "=" would be misread.
   } while (!absl::ascii_isalnum(static_cast<unsigned char>(public_key[0])));
   return CurveKeyPair{public_key.data(), secret_key.data()};
 }
@@ -177,7 +178,7 @@ absl::StatusOr<std::string> ReadPublicKey(const std::string& key_or_path) {
 }
 
 absl::StatusOr<CurveKeyPair> ReadKeyFile(const std::string& path) {
-  // Opened without waiting: a FIFO in its place must not hang us.
+  // O_NONBLOCK: a FIFO in the place of the file must not block us.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0 && errno == ENOENT) {
     return absl::NotFoundError(StrCat("there is no key file ", path,

@@ -12,10 +12,11 @@ namespace gavel {
 namespace {
 
 constexpr double kRetry_s = 0.05;
-// A message may be lost before the worker's connection stands.
+// A message that is sent before the worker's connection is established may be
+// lost, so the request is repeated.
 constexpr double kAskAgain_s = 0.5;
 
-// Every message of a worker names it.
+// Returns the worker that a message names; every message of a worker does.
 std::optional<WorkerKey> WorkerOf(const Message& message) {
   return std::visit(
       [](const auto& one) -> std::optional<WorkerKey> {
@@ -25,7 +26,7 @@ std::optional<WorkerKey> WorkerOf(const Message& message) {
       message);
 }
 
-// Null: the message has no progress.
+// Returns null if the message has no progress.
 const Progress* ProgressOf(const Message& message) {
   return std::visit(
       [](const auto& one) -> const Progress* {
@@ -89,7 +90,7 @@ void LeaseGranter::GrantNext(size_t job) {
 
 void LeaseGranter::Send(size_t job, const Message& message) {
   const std::string& peer = contacts_[job].peer;
-  // What is lost is asked for again.
+  // An error needs no handling: a lost message is repeated.
   if (!peer.empty()) router_->Send(peer, message).IgnoreError();
 }
 
@@ -118,7 +119,7 @@ void LeaseGranter::Take(Time now, const Incoming& incoming) {
     if (progress != nullptr) job->pausing_s = progress->pausing_s;
   }
   if (const auto* request = std::get_if<LeaseRequest>(&message)) {
-    // Asked for again if it does not arrive.
+    // If the answer is lost, the worker asks again.
     router_->Send(incoming.peer, AnswerTo(now, *job, *request)).IgnoreError();
   } else if (const auto* report = std::get_if<StepReport>(&message)) {
     TakeReport(now, *job, *report);
@@ -132,7 +133,7 @@ void LeaseGranter::Take(Time now, const Incoming& incoming) {
 void LeaseGranter::TakeReport(Time now, LeasedJob& job,
                               const StepReport& report) {
   const Progress& progress = report.progress;
-  // A worker that stands still repeats its last report.
+  // A worker that makes no steps repeats its last report.
   if (report.worker.rank != 0 || progress.steps_done <= job.steps_done) return;
   job.stepped_at = now;
   job.steps_done = progress.steps_done;

@@ -1,9 +1,10 @@
-// A coordinator without scheduling, for tools and tests: it grants the workers
+// A coordinator without scheduling, for tools and tests. It grants the workers
 // of a few jobs the leases that its caller decides on, asks for them back, and
-// keeps what the workers report. Follows docs/protocol.md in what a worker can
-// see of it; nothing is journaled, and the term is always 1. `gavel doctor`,
-// `gavel profile` and `gavel reproduce preemption` run programs under it, tests
-// a CoordinatorThread (tests/support).
+// records what the workers report. It follows docs/protocol.md as far as a
+// worker can observe it. Nothing is journaled, and the term is always 1. Used
+// by `gavel doctor`, `gavel profile` and `gavel reproduce preemption` for the
+// programs that they run, and by tests through CoordinatorThread
+// (tests/support).
 //
 // Not thread-safe.
 #ifndef GAVEL_RUNTIME_TRANSPORT_LEASE_GRANTER_H_
@@ -23,15 +24,15 @@
 
 namespace gavel {
 
-// Rank 0 made so many steps/s over the `window_s` before `at`.
+// Rank 0 reported this rate for the `window_s` seconds before `at`.
 struct ReportedRate {
   Time at = 0;
   double steps_per_s = 0;
   double window_s = 0;
 };
 
-// What a job is granted. May be changed at any time, and counts from the next
-// grant or renewal on.
+// The terms of a job's leases. They may be changed at any time; a change takes
+// effect with the next grant or renewal.
 struct LeaseTerms {
   std::vector<AcceleratorInfo> places;  // by rank
   int slots = 2;                        // of each place; 1: shared with a job
@@ -44,47 +45,48 @@ struct LeasedJob {
   uint64_t epoch = 1;        // of the present lease; 0: none is granted yet
   uint64_t steps_done = 0;   // by rank 0, the most so far
   std::string gang_address;  // of rank 0's store
-  // Of the present epoch, rank 0's; negative: not yet.
+  // Times of rank 0 in the present epoch; negative: it has not happened yet.
   Time granted_at = -1;
-  Time asked_at = -1;  // to give it back
+  Time asked_at = -1;  // asked to give the lease back
   Time released_at = -1;
   bool runs = false;  // rank 0 has said that it trains under the present epoch
-  // Told by rank 0.
-  bool heard = false;    // anything
+  // From the messages of rank 0.
+  bool heard = false;    // it has sent a message
   Time stepped_at = 0;   // when steps_done last rose
   double pausing_s = 0;  // time lost to pauses, as of Progress
   std::vector<ReportedRate> rates;
-  // Why a worker could not use its lease, or failed.
+  // Set if a worker failed or could not use its lease.
   bool out_of_memory = false;
   std::string error;
 };
 
 class LeaseGranter {
  public:
-  // Sees each message before it is answered.
+  // Called with each message before it is answered.
   using Listener = std::function<void(const Incoming&)>;
 
-  // `endpoint` and errors as of Router::Bind.
+  // `endpoint` and the errors are those of Router::Bind.
   static absl::StatusOr<std::unique_ptr<LeaseGranter>> Open(
       const std::string& endpoint = "tcp://127.0.0.1:0",
       Listener listener = nullptr);
 
   const std::string& endpoint() const { return router_->endpoint(); }
 
-  // JobId i + 1 is jobs[i] from now on, and its workers are of the incarnation
-  // that is returned, or of a later one. Earlier ones get no answer.
+  // From now on JobId i + 1 is jobs[i]. Returns the incarnation of its workers;
+  // later incarnations are accepted, too. Workers of earlier incarnations get
+  // no answer.
   uint64_t Begin(std::vector<LeasedJob> jobs);
-  // Answers what has come, and waits for at most `wait_s` for more. `now`:
-  // seconds of any clock that does not fall.
+  // Waits at most `wait_s` for a message, and answers all messages that have
+  // arrived. `now`: seconds of any clock that does not fall.
   void Turn(Time now, double wait_s);
 
-  // Asks rank 0 of a job for its lease until it is released. Until GrantNext()
-  // there are no grants.
+  // Asks rank 0 of a job for its lease until rank 0 releases it. The job gets
+  // no grants until GrantNext().
   void TakeBack(Time now, size_t job, PauseTier tier);
   // Grants a lease of the next epoch from now on.
   void GrantNext(size_t job);
-  // Sends `message`, with worker and position filled in, to rank 0 of a job;
-  // dropped when that has said nothing yet.
+  // Sends `message`, with worker and position filled in, to rank 0 of a job.
+  // Drops it if rank 0 has sent nothing yet.
   template <class M>
   void Tell(size_t job, M message) {
     message.worker = contacts_[job].worker;
@@ -94,16 +96,17 @@ class LeaseGranter {
 
   const std::vector<LeasedJob>& jobs() const { return jobs_; }
   LeaseTerms& terms(size_t job) { return jobs_[job].terms; }
-  // As of Router; Turn() returns at a Wake.
+  // The same as in Router. Turn() returns at a Wake.
   Waker& waker() { return router_->waker(); }
   void Cut(const Incoming& incoming) { router_->Cut(incoming); }
 
  private:
   static constexpr uint64_t kTerm = 1;
 
-  // How rank 0 of a job is reached, and how it is asked for its lease.
+  // The peer by which rank 0 of a job is reached, and the state of asking it
+  // for its lease.
   struct Contact {
-    std::string peer;  // empty: it has said nothing yet
+    std::string peer;  // empty: it has sent nothing yet
     WorkerKey worker;
     bool asking = false;
     PauseTier tier = PauseTier::kPark;
@@ -112,7 +115,7 @@ class LeaseGranter {
 
   LeaseGranter(std::unique_ptr<Router> router, Listener listener)
       : router_(std::move(router)), listener_(std::move(listener)) {}
-  // Null: not a worker of a job of now.
+  // Returns null if `worker` is not a worker of a present job.
   LeasedJob* Find(const WorkerKey& worker);
   void Take(Time now, const Incoming& incoming);
   void TakeReport(Time now, LeasedJob& job, const StepReport& report);
@@ -129,7 +132,7 @@ class LeaseGranter {
   Listener listener_;
   uint64_t incarnation_ = 0;
   std::vector<LeasedJob> jobs_;
-  std::vector<Contact> contacts_;  // of each
+  std::vector<Contact> contacts_;  // by job
 };
 
 }  // namespace gavel

@@ -1,6 +1,6 @@
-// What Dealer, Router and StreamSockets share: endpoints, the options of design
-// section 7, and the one place where exceptions of cppzmq end. Internal to this
-// folder.
+// Code that Dealer, Router and StreamSockets share: endpoints, the socket
+// options of design section 7, and the conversion of cppzmq exceptions to
+// Status. Internal to this folder.
 #ifndef GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
 #define GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
 
@@ -23,7 +23,7 @@
 namespace gavel::transport {
 
 struct Endpoint {
-  std::string host;  // without brackets; "localhost" is 127.0.0.1
+  std::string host;  // no brackets; 127.0.0.1 for "localhost"
   int port = 0;
   bool loopback = false;
   bool ipv6 = false;
@@ -31,14 +31,14 @@ struct Endpoint {
   std::string Text() const;
 };
 
-// "tcp://HOST:PORT" or "HOST:PORT". INVALID_ARGUMENT otherwise. Resolves no
-// names: only loopback addresses can be known to be such.
+// Parses "tcp://HOST:PORT" or "HOST:PORT"; INVALID_ARGUMENT for anything else.
+// It resolves no names, because a name might not stand for a loopback address.
 absl::StatusOr<Endpoint> ParseEndpoint(std::string_view text);
 
-// The process's soft limit of open files becomes its hard one.
+// Raises the process's soft limit on open files to its hard limit.
 void RaiseDescriptorLimit();
 
-// What differs between the sockets of messages and those of streams.
+// The limits that differ between message sockets and stream sockets.
 struct SocketLimits {
   int queued_frames_max = 0;  // for one peer in one direction
   int64_t frame_bytes_max = 0;
@@ -46,38 +46,38 @@ struct SocketLimits {
   int reconnect_interval_ms_max = 0;
 };
 
-// The options of every socket of ours.
+// Sets the options that all of our sockets have.
 void SetSocketOptions(zmq::socket_t& socket, const SocketLimits& limits,
                       bool ipv6);
-// Of the end that connects: notices a dead peer.
+// Makes the connecting end notice a dead peer.
 void SetHeartbeats(zmq::socket_t& socket, int interval_ms, int timeout_ms);
-// The same, as often as a Dealer.
+// The same with the interval and timeout of a Dealer.
 void SetHeartbeats(zmq::socket_t& socket);
-// Of the end that binds.
+// Turns on TCP keep-alive, by which the binding end notices a dead peer.
 void KeepAlive(zmq::socket_t& socket);
 
-// When a wait is over; nullopt: never.
+// The time at which a wait ends; nullopt: never.
 using Deadline = std::optional<std::chrono::steady_clock::time_point>;
 Deadline DeadlineAfter(double timeout_s);
 
-// Waits until one of `items` but the first, which is overwritten, is ready;
-// false at the deadline, at a Wake (which is cleared) or at a signal. Throws
-// what cppzmq throws.
+// Waits until one of `items` is ready, not counting the first, which this
+// function overwrites. Returns false at the deadline, at a Wake (which it
+// clears) or at a signal. Throws cppzmq's exceptions.
 bool WaitForAny(std::span<zmq::pollitem_t> items, Waker& waker,
                 const Deadline& deadline);
-// The same, until `socket` is ready for `events`.
+// The same for one socket, until it is ready for `events`.
 bool WaitFor(zmq::socket_t& socket, short events, Waker& waker,
              const Deadline& deadline);
 
-// What zmq_socket_monitor tells of a socket.
+// An event that zmq_socket_monitor reports about a socket.
 struct SocketEvent {
   uint16_t event = 0;
   int32_t value = 0;
 };
-// The next one, if `monitor` has one.
+// Returns the next event of `monitor`, or nullopt if there is none now.
 std::optional<SocketEvent> TakeSocketEvent(zmq::socket_t& monitor);
 
-// By which connection a frame came, on a ROUTER.
+// The connection on which a frame came to a ROUTER.
 struct Sender {
   std::string peer;        // routing id
   std::string public_key;  // proven by the handshake; empty: not encrypted
@@ -86,29 +86,34 @@ struct Sender {
   size_t bytes = 0;        // of all parts
 };
 
-// Messages queued for one peer in one direction, at most kFrameBytesMax each.
+// The most messages queued for one peer in one direction. A message has at most
+// kFrameBytesMax bytes.
 inline constexpr int kQueuedMessagesMax = 1000;
-// Those that a ROUTER has from one peer and has not looked at: more wait with
-// the peer. What one that was cut has left behind is kept until it is read.
+// The most messages from one peer that a ROUTER holds unread; further ones wait
+// at the peer. Messages of a connection that was cut are kept until they are
+// read.
 inline constexpr int kUnreadMessagesMax = 100;
 
-// One end's own things, and the loop that both receive with.
+// The socket of one end with its context, and the receive loop that both ends
+// use.
 struct Channel {
   Waker waker;
   zmq::context_t context;
   zmq::socket_t socket;
   std::string endpoint;
   uint64_t frames_dropped = 0;
-  // Waits for a message, as WaitFor; not set: that.
+  // Waits for a message, with the contract of WaitFor. WaitFor itself is used
+  // if this is not set.
   std::function<bool(const Deadline& deadline)> wait;
 
-  // A socket with the options of both sides, not yet bound or connected.
+  // Opens a socket with the options for its end, without binding or connecting
+  // it.
   void Open(zmq::socket_type type, const Endpoint& endpoint);
 
-  // The next message of one frame that decodes; all others are dropped and
-  // counted. `sender` is filled in on a ROUTER, and `on_frame` told of each
-  // message that came, with OK or why it was dropped; on a DEALER both are
-  // null, and a frame of another protocol version ends the call with
+  // Returns the next message that has one frame and decodes; drops and counts
+  // all others. On a ROUTER it fills in `sender`, and calls `on_frame` for each
+  // message that came, with OK or the reason why it was dropped. On a DEALER
+  // both are null, and a frame of another protocol version ends the call with
   // FAILED_PRECONDITION.
   using OnFrame = std::function<void(const Sender&, const absl::Status&)>;
   absl::StatusOr<std::optional<Message>> Receive(double timeout_s,
@@ -116,10 +121,11 @@ struct Channel {
                                                  const OnFrame& on_frame);
 };
 
-// The status for an errno of ZeroMQ. `what`: "send to coordinator".
+// Converts an errno of ZeroMQ to a status. `what` is, for example, "send to
+// coordinator".
 absl::Status ZmqStatus(std::string_view what, int error);
 
-// Runs `action`; an exception of cppzmq becomes a Status.
+// Runs `action` and converts an exception of cppzmq to a Status.
 template <class Action>
 absl::Status CatchZmq(std::string_view what, Action&& action) {
   try {

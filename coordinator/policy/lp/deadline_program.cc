@@ -14,13 +14,17 @@
 namespace gavel::policy {
 namespace {
 
-// A total shortfall up to this is the solver's tolerance.
+// A total shortfall of at most this counts as none: it may be the solver's
+// tolerance.
 constexpr double kShortfallMax = 1e-9;
-// Needs above this times a job's fastest are all the same: hopeless.
+// The program limits a need to this many times the job's fastest throughput.
+// Needs beyond that are all equally hopeless.
 constexpr double kNeedMax = 1e4;
-// Relative; a program whose bound is further away is solved another way, too.
+// If a solution is further from its bound than this, relative, the program is
+// also solved by the interior point method.
 constexpr double kGapMax = 1e-8;
-// A job that misses less of its need than this is not told.
+// A job is not named in the message if it misses less than this part of its
+// need.
 constexpr double kToldMin = 1e-5;
 
 // Adds the rows T_m(X) / floor_m + z_m >= 1 and sum_m z_m <= budget, and
@@ -40,7 +44,8 @@ int AddFloors(const std::vector<DeadlineFloor>& floors, ShareProgram* program) {
   return budget;
 }
 
-// What is wrong with the bound of a sum, some of whose terms may be below 0.
+// Applies CheckBound to a sum of values times shares, in which terms may be
+// negative. Returns the error, or "" if the bound is valid.
 std::string CheckSum(std::span<const double> values,
                      std::span<const double> shares, double* bound) {
   double sum = 0;
@@ -88,9 +93,9 @@ DeadlineProgram::DeadlineProgram(const PolicyProblem& problem,
   }
 }
 
-// Finds the least total shortfall and allows that much of it from now on. No
-// shares at all are feasible here, and what it finds is where later programs
-// start: the simplex method is never without a feasible point.
+// Finds the least total shortfall and allows this much of it from now on. The
+// program is feasible here even without any shares. Later programs start from
+// the solution found here, so the simplex method always has a feasible point.
 LpSolution DeadlineProgram::Relax() {
   const auto budget = static_cast<size_t>(budget_);
   std::vector<double>& costs = program_.lp.column_cost;
@@ -99,7 +104,7 @@ LpSolution DeadlineProgram::Relax() {
   solver_->ChangeCosts(costs);
   LpSolution solution = solver_->Solve();
   if (solution.outcome != SolveOutcome::kOptimal) return solution;
-  // By the duals no allocation falls short by less than this.
+  // The duals prove that no allocation falls short by less than this.
   const double least = -BoundOf(solution, nullptr, 1);
   infeasible_ = infeasible_ || least > kShortfallMax;
   double& allowed = program_.lp.column_upper[budget];
@@ -150,9 +155,9 @@ DeadlineProgram::Answer DeadlineProgram::AnswerOf(const LpSolution& solution,
   return answer;
 }
 
-// Max-min with the floors as targets: the deadlines can be kept, and jobs whose
-// deadlines have passed have all that they can, if and only if the level
-// reaches 1.
+// Solves max-min with the floors as targets. All deadlines can be met, and jobs
+// whose deadlines have passed can run at their fastest, if and only if the
+// level reaches 1.
 bool DeadlineProgram::SettleFloors() {
   if (!known_.empty()) return true;
   if (floors_.empty()) {
@@ -166,7 +171,8 @@ bool DeadlineProgram::SettleFloors() {
   for (const DeadlineFloor& floor : floors_) {
     most = std::min(most, fastest[floor.job] / floor.needs);
   }
-  // No prices are needed as a proof: the jobs are named.
+  // A job needs more than its fastest throughput. WhoFallsShort names it, and
+  // no proof by prices is needed.
   if (most < 1 - kShortfallMax) return false;
   most = std::min(most, 2.0);
   PriceProgram::Answer level = prices_->Highest(std::move(demand), most);
@@ -180,7 +186,8 @@ bool DeadlineProgram::SettleFloors() {
   return true;
 }
 
-// To `slack`, relative. No shares keep none.
+// Returns whether the shares keep all floors, each with the relative slack
+// `slack`. Empty `shares` keep none.
 bool DeadlineProgram::KeepsFloors(std::span<const double> shares,
                                   double slack) const {
   return !shares.empty() &&
@@ -190,7 +197,8 @@ bool DeadlineProgram::KeepsFloors(std::span<const double> shares,
          });
 }
 
-// Of a limit: a type, or a type's part that gangs of a size fit on.
+// Returns the name of a limit: a type, or the part of a type on which gangs of
+// one size fit.
 std::string DeadlineProgram::NameOf(size_t limit) const {
   if (limit < shares_.types) return problem_.types[limit];
   const auto cell =
@@ -199,7 +207,8 @@ std::string DeadlineProgram::NameOf(size_t limit) const {
                 cell->scale_factor, " on one server");
 }
 
-// What accelerators are worth, and how much the deadlines take.
+// Returns the text that says which part of their needs the jobs can all have at
+// most, and the prices that prove it.
 std::string DeadlineProgram::Proof(std::span<const double> prices,
                                    double level) const {
   std::string text;
@@ -269,7 +278,8 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
     iterations = solution.iterations;
   }
   if (relaxed_) {
-    // Divided by `scale`, so that tolerances mean something.
+    // The costs are divided by `scale`, because the solver's tolerances are
+    // absolute.
     std::vector<double>& costs = program_.lp.column_cost;
     std::fill(costs.begin(), costs.end(), 0.0);
     for (size_t i = 0; i < value.size(); ++i) costs[i] = value[i] / scale;
@@ -278,13 +288,13 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
   }
   Answer answer = AnswerOf(solution, objective, scale);
   answer.iterations += iterations;
-  // The next time is with them.
+  // The caller lists the pairs that were found and solves again.
   if (PairsFound(options_)) return answer;
   const double reached = std::inner_product(
       answer.shares.begin(), answer.shares.end(), value.begin(), 0.0);
   if (relaxed_ &&
       answer.bound - reached > kGapMax * std::max(scale, std::abs(reached))) {
-    // Needs of very different sizes: interior point is better there.
+    // The needs differ much in size, which interior point handles better.
     Answer second = AnswerOf(
         HighsSolver(program_.lp, {.method = LpMethod::kInteriorPoint}).Solve(),
         objective, scale);

@@ -13,20 +13,23 @@ namespace {
 
 static_assert(sizeof(HighsInt) == sizeof(int), "HiGHS with 64-bit indices");
 
-// From here on interior point is faster than simplex from nothing: measured on
-// max-min programs of 5 types, one thread. Presolve only adds to the time of
-// simplex on programs of 40 to 1,000 jobs; primal takes half of dual there.
+// With more rows than this, interior point is faster than simplex without a
+// basis: measured on max-min programs of 5 types with one thread. For programs
+// of 40 to 1,000 jobs, presolve only adds to the time of simplex, and primal
+// simplex takes half the time of dual simplex.
 constexpr int kSimplexRowsMax = 1000;
 
-// For programs on which HiGHS gives up otherwise; its own default.
+// The tolerance for programs on which HiGHS gives up otherwise; it is the
+// default of HiGHS.
 constexpr double kLastTolerance = 1e-7;
 
-// HiGHS' values of the option "simplex_strategy".
+// The values of HiGHS's option "simplex_strategy".
 constexpr HighsInt kDualSimplex = 1;
 constexpr HighsInt kPrimalSimplex = 4;
 
-// Simplex cycles on a few badly scaled programs. Those that it solves take some
-// iterations for each row and column, many times fewer than this.
+// The iteration limit. Simplex cycles on a few badly scaled programs. Programs
+// that it can solve take a few iterations per row and column, far fewer than
+// this limit.
 int UsualIterations(int size) { return 5'000 + 5 * size; }
 
 SolveOutcome OutcomeOf(HighsInt status) {
@@ -46,7 +49,7 @@ void SetTolerance(void* highs, double tolerance) {
   }
 }
 
-// Returns the iterations that it took.
+// Solves the loaded program. Returns the number of iterations.
 int Run(void* highs, bool simplex, const char* presolve, Restart restart) {
   Highs_setStringOptionValue(highs, "solver", simplex ? "simplex" : "ipx");
   Highs_setStringOptionValue(highs, "presolve", presolve);
@@ -63,8 +66,9 @@ int Run(void* highs, bool simplex, const char* presolve, Restart restart) {
   return iterations;
 }
 
-// It says nothing about the program. `cycled`: it took more iterations than
-// ours do.
+// Returns whether HiGHS stopped without a conclusion about the program.
+// `cycled`: reaching the iteration limit counts, too, because the limit was
+// UsualIterations() and not the caller's.
 bool GaveUp(void* highs, bool cycled) {
   const HighsInt status = Highs_getModelStatus(highs);
   return (cycled && status == kHighsModelStatusIterationLimit) ||
@@ -73,7 +77,7 @@ bool GaveUp(void* highs, bool cycled) {
          status == kHighsModelStatusUnknown;
 }
 
-// HiGHS' own name of a status, for people to search for.
+// Describes a status in the words of HiGHS, so that people can search for them.
 std::string Describe(HighsInt status) {
   constexpr std::pair<HighsInt, std::string_view> kNames[] = {
       {kHighsModelStatusLoadError, "the program could not be loaded"},
@@ -127,8 +131,8 @@ HighsSolver::HighsSolver(const LinearProgram& program, LpOptions options)
 HighsSolver::~HighsSolver() = default;
 
 LpMethod HighsSolver::Method() const {
-  // A basis is worth more than anything: simplex keeps it, interior point
-  // starts from nothing.
+  // Only simplex can start from the basis of the last solution, which saves
+  // more than any other choice; interior point starts from nothing.
   if (solved_) return LpMethod::kSimplex;
   if (options_.method != LpMethod::kAutomatic) return options_.method;
   return rows_ <= kSimplexRowsMax ? LpMethod::kSimplex
@@ -174,7 +178,8 @@ LpSolution HighsSolver::Solve(Restart restart) {
   solution.iterations = Run(
       highs, simplex, method == LpMethod::kSimplex ? "off" : "choose", restart);
   if (GaveUp(highs, !limited_)) {
-    // Rare, on badly scaled programs: from nothing, and the other way.
+    // This is rare and happens on badly scaled programs. Try again without a
+    // basis, with presolve and the other kind of simplex.
     Highs_clearSolver(highs);
     solution.iterations +=
         Run(highs, /*simplex=*/true, "choose",

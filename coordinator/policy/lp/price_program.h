@@ -1,5 +1,5 @@
-// The price method (price_levels.h) on a ShareProblem: what the
-// policies call in place of a linear program. Not thread-safe.
+// Applies the price method (price_levels.h) to a ShareProblem. The policies
+// call it in place of a linear program. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_
 #define GAVEL_COORDINATOR_POLICY_LP_PRICE_PROGRAM_H_
 
@@ -27,20 +27,21 @@ struct SumObjective {
 std::vector<double> CellValues(const ShareProblem& problem,
                                const SumObjective& objective);
 
-// Which of ShareProblem::limits holds for the cell alone, or with others of the
-// same type and placement.
+// The index of the entry of ShareProblem::limits that holds for the cell: the
+// limit of its placement, or that of its type if it has none.
 inline size_t LimitOf(const ShareCell& cell) {
   return cell.placement == kNoPlacement ? cell.type : cell.placement;
 }
 
 class PriceProgram {
  public:
-  // The problem has the shape that prices solve: jobs that run alone, at most
-  // kPriceTypesMax limits. Where placement matters and gangs fill the servers,
-  // each uses the faster of the two columns of a type.
+  // Whether the problem has the shape that prices solve: jobs that run alone,
+  // and at most kPriceTypesMax limits. If placement matters and gangs fill the
+  // servers, each job uses the faster of the two columns of a type.
   static bool Serves(const ShareProblem& problem);
 
-  // `problem` outlives it, has at least one job, and Serves it.
+  // `problem` must outlive this object, have at least one job and satisfy
+  // Serves.
   explicit PriceProgram(const ShareProblem& problem);
 
   struct Answer {
@@ -53,40 +54,45 @@ class PriceProgram {
     bool converged = false;
   };
 
-  // The highest level t at which each job has d_m(t): see PriceDemand, not
-  // padded, and `level_max` of HighestLevel.
+  // Finds the highest level t at which each job has its demand d_m(t). `demand`
+  // is a PriceDemand without padding; `level_max` is HighestLevel's.
   Answer Highest(PriceDemand demand, double level_max,
                  double gap_max = kPriceGap);
 
-  // Water filling: T_m(X) rises with the level, min(t rates[m], caps[m]). The
-  // bound is of the first level; caps are at most the jobs' fastest.
+  // Water filling: T_m(X) rises with the level as min(t rates[m], caps[m]).
+  // Each cap is at most the job's largest throughput. The answer's bound is the
+  // bound on the first level.
   Answer FillWater(std::span<const double> rates, std::span<const double> caps);
-  // The same where factor[m] T_m(X) rises by demands that are at their start.
+  // The same with factor[m] T_m(X) rising by `demands`, which are at their
+  // start.
   Answer FillWater(std::span<const double> factor, Demands demands);
 
-  // The most of `objective` of all X in which T_m(X) >= floors[m]. `known`
-  // shares keep them (to rounding); `bound` is of the sum, and `gap_max`
-  // relative to the sum without rent.
+  // Maximises `objective` over all X in which T_m(X) >= floors[m]. The shares
+  // `known` must meet the floors, to rounding. The answer's bound is a bound on
+  // the objective. `gap_max` is relative to the larger of the bound and the
+  // objective before rent.
   Answer MostGain(std::span<const double> floors, const SumObjective& objective,
                   std::span<const double> known, double gap_max = kPriceGap);
 
-  // Of all X in which no job has less than with `answer` (of Highest, at
-  // demands `wanted`, [k] steps/s), one with the most sum_m gain[m] T_m(X): the
-  // jobs that can do with accelerators that are not scarce share what the
-  // others leave of those. Jobs that divide their time between scarce ones and
-  // several equally fast others may spend it on any of those.
+  // Returns shares that give no job less than `answer` does and that maximise
+  // sum_m gain[m] T_m(X). `answer` comes from Highest at the demands `wanted`
+  // ([k] steps/s). Jobs that can use accelerators that are not scarce share
+  // what the other jobs leave of those. A job that divides its time between
+  // scarce accelerators and several others on which it is equally fast may move
+  // its time among these others.
   std::vector<double> SpendTheRest(const Answer& answer,
                                    std::span<const double> wanted,
                                    std::span<const double> gain);
 
  private:
   Answer AnswerOf(const PriceWater& water) const;
-  // Shares by (job, column of the jobs' table) as one per cell, and back.
+  // Converts shares by (job, column of the jobs' table) to one per cell, and
+  // back.
   std::vector<double> CellsOf(std::span<const double> rows) const;
   std::vector<double> RowsOf(std::span<const double> shares) const;
 
   const ShareProblem& problem_;
-  // Of a cell: its placement's limit, or that of its type.
+  // The column of the jobs' table for the limit that holds for the cell.
   size_t ColumnOf(const ShareCell& cell) const {
     return position_[LimitOf(cell)];
   }

@@ -1,24 +1,25 @@
 // Finish-time fairness (Themis' metric in the form of Gavel section 4.2): min
 // over X of max_m rho_m,
 //
-//   rho_m = (t_m + rem_m / T_m(X)) / D_m,   D_m = c_m + rem_m / iso_m,
+//   rho_m = (t_m + rem_m / T_m(X)) / D_m,   D_m = c_m + rem_m / iso_m.
 //
-// with t_m the time since the job started, c_m how long an nth of the cluster
-// would have taken for what it has done, and iso_m its throughput with an nth
-// of each type: X[m][j] = N_j / (n s_m), scaled down to 1 where it is more.
+// t_m is the time since the job started. c_m is the time that an nth of the
+// cluster would have taken for the work done so far. iso_m is the job's
+// throughput with an nth of each type: X[m][j] = N_j / (n s_m), scaled down
+// where the sum over j exceeds 1.
 //
 // rho is reached if and only if T_m(X) >= d_m(rho) = rem_m / (rho D_m - t_m)
-// for all m. Each round asks for the X of the highest level of the targets
-// d_m(rho). Its rho is an upper bound; its duals give an inequality
-// sum_m a_m T_m(X) <= b that holds for all X, so that no rho with
-// sum_m a_m d_m(rho) > b can be reached: d is convex and decreasing, and the
-// root of that is a lower bound, and the next rho. It is Newton's method, and
-// ends where the bounds meet.
+// for all m. Each round finds the X with the largest common level of
+// T_m(X) / d_m(rho). The rho of this X is an upper bound. The duals give an
+// inequality sum_m a_m T_m(X) <= b that holds for all X, so no rho with
+// sum_m a_m d_m(rho) > b can be reached. Because d is convex and decreasing,
+// the root of sum_m a_m d_m(rho) = b is a lower bound, and it is the next rho.
+// This is Newton's method; it ends where the bounds meet.
 //
-// Weights leave rho alone (as in the original, whose jobs of all weights have
-// the same right to 1/n); what the fairest allocation leaves is given to the
-// jobs by weight and normalised throughput. A job of unknown length is one
-// without end: rho_m = iso_m / T_m(X).
+// Weights do not affect rho (as in the original, where jobs of all weights have
+// the same right to 1/n). Time that the fairest allocation leaves over is given
+// to the jobs by weight and normalised throughput. A job of unknown length is
+// treated as one without end: rho_m = iso_m / T_m(X).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -51,7 +52,7 @@ struct Finish {
   double Rho(double throughput) const {
     return (started_s + steps / throughput) / fair_s;
   }
-  // The throughput that rho takes. Infinite when no throughput is enough.
+  // Returns the throughput needed to reach `rho`; infinite if none suffices.
   double Target(double rho) const {
     const double left_s = rho * fair_s - started_s;
     return left_s > 0 ? steps / left_s
@@ -95,7 +96,7 @@ std::vector<double> Targets(std::span<const Finish> finishes, double rho) {
   return targets;
 }
 
-// The search for rho; `low` and `high` bound it from both sides all the time.
+// The search for rho. `low_` and `high_` bound it from both sides throughout.
 class Search {
  public:
   Search(const ShareProblem& shares, std::vector<Finish> finishes,
@@ -111,13 +112,14 @@ class Search {
     for (int round = 0; round < kRoundsMax && !Done(); ++round) {
       const double low = low_;
       if (!Round(rho)) return;
-      // Newton's step; where it no longer moves, the middle.
+      // Newton's step, or a bisection step if the lower bound has not moved.
       rho = low_ > low ? low_ : (low_ + high_) / 2;
     }
   }
 
-  // What the fairest allocation leaves. A rho that is reached with no time
-  // left over by anyone keeps its shares.
+  // Gives time that the fairest allocation leaves over to the jobs by `gain`.
+  // The shares stay as they are if the solver fails or if rho would rise by
+  // more than rounding (TargetProgram::kLossMax).
   void SpendTheRest(std::span<const double> gain) {
     TargetProgram program(shares_, Targets(finishes_, high_), options_);
     const TargetAnswer answer = program.Solve();
@@ -143,7 +145,8 @@ class Search {
     return LargestRho(finishes_, Throughputs(shares_, shares));
   }
 
-  // Tightens both bounds at `rho`; false when the solver fails.
+  // Tightens both bounds at `rho`. Returns false if the solver fails or its
+  // bound is invalid.
   bool Round(double rho) {
     TargetAnswer answer =
         TargetProgram(shares_, Targets(finishes_, rho), options_).Solve();
@@ -158,7 +161,8 @@ class Search {
       return false;
     }
     if (Done()) return true;
-    // What is achieved satisfies every inequality that holds for all X.
+    // The shares found so far reach the targets of `high_`, so a valid bound is
+    // at least the left side of the inequality at `high_`.
     double bound = answer.slope_bound;
     report_.detail =
         CheckBound(Sense::kMaximum, Taken(answer.slope, high_), &bound);
@@ -170,7 +174,7 @@ class Search {
     return true;
   }
 
-  // What the targets of rho take of the inequality.
+  // Returns the left side of the inequality, sum_m a_m d_m(rho).
   double Taken(std::span<const double> slope, double rho) const {
     double taken = 0;
     for (size_t m = 0; m < slope.size(); ++m) {
@@ -179,8 +183,9 @@ class Search {
     return taken;
   }
 
-  // The largest rho in [low, high] below which the inequality is violated, by
-  // bisection, from below.
+  // Returns a lower bound on rho: the largest value in [low_, high_] at which
+  // the inequality is still violated, found by bisection, or low_ if it is
+  // violated nowhere.
   double Root(std::span<const double> slope, double slope_bound) const {
     double below = low_;
     double above = high_;
@@ -202,7 +207,8 @@ class Search {
   SolveReport report_ = {SolveOutcome::kOptimal, "", "none"};
 };
 
-// d_m(rho) as the level -rho rises; see price_levels.h.
+// Solves with prices instead of HiGHS (see LevelByPrices). The level is -rho,
+// and the rates at a level are d_m(rho).
 PolicyResult SolveByPrices(const ShareProblem& shares,
                            std::span<const Finish> finishes,
                            std::span<const double> gain) {

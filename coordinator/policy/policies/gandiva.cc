@@ -1,15 +1,16 @@
-// Gandiva (Xiao et al., OSDI'18), as Gavel section 7 compares with it: time
-// slices and greedy packing by trial, for one round at a time.
+// Gandiva (Xiao et al., OSDI'18) as Gavel section 7 compares with it: time
+// slices and greedy packing by trial, decided for one round at a time.
 //
-// - While all gangs together fit into the cluster every job runs alone.
-// - Else jobs of equal scale factors are packed in pairs, at random, until they
+// - While the cluster has room for all gangs, every job runs alone.
+// - Otherwise jobs of equal scale factors are packed in random pairs, until all
 //   fit or no more pairs can be made. A pair stays together from round to round
-//   (PolicyJob::running_with) until the cluster has room again or the sum of
-//   the normalised throughputs of both on the type where they run falls below
-//   1: then time slices are better. It is not made again there, as the
-//   throughputs remember it.
-// - Units take turns: least time received per weight first. Each takes its best
-//   type with room, and moves there when it runs elsewhere.
+//   (PolicyJob::running_with) until the cluster has room again, or until the
+//   sum of both normalised throughputs on the type where they run falls below
+//   1, because time slices are better then. The pair does not share that type
+//   again, as the problem then has the throughputs that were measured there.
+// - Units take turns; the unit with the least time received per weight comes
+//   first. Each takes the best type with room, and moves there if it runs on
+//   another one.
 //
 // "Random" is a hash of the jobs' ids: the same problem gives the same pairs.
 #include <algorithm>
@@ -26,7 +27,8 @@
 namespace gavel::policy {
 namespace {
 
-// Two jobs that share must do at least as well as by taking turns.
+// The sum of normalised throughputs below which two jobs do better by taking
+// turns than by sharing.
 constexpr double kTogetherMin = 1;
 
 struct Unit {
@@ -57,7 +59,7 @@ bool CanShareSomewhere(const Assigner& assigner, size_t a, size_t b) {
   return false;
 }
 
-// Accelerators that all jobs ask for, each by itself.
+// The number of accelerators that all jobs ask for if none share.
 int Demand(const Assigner& assigner) {
   int demand = 0;
   for (const size_t job : assigner.queue()) {
@@ -66,7 +68,7 @@ int Demand(const Assigner& assigner) {
   return demand;
 }
 
-// Makes pairs while the demand is above what there is.
+// Makes pairs while jobs ask for more accelerators than there are.
 class Packing {
  public:
   explicit Packing(const Assigner& assigner)
@@ -89,7 +91,7 @@ class Packing {
     excess_ -= assigner_.Job(a).scale_factor;
   }
 
-  // Those that share now and gain by it.
+  // Keeps the pairs that share accelerators now and gain by it.
   void KeepPairs() {
     for (const size_t job : assigner_.queue()) {
       if (excess_ <= 0) return;
@@ -134,7 +136,7 @@ class Packing {
   std::vector<Unit> units_;
 };
 
-// The one of a pair that is behind counts.
+// A pair counts with the time of the job that has received less.
 double TimeReceived(const Assigner& assigner, const Unit& unit) {
   const auto of = [&](size_t job) {
     return assigner.Job(job).time_received_s / assigner.Job(job).weight;

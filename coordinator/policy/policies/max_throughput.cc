@@ -1,5 +1,5 @@
-// The policies of the most throughput, in all and for the money. Both keep
-// deadlines by a DeadlineProgram.
+// The policies that maximise throughput: the total, and the ratio to its cost.
+// Both keep deadlines by a DeadlineProgram.
 
 #include <algorithm>
 #include <cmath>
@@ -19,19 +19,20 @@
 
 namespace gavel::policy {
 
-// The most throughput: max sum over jobs of T_m(X) (Gavel section 4.2, "total
-// throughput" and "minimise cost").
+// Maximises the total throughput, the sum of T_m(X) over all jobs (Gavel
+// section 4.2, "total throughput" and "minimise cost").
 //
 // As in the original, raw steps/s of all jobs are added, so that jobs with fast
 // steps come first, and neither weights nor scale factors count. With
 // `normalized_by_cost` a step on type j counts 1/cost_j. With `SLOs` every job
-// with a deadline gets T_m(X) >= rem_m / deadline_m; where that can't be, the
-// least total of relative shortfalls comes first, then the objective, and the
-// outcome says whose deadline it is (the original drops all of them).
+// with a deadline gets T_m(X) >= rem_m / deadline_m. If the deadlines can't all
+// be met, the policy minimises the total of relative shortfalls first and
+// maximises the objective second, and `detail` of the result names the jobs
+// that fall short (the original drops all deadlines in this case).
 
 namespace {
 
-// sum_m T_m, over the cost of the type.
+// The sum over m of T_m, with each step divided by the cost of its type.
 SumObjective Objective(const ShareProblem& shares,
                        const std::vector<double>& cost) {
   SumObjective objective;
@@ -65,7 +66,8 @@ absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
                                               answer.shares.begin(), 0.0);
   PolicyResult result =
       ToResult(shares, answer.shares, objective, answer.bound);
-  // With deadlines a dear type may be the one that a job needs.
+  // With deadlines, an expensive type may be the only one that is fast enough
+  // for a job.
   if (options.deadlines) {
     result.worth = TypeWorth::kAlike;
   } else {
@@ -75,39 +77,41 @@ absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
   return Certified(Sense::kMaximum, answer, std::move(result));
 }
 
-// The most throughput for the money: max over X of N(X) / D(X), with
+// Maximises throughput per cost, N(X) / D(X) over all X, with
 //
 //   N = sum_m w_m s_m / prop_m T_m(X)    normalised throughput (section 4.1)
 //   D = sum_uj cost_j s_u X[u][j]        cost per hour of all that runs
 //
-// ("minimise cost", Gavel section 4.2, where the original adds up T / cost
-// instead.) Jobs with a deadline get what they need to meet it, as in
-// SolveMaxSumThroughput. Without any deadline only the jobs of the best ratio
-// run: time on all others would cost more for each step. Among equal ratios the
-// highest throughput is taken.
+// This is "minimise cost" of Gavel section 4.2, where the original adds up T /
+// cost instead. Jobs with a deadline get the throughput that they need to meet
+// it, as in SolveMaxSumThroughput. Without any deadline only the jobs with the
+// best ratio run, as time on all others would cost more for each step. Among
+// allocations of equal ratio the policy takes the one with the highest
+// throughput.
 //
-// Dinkelbach's method (1967): for the ratio r of the last X maximise N - r D,
-// until that is 0.
+// The method is Dinkelbach's (1967): with the ratio r of the last X, maximise N
+// - r D, and repeat until the maximum is 0.
 
 namespace {
 
 constexpr int kRoundsMax = 60;
-// A relative rise of the ratio that is none.
+// A relative rise of the ratio up to this counts as no rise.
 constexpr double kRiseMin = 1e-12;
-// The last step may lose this part of the ratio for the sake of throughput:
-// above the solver's tolerance.
+// The last step may lose this part of the ratio to gain throughput. It is above
+// the solver's tolerance.
 constexpr double kCostLossMax = 1e-7;
-// An answer of prices that is called optimal is this close to its bound,
-// relative.
+// Largest relative gap between an answer by prices and its bound for which the
+// answer counts as optimal.
 constexpr double kProvedGapMax = 1e-6;
-// As far as rounding lets prices prove a margin, where 1e-9 is not enough.
+// The smallest gap that prices can prove despite rounding. Used if kPriceGap is
+// not enough.
 constexpr double kSharpGap = 1e-12;
 
 double Dot(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// The search; what is best so far, and its certificate.
+// The search, with the best shares so far and their certificate.
 class Search {
  public:
   Search(const PolicyProblem& problem, const ShareProblem& shares,
@@ -136,8 +140,9 @@ class Search {
       }
       BoundByDeadlines();
       if (bound_ > ratio_ * (1 + kCostLossMax)) {
-        // Much more is spent than the deadlines take: what a margin leaves open
-        // of the throughput is more of the ratio.
+        // The allocation spends much more than the deadlines require, so that a
+        // small gap in the margin is a large gap in the ratio (see
+        // BoundByDeadlines). Prove the margin more closely.
         Improve(kSharpGap);
         BoundByDeadlines();
       }
@@ -162,7 +167,8 @@ class Search {
     return margins;
   }
 
-  // Keeps the answer if it is better than `at_least`; false when there is none.
+  // Keeps the answer if its ratio is at least `at_least`. Returns false if the
+  // solver did not finish.
   bool Take(DeadlineProgram::Answer answer, double at_least) {
     answer.iterations += report_.iterations;
     report_ = answer;
@@ -184,9 +190,9 @@ class Search {
     return Take(std::move(answer), ratio_);
   }
 
-  // No mixture of cells has a higher ratio than the best of them; and where
-  // deadlines must be met D is at least some D_min, so that N - r D <= margin
-  // gives N / D <= r + margin / D_min.
+  // Bounds the ratio in two ways. No mixture of cells has a higher ratio than
+  // the best cell. If deadlines must be met, D is at least some D_min, so that
+  // N - r D <= margin implies N / D <= r + margin / D_min.
   void BoundByDeadlines() {
     for (size_t i = 0; i < gain_.size(); ++i) {
       bound_ = std::max(bound_, gain_[i] / price_[i]);

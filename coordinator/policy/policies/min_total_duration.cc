@@ -1,10 +1,11 @@
-// Makespan: min over X of max_m rem_m / T_m(X), seconds (Gavel section 4.2).
-// Exactly: with theta = 1 / makespan it is the linear program max theta,
-// T_m(X) >= rem_m theta, where the original bisects to 5 %. What the optimum
-// leaves over is filled like water: equally in normalised throughput by weight,
-// as max-min fairness, above what the makespan needs.
+// Minimises the makespan: max_m rem_m / T_m(X) over X, in seconds (Gavel
+// section 4.2). With theta = 1 / makespan this is exactly the linear program
+// max theta, T_m(X) >= rem_m theta, where the original bisects to 5 %. Water
+// filling divides what the optimum leaves over: above the throughputs that the
+// makespan needs, normalised throughputs rise in proportion to the weights, as
+// in max-min fairness.
 //
-// A job of unknown length counts as long as the longest known one.
+// A job of unknown length counts as being as long as the longest known one.
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -24,16 +25,17 @@
 namespace gavel::policy {
 namespace {
 
-// The part of the makespan's floors that water filling may do without, so that
-// rounding does not make them more than there is.
+// Water filling may undercut the floors that the makespan sets by this part,
+// because rounding could otherwise make the floors infeasible.
 constexpr double kFloorSlack = 1e-9;
-// Water filling looks at every job in every pass, a few hundred times; with
-// more jobs than this what is left goes by the sum of gains.
+// Water filling looks at every job in each of a few hundred passes. With more
+// jobs than this, the leftovers stay as the sum of gains divides them.
 constexpr size_t kFilledJobsMax = 20'000;
-// Gangs that could have less than this part of the time are not limited to it.
+// Gangs get no limit if it would leave them less than this part of the time
+// beyond what their floors need.
 constexpr double kGangShareMin = 1e-6;
 
-// [k] steps left.
+// [k] steps that each job has left.
 std::vector<double> Remaining(const PolicyProblem& problem,
                               const ShareProblem& shares) {
   const std::vector<double> fastest = LargestThroughputs(shares);
@@ -50,8 +52,9 @@ std::vector<double> Remaining(const PolicyProblem& problem,
   return remaining;
 }
 
-// Of one type: the share that the floors need of it for the job that needs the
-// most, and the gangs that cannot run beside that job.
+// For one type: the largest share that the floors need for a single job, among
+// the jobs that take at most half of the type, and the gangs that are too large
+// to run beside that job.
 struct Excluded {
   double share = 0;
   double gangs = 0;             // what the floors need for them, together
@@ -59,7 +62,7 @@ struct Excluded {
   std::vector<size_t> cells;    // of the gangs
 };
 
-// `needs` [cells] shares that keep the floors.
+// `needs` [cells]: shares that meet the floors.
 Excluded ExcludedOn(const ShareProblem& shares, size_t type,
                     std::span<const double> needs) {
   const double capacity = shares.capacity[type];
@@ -90,11 +93,11 @@ Excluded ExcludedOn(const ShareProblem& shares, size_t type,
   return excluded;
 }
 
-// Shares count accelerators, and rounds are of whole gangs: one that needs
-// nearly all of a type keeps all other jobs off it, and so the job that sets
-// the makespan. With a limit on such gangs, for each type, the two together
-// have no more than all of the time. None where the floors themselves need
-// more. nullopt: no gang is limited.
+// Shares count accelerators, but a round runs whole gangs. A gang that needs
+// nearly all of a type keeps all other jobs off the type, including the job
+// that sets the makespan. Adds a limit on such gangs to each type, so that the
+// gangs and that job together take at most all of the time. A type gets no
+// limit if the floors themselves need more. nullopt: no type gets a limit.
 std::optional<ShareProblem> WithGangLimits(const ShareProblem& shares,
                                            std::span<const double> needs) {
   if (shares.limits.size() > shares.types) return std::nullopt;  // parts of it
@@ -114,7 +117,7 @@ std::optional<ShareProblem> WithGangLimits(const ShareProblem& shares,
   return limited;
 }
 
-// [cells] the shares, as far as the floors need them.
+// [cells] the shares in `given`, reduced to what the floors need.
 std::vector<double> NeedsOf(const ShareProblem& shares,
                             std::span<const double> floors,
                             std::span<const double> given) {
@@ -128,7 +131,9 @@ std::vector<double> NeedsOf(const ShareProblem& shares,
   return needs;
 }
 
-// False: that was not found, and the answer is as it was.
+// Divides the leftovers by water filling, above the floors that the makespan
+// sets. Returns false, and leaves `answer` as it is, if water filling fails or
+// its shares lose too much of the level.
 bool FillAbove(const ShareProblem& shares, const std::vector<double>& remaining,
                SolverChoice choice, TargetAnswer* answer) {
   const std::vector<double> factor = Normalizers(shares);
@@ -149,10 +154,11 @@ bool FillAbove(const ShareProblem& shares, const std::vector<double>& remaining,
   return true;
 }
 
-// The sum of gains gives what the optimum leaves over to gangs that keep the
+// The sum of gains gives the leftovers of the optimum to gangs that keep the
 // job that sets the makespan from running, and to the jobs that gain most.
-// Water filling above what the makespan needs gives it to all jobs. By prices;
-// what they do not solve stays as it is.
+// Water filling above the floors of the makespan gives them to all jobs. Unless
+// HiGHS is chosen, only prices do this, and an answer that they cannot improve
+// stays as it is.
 void FillTheRest(const ShareProblem& shares,
                  const std::vector<double>& remaining, SolverChoice choice,
                  TargetAnswer* answer) {

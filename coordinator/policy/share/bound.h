@@ -1,7 +1,7 @@
-// What makes objective and bound of a solve a certificate: a bound proves that
-// nothing is better, so none is ever on the wrong side of what was achieved by
-// more than rounding. Called by all policies that prove what they give. Pure
-// functions, thread-safe.
+// Checks that the bound of a solve certifies its objective. A bound proves that
+// no allocation is better, so a valid one is never worse than the achieved
+// objective by more than rounding. Called by all policies that prove their
+// results. Pure functions, thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_SHARE_BOUND_H_
 #define GAVEL_COORDINATOR_POLICY_SHARE_BOUND_H_
 
@@ -14,32 +14,35 @@
 
 namespace gavel::policy {
 
-// Which way objectives get better.
+// The direction in which objectives improve.
 enum class Sense : uint8_t { kMaximum, kMinimum };
 
-// Relative: an exact optimum and its bound may differ by so much either way.
+// Relative difference that rounding can make, in either direction, between an
+// exact optimum and its bound.
 inline constexpr double kBoundRounding = 1e-9;
 
-// What is kOptimal is this close to its bound, relative to the larger one.
+// Largest gap of a kOptimal result to its bound, relative to the larger of the
+// two.
 inline constexpr double kOptimalGapMax = 1e-6;
 
-// Moves `bound` to `value`, which was achieved, where it is on the wrong side
-// of it by rounding: up to kBoundRounding of `scale`, the size of the terms
-// that both are sums of. Further away it proves nothing, stays as it is, and
-// the text says so. Empty: it can be a bound.
+// Checks `bound` against the achieved `value`. If `bound` is worse than `value`
+// by rounding only, that is by at most kBoundRounding * `scale`, it is set to
+// `value`; `scale` is the size of the terms that both are sums of. If it is
+// worse by more, it proves nothing: it stays as it is, and the error is
+// returned as a text. Returns "" if the bound is valid.
 std::string CheckBound(Sense sense, double value, double scale, double* bound);
 inline std::string CheckBound(Sense sense, double value, double* bound) {
   return CheckBound(sense, value, std::max(std::abs(value), std::abs(*bound)),
                     bound);
 }
 
-// The same of the objective and bound of a result, which are set, as all else
-// of it is. A bound that proves nothing, and one that is further away from what
-// was called kOptimal than kOptimalGapMax, is told in `detail`, and what was
-// kOptimal is kIterationLimit. False: it is so.
+// Applies CheckBound to the objective and bound of a complete result, and sets
+// its gap. If the bound proves nothing, or the result is kOptimal but its gap
+// exceeds kOptimalGapMax, Certify adds this to `detail`, turns kOptimal into
+// kIterationLimit and returns false.
 bool Certify(Sense sense, PolicyResult* result);
 
-// The result of a solve that ended so, after Certify.
+// Copies `report` into `result`, applies Certify and returns the result.
 PolicyResult Certified(Sense sense, const SolveReport& report,
                        PolicyResult result);
 

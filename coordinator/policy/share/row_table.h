@@ -1,7 +1,7 @@
-// Numbers for rows, equal rows having one: which of many rows are equal,
-// without comparing any two that are not. Rows stay where they are; the
-// caller compares. Called by JobRows, job_classes.h and PriceClasses.
-// A value without locks.
+// A hash table that numbers rows, so that equal rows have the same number. The
+// table stores hashes only: rows stay with the caller, which compares those
+// with equal hashes. Called by JobRows, job_classes.h and PriceClasses. A value
+// without locks.
 #ifndef GAVEL_COORDINATOR_POLICY_SHARE_ROW_TABLE_H_
 #define GAVEL_COORDINATOR_POLICY_SHARE_ROW_TABLE_H_
 
@@ -14,7 +14,8 @@
 
 namespace gavel {
 
-// Of a row so far and its next value. -0 is 0.
+// Returns the hash of a row that is extended by `value`, given the hash of the
+// row so far. -0 and 0 give the same hash.
 inline uint64_t AddToHash(uint64_t hash, double value) {
   hash ^= std::bit_cast<uint64_t>(value + 0.0);
   hash *= 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: spreads the bits
@@ -28,8 +29,9 @@ inline uint64_t AddToHash(uint64_t hash, std::span<const double> values) {
 
 class RowTable {
  public:
-  // The number of the row with this hash for which is_row(number) says so; what
-  // size() was for a row that is new.
+  // Returns the number of the row that has this hash and for which
+  // is_row(number) is true. If there is none, the row is new and gets the next
+  // number, which is size() before the call.
   template <class IsRow>
   uint32_t Number(uint64_t hash, IsRow is_row) {
     if (2 * hashes_.size() >= slots_.size()) Grow();
@@ -59,7 +61,8 @@ class RowTable {
   }
 
   std::vector<uint64_t> hashes_;  // by number
-  // Open addressing; a power of two, at most half of it full.
+  // Open addressing. The number of slots is a power of two, and at most half of
+  // them are used.
   std::vector<uint32_t> slots_;
 };
 

@@ -19,28 +19,31 @@
 namespace gavel::policy {
 namespace {
 
-// Demands are met when no job is short of more than this part of its unit.
+// Demands are met if no job is short of more than this part of its unit.
 constexpr double kShortMax = 1e-11;
-// Duals of the cut, which sum to 1, count from here on: what is smaller could
-// be the solver's tolerance, and is found again at the next stage.
+// The duals of the cut sum to 1. A job freezes if its dual is at least this. A
+// smaller dual may only reflect the solver's tolerance; the next stage finds it
+// again if it is real.
 constexpr double kDualMin = 1e-7;
-// Cuts found before are tried again while this part of their weight, in units,
-// is on jobs that are not frozen: with less, rounding would decide.
+// Earlier cuts are tried again as long as at least this part of their weight,
+// in units, is on jobs that are not frozen. With less, rounding would decide.
 constexpr double kWeightMin = 1e-3;
-// A stage that ends with more than this missing, in units, is told of; or with
-// more than rounding of frozen jobs' amounts takes, this part of all that the
-// cut weighs, where they weigh a million times what the free ones do.
+// The most that may be missing at the end of a stage, in units; a stage that
+// misses more is reported as imprecise. If the weight of the last cut times
+// kRoundingOfWeight is larger, that is the limit, up to kOptimalGapMax:
+// rounding of the frozen jobs' amounts takes so much if they weigh a million
+// times as much as the free jobs.
 constexpr double kMissingMax = 1e-7;
 constexpr double kRoundingOfWeight = 1e-14;
-// Frozen jobs keep all but this part, the next one each time that the solver
-// has given up: it does so on rows that can be met only exactly. No more than
-// it needs: frozen jobs may weigh a hundred million times what the free ones
-// do.
+// Frozen jobs keep all of their amounts but this part. The filling moves to the
+// next value each time the solver gives up, which it does on rows that can be
+// met only exactly. The slack is no larger than necessary, because frozen jobs
+// may weigh a hundred million times as much as the free ones.
 constexpr std::array<double, 5> kFloorSlacks = {0, 1e-12, 1e-11, 1e-10, 1e-9};
-// The solver meets demands to this part of its tolerance: what is missing of
-// one adds up over those that pay for it.
+// The solver meets demands to its tolerance divided by this. The shortfall of
+// one job adds up over the jobs that pay for it.
 constexpr double kMagnification = 1024;
-// Cuts of one stage; three to five are usual.
+// The most cuts that one stage may take; three to five are usual.
 constexpr int kCutsMax = 200;
 
 // For every feasible X: sum_m weight[m] a_m(X) <= bound, with weight >= 0.
@@ -53,14 +56,14 @@ double Dot(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// Any weights make a cut: with all accelerators at the same price. Those that
-// say how many accelerators a unit of the amount costs make a good one.
+// Any weights make a cut, with one price for all accelerators. Good weights say
+// how many accelerators a unit of the amount costs.
 Cut FirstCut(const ShareProblem& problem, std::span<const double> factor) {
   Cut cut;
   std::vector<double> worth(problem.cells.size(), 0.0);
   const std::vector<double> most = LargestThroughputs(problem);
   for (size_t m = 0; m < problem.size(); ++m) {
-    // The same in all cells where it is alone.
+    // The scale factor is the same in all cells in which the job is alone.
     const size_t any = problem.Cells(m).front().cell;
     const double worth_of_step = problem.cells[any].scale_factor / most[m];
     cut.weight.push_back(worth_of_step / factor[m]);
@@ -68,7 +71,7 @@ Cut FirstCut(const ShareProblem& problem, std::span<const double> factor) {
       worth[cell.cell] += worth_of_step * cell.throughput;
     }
   }
-  // Pairs that are not listed: both jobs have the most that they can.
+  // A pair that is not listed may give both jobs their largest throughputs.
   double price = problem.pairs == nullptr ? 0 : 2;
   for (size_t i = 0; i < worth.size(); ++i) {
     price = std::max(price, worth[i] / problem.cells[i].scale_factor);
@@ -91,8 +94,9 @@ double RootOf(const Cut& cut, const Demands& demands, double top) {
   if (above <= 0) return top;
   if (below >= 0) return 0;
   const double tolerance = 1e-15 * std::abs(cut.bound);
-  // Piecewise linear and rising: false position hits the root once both ends
-  // are on its piece, bisection every other time brings them there.
+  // The excess is piecewise linear and rising. False position hits the root
+  // once both ends are on its piece; bisection every other time brings them
+  // there.
   for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
     const double part = i % 2 == 0 ? -below / (above - below) : 0.5;
     const double level = low + part * (high - low);
@@ -136,8 +140,9 @@ class Filling {
   }
 
  private:
-  // a_m(X) / unit_m + sigma >= d_m / unit_m, with the demands of the first
-  // level to try as units: there 1 - sigma is the part that all jobs can have.
+  // The rows are a_m(X) / unit_m + sigma >= d_m / unit_m. The units are the
+  // demands at the first level that is tried, so that 1 - sigma at that level
+  // is the part of their demands that all jobs can have.
   void BuildProgram(double level) {
     const std::vector<double> even = Throughputs(problem_, result_.shares);
     demands_.At(level, amounts_);
@@ -158,7 +163,7 @@ class Filling {
     }
   }
 
-  // For the demands in amounts_.
+  // Solves the program for the demands in amounts_.
   LpSolution Solve() {
     for (;;) {
       LpSolution solution = SolveOnce();
@@ -183,8 +188,8 @@ class Filling {
     return solution;
   }
 
-  // The cut that the duals prove: the rows' weighted sum, bounded over all
-  // feasible X by the duals of the other rows.
+  // The cut that the duals prove: the weighted sum of the demand rows, bounded
+  // over all feasible X by the duals of the other rows.
   Cut CutOf(const LpSolution& solution) {
     Cut cut;
     std::vector<double> row_duals = solution.row_duals;
@@ -202,7 +207,7 @@ class Filling {
     return cut;
   }
 
-  // The part of the cut's weight that is on jobs not frozen.
+  // The part of the cut's weight that is on jobs that are not frozen.
   double FreeWeight(const Cut& cut) const {
     double all = 0;
     double free = 0;
@@ -213,8 +218,8 @@ class Filling {
     return free / all;
   }
 
-  // Tries levels from above until one is met. Returns it, proved by
-  // cuts_[proof_], or by the caps of all jobs where that is -1.
+  // Lowers the level until its demands are met, and returns it. cuts_[proof_]
+  // proves the level; if proof_ is -1, the caps of all jobs do.
   double RunStage() {
     double level = demands_.TopLevel();
     proof_ = -1;
@@ -226,7 +231,7 @@ class Filling {
       const LpSolution solution = Solve();
       result_.solver = solution.solver;
       if (solution.outcome != SolveOutcome::kOptimal) {
-        // What was found until now is feasible, and the bound holds.
+        // The shares found so far are feasible, and the bound holds.
         failed_ = true;
         result_.outcome = SolveOutcome::kIterationLimit;
         result_.detail = solution.detail;
@@ -247,27 +252,30 @@ class Filling {
     return level;
   }
 
-  // Of the stage that the last cut did not lower.
+  // How much may be missing at the end of a stage. The last cut is the one that
+  // did not lower the level.
   double MissingMax() const {
     const double weight = Dot(cuts_.back().weight, unit_);
     return std::clamp(kRoundingOfWeight * weight, kMissingMax, kOptimalGapMax);
   }
 
-  // amounts_ are what jobs are to have.
+  // Raises jobs to the amounts that they should have, amounts_.
   void TopUp() {
     std::vector<double> wanted = amounts_;
     for (size_t m = 0; m < wanted.size(); ++m) wanted[m] /= factor_[m];
     TopUpShares(problem_, wanted, result_.shares);
   }
 
-  // The level is a bound but is not met; what is frozen is what jobs have.
+  // Reports that the level is a bound but is not met. Freeze then freezes jobs
+  // at the amounts that they really have.
   void Imprecise(double missing) {
     result_.outcome = SolveOutcome::kIterationLimit;
     result_.detail = StrCat("water filling: ", missing,
                             " missing of the demands of a stage");
   }
 
-  // Lowers the level to what the cut allows; false where it already is.
+  // Lowers the level to what the cut allows. Returns false if the level is that
+  // low already.
   bool Tighten(size_t cut, double* level) {
     const double root = RootOf(cuts_[cut], demands_, *level);
     if (root >= *level) return false;
@@ -292,20 +300,22 @@ class Filling {
           most = std::max(most, cut.weight[m] * unit_[m]);
         }
       }
-      // At least one job, whatever the duals are.
+      // This freezes at least one job, whatever the duals are.
       for (size_t m = 0; m < freeze.size(); ++m) {
         freeze[m] = cut.weight[m] * unit_[m] >= std::min(most, kDualMin);
       }
     }
-    // Floors of later stages are what this allocation really gives, but for the
-    // slack, which would add up.
+    // The floors of later stages are the amounts that this allocation really
+    // gives. Jobs frozen earlier keep their floors if the floors have slack,
+    // because the slack would add up over the stages.
     for (size_t m = 0; m < unit_.size(); ++m) {
       if (demands_.frozen(m) && floor_slack_ > 0) continue;
       amounts_[m] = std::min(
           amounts_[m], factor_[m] * Throughput(problem_, m, result_.shares));
     }
     demands_.Advance(level, amounts_, freeze);
-    // What is frozen is no longer up to sigma.
+    // Removes sigma from the rows of jobs that have just been frozen, because
+    // these jobs must keep their amounts in full.
     for (size_t m = 0; m < unit_.size(); ++m) {
       if (was_free[m] && demands_.frozen(m)) {
         solver_->ChangeValue(share_lp_.rows() + static_cast<int>(m),
@@ -319,16 +329,16 @@ class Filling {
   Demands demands_;
   LpOptions options_;
   ShareProgram program_;
-  LinearProgram share_lp_;  // what makes X feasible, alone
+  LinearProgram share_lp_;  // only the rows that make X feasible
   std::optional<HighsSolver> solver_;
   int short_column_ = 0;
   std::vector<double> unit_;       // [k]
-  std::vector<double> row_scale_;  // [k] what its row is divided by
+  std::vector<double> row_scale_;  // [k] divisor of the row
   std::vector<double> amounts_;    // [k], reused
   std::vector<Cut> cuts_;
   int proof_ = -1;
-  size_t floor_slack_ = 0;  // of kFloorSlacks
-  bool failed_ = false;     // the solver; the filling ends
+  size_t floor_slack_ = 0;  // index into kFloorSlacks
+  bool failed_ = false;     // the solver failed, so filling ends
   WaterLevels result_;
 };
 
@@ -356,9 +366,9 @@ WaterLevels LevelsOf(PriceProgram::Answer answer) {
   return levels;
 }
 
-// Throughputs of one job that differ by more than this are left to HiGHS: a
-// frozen job may hold whole accelerators for the last digit of what it has, and
-// keep those that still rise from them.
+// HiGHS solves a problem in which one job's throughputs differ by more than
+// this factor. Prices could let a frozen job hold whole accelerators for the
+// last digit of its amount, and keep off them the jobs that still rise.
 constexpr double kRatioMax = 1e6;
 
 bool HasExtremeRatios(const ShareProblem& problem) {
@@ -370,8 +380,8 @@ bool HasExtremeRatios(const ShareProblem& problem) {
   return false;
 }
 
-// By `prices` where the problem has their shape and they prove all stages, else
-// by HiGHS.
+// Solves by `prices` if the problem has their shape and they prove all stages,
+// else by HiGHS.
 template <class Prices>
 WaterLevels FillEither(const ShareProblem& problem,
                        std::span<const double> factor, const Demands& demands,
@@ -385,7 +395,8 @@ WaterLevels FillEither(const ShareProblem& problem,
       [&] { return Filling(problem, factor, demands, options).Run(); });
 }
 
-// Pairs with shares are listed in `problem`.
+// Solves with one job for each class of equal jobs. Adds the pairs that get
+// shares to `problem`.
 WaterLevels FillByClasses(std::span<const double> factor, SolverChoice choice,
                           const LpOptions& options, ShareProblem* problem) {
   JobClasses classes = ClassifyJobs(*problem);
@@ -422,9 +433,9 @@ WaterLevels FillWater(const ShareProblem& problem,
                       SolverChoice choice, LpOptions options) {
   assert(problem.size() > 0 && factor.size() == problem.size());
   if (const auto best = AllAtBest(problem, demands)) return *best;
-  // Entities on servers that gangs do not fill: jobs can exchange time in more
-  // ways than price_water.cc follows, and two of 1,900 random problems had an
-  // entity 0.4 % short of what HiGHS gives it.
+  // With entities on servers that gangs do not fill, jobs can exchange time in
+  // more ways than price_water.cc follows: an entity may get less than HiGHS
+  // gives it, by up to 0.4 % in random problems.
   const bool parts = problem.limits.size() > problem.types;
   if (parts && choice == SolverChoice::kAuto) choice = SolverChoice::kHighs;
   return FillEither(problem, factor, demands, choice, options, [&] {
@@ -450,7 +461,7 @@ PolicyResult FlatResult(ShareProblem problem, std::span<const double> factor,
   SpreadEvenly(problem, levels.shares);
   double bound = levels.first_level_bound;
   for (size_t m = 0; m < problem.size(); ++m) {
-    // No level above the least cap makes the least job better.
+    // No level above the least cap makes the worst-off job better off.
     bound = std::min(bound, caps[m] / problem.weight[m]);
   }
   return Certified(
