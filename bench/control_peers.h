@@ -15,7 +15,7 @@
 
 #include "bench/program.h"
 #include "coordinator/server/coordinator_server.h"
-#include "coordinator/server/journal/sqlite.h"
+#include "coordinator/server/sqlite.h"
 #include "core/codec.h"
 #include "zmq.hpp"
 

@@ -34,7 +34,7 @@
 #include "bench/load_fleet.h"
 #include "bench/load_processes.h"
 #include "bench/table.h"
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/principals.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/transport/curve.h"

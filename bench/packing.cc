@@ -1,7 +1,7 @@
 // How fast packed policies find their allocations, from a problem in memory to
 // a result, in processor time: pairs of jobs are listed as their programs ask
 // for them, jobs of one kind and equal otherwise are one
-// (coordinator/policy/lp/share_program.h). Against HiGHS with all pairs, which
+// (coordinator/policy/share_program.h). Against HiGHS with all pairs, which
 // is stopped after kHighsSeconds: its row says so, and the ratio is then the
 // least that it can be. A bound or an objective of HiGHS' that differs ends the
 // program with code 3.
@@ -13,7 +13,7 @@
 
 #include "bench/checks.h"
 #include "bench/table.h"
-#include "coordinator/policy/policies/policies.h"
+#include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"
 #include "tests/policy/problems.h"
 

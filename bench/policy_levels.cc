@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bench/table.h"
-#include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/highs_solver.h"
 #include "tests/policy/checker.h"
 
 namespace gavel::bench {

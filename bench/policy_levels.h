@@ -10,10 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "coordinator/policy/lp/highs_solver.h"
-#include "coordinator/policy/lp/price_levels.h"
-#include "coordinator/policy/lp/price_pass.h"
+#include "coordinator/policy/highs_solver.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/policy/price_levels.h"
+#include "coordinator/policy/price_pass.h"
 
 namespace gavel::bench {
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/table.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "core/text.h"
 

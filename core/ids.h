@@ -53,7 +53,7 @@ struct WorkerKey {
 };
 
 // A proof (MAC) that a coordinator issued a journal position. Only the
-// coordinator makes and checks it (coordinator/server/access/gatekeeper.h); all
+// coordinator makes and checks it (coordinator/server/gatekeeper.h); all
 // others store it beside the position. All zeros: there is no proof.
 struct PositionProof {
   uint64_t first = 0;

@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "runtime/device/device_move.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "core/size_text.h"
 #include "core/text.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

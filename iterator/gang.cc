@@ -20,8 +20,8 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "runtime/signals_blocked.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
+#include "runtime/files/signals_blocked.h"
 
 namespace gavel::internal {
 namespace {

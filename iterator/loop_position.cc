@@ -11,7 +11,7 @@
 #include "gavel/internal/placement.h"
 #include "gavel/internal/sharded_order.h"
 #include "runtime/checkpoint/rng_state.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

@@ -27,7 +27,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/tracked_state.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 

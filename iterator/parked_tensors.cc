@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "runtime/device/copy_list.h"
 #include "runtime/device/device_move.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

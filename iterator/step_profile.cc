@@ -17,7 +17,7 @@
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "iterator/profile_files.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

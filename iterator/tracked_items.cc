@@ -23,7 +23,7 @@
 #include "iterator/tracked_state.h"
 #include "runtime/checkpoint/rng_state.h"
 #include "runtime/device/device_move.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 

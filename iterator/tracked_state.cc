@@ -11,7 +11,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {
 namespace {

@@ -27,8 +27,8 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "runtime/files/stopwatch.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/stopwatch.h"
 #include "runtime/transport/stream_sockets.h"
 
 namespace gavel {

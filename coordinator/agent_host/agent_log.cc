@@ -21,7 +21,7 @@
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 #include "runtime/files/own_files.h"
 
 namespace gavel {

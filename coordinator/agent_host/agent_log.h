@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 
 namespace gavel {
 

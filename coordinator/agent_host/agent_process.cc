@@ -23,8 +23,8 @@
 #include "core/messages.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/descriptor.h"
-#include "runtime/stopwatch.h"
+#include "runtime/files/descriptor.h"
+#include "runtime/files/stopwatch.h"
 
 namespace gavel {
 namespace {

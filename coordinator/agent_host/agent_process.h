@@ -27,7 +27,7 @@
 #include "coordinator/agent_host/agent_record.h"
 #include "core/ids.h"
 #include "core/units.h"
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 #include "runtime/transport/waker.h"
 
 namespace gavel {

@@ -24,7 +24,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/own_files.h"
-#include "runtime/stopwatch.h"
+#include "runtime/files/stopwatch.h"
 #include "runtime/transport/dealer_router.h"
 #include "spdlog/sinks/null_sink.h"
 #include "spdlog/spdlog.h"

@@ -19,7 +19,7 @@
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/stopwatch.h"
+#include "runtime/files/stopwatch.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {

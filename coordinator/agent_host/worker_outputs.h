@@ -21,7 +21,7 @@
 #include "coordinator/agent_host/agent_process.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 
 namespace spdlog {
 class logger;

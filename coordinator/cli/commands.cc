@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/cli/daemon/daemon_options.h"
+#include "coordinator/cli/daemon_options.h"
 #include "core/text.h"
 
 namespace gavel {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 #include "runtime/transport/waker.h"
 
 namespace gavel {

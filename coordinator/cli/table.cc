@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/server/query/row_json.h"
+#include "coordinator/server/row_json.h"
 #include "core/size_text.h"
 #include "core/text.h"
 

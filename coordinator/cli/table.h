@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "coordinator/cli/json.h"
-#include "coordinator/server/query/rows.h"
+#include "coordinator/server/rows.h"
 
 namespace gavel {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/daemon/daemon_options.h"
+#include "coordinator/cli/daemon_options.h"
 #include "core/text.h"
 #include "study/commands.h"
 

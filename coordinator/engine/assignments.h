@@ -16,7 +16,7 @@
 #include "coordinator/engine/ledger.h"
 #include "coordinator/engine/processes.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/units.h"

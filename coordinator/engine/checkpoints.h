@@ -17,7 +17,7 @@
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/outbox.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/units.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "coordinator/engine/job.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/engine/throughput_matrix.h"
 #include "core/ids.h"
 
 namespace gavel {

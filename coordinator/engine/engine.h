@@ -21,9 +21,9 @@
 #include "coordinator/engine/failures.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/throughput/throughput_matrix.h"
 
 namespace gavel {
 

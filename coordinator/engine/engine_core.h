@@ -38,9 +38,9 @@
 #include "coordinator/engine/submissions.h"
 #include "coordinator/engine/sweeper.h"
 #include "coordinator/engine/terms.h"
+#include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/engine/trial_book.h"
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/units.h"
 
 namespace gavel::engine {

@@ -17,8 +17,8 @@
 #include "coordinator/engine/ledger.h"
 #include "coordinator/engine/planner.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/units.h"
 

@@ -16,7 +16,7 @@
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 #include "core/messages.h"

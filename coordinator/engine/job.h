@@ -18,7 +18,7 @@
 
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/reason.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/round_table.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"

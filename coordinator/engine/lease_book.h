@@ -22,7 +22,7 @@
 
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/units.h"
 

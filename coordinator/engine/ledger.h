@@ -20,9 +20,9 @@
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/jobs/time_received.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
+#include "coordinator/mechanism/time_received.h"
 #include "core/ids.h"
 #include "core/units.h"
 

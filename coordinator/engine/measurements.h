@@ -17,8 +17,8 @@
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/reference_rows.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/messages.h"
 #include "core/units.h"
 

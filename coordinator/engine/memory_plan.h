@@ -38,7 +38,7 @@
 #include "coordinator/engine/processes.h"
 #include "coordinator/engine/round_clock.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "core/ids.h"
 #include "core/messages.h"

@@ -26,8 +26,8 @@
 #include "coordinator/engine/reason.h"
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/units.h"
 
 namespace gavel {

@@ -22,7 +22,7 @@
 #include "coordinator/engine/outbox.h"
 #include "coordinator/engine/round_clock.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/units.h"

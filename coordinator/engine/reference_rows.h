@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "coordinator/engine/job.h"
-#include "coordinator/throughput/throughput_estimator.h"
+#include "coordinator/engine/throughput_estimator.h"
 #include "coordinator/workload/throughput_table.h"
 
 namespace gavel {

@@ -20,10 +20,10 @@
 #include "coordinator/engine/round_clock.h"
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/terms.h"
+#include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/engine/trial_book.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/throughput/throughput_matrix.h"
 #include "core/units.h"
 
 namespace gavel::engine {

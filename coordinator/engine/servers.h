@@ -15,8 +15,8 @@
 #include "coordinator/engine/outbox.h"
 #include "coordinator/engine/processes.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/messages.h"
 #include "core/units.h"
 

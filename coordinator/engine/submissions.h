@@ -10,8 +10,8 @@
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/outbox.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/throughput/throughput_matrix.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/units.h"
 
 namespace gavel::engine {

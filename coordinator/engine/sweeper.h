@@ -13,7 +13,7 @@
 #include "coordinator/engine/outbox.h"
 #include "coordinator/engine/processes.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/units.h"
 

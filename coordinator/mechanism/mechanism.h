@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 #include "core/share_unit.h"

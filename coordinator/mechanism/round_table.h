@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 

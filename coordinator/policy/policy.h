@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/policy/share/row_table.h"
+#include "coordinator/policy/row_table.h"
 #include "core/ids.h"
 #include "core/share_unit.h"
 

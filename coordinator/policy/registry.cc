@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/policy/policies/policies.h"
+#include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 

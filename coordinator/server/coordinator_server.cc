@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/access/gatekeeper.h"
 #include "coordinator/server/client_requests.h"
 #include "coordinator/server/engine_runner.h"
 #include "coordinator/server/engine_setup.h"
-#include "coordinator/server/journal/journal.h"
+#include "coordinator/server/gatekeeper.h"
+#include "coordinator/server/journal.h"
 #include "coordinator/server/message_pipeline.h"
 #include "coordinator/server/peer_links.h"
 #include "coordinator/server/wall_clock.h"

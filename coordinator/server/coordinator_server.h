@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/server/access/limits.h"
-#include "coordinator/server/journal/journal.h"
-#include "coordinator/server/journal/journal_writer.h"
+#include "coordinator/server/journal.h"
+#include "coordinator/server/journal_writer.h"
+#include "coordinator/server/limits.h"
 #include "runtime/transport/curve.h"
 
 namespace spdlog {

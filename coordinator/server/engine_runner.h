@@ -21,11 +21,11 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
 #include "coordinator/server/cluster_facts.h"
-#include "coordinator/server/journal/journal_writer.h"
+#include "coordinator/server/journal_writer.h"
 #include "coordinator/server/peer_links.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "runtime/stopwatch.h"
+#include "runtime/files/stopwatch.h"
 #include "spdlog/logger.h"
 
 namespace gavel {

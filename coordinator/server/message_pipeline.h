@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/server/access/gatekeeper.h"
 #include "coordinator/server/client_requests.h"
 #include "coordinator/server/engine_runner.h"
+#include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/peer_links.h"
 #include "core/messages.h"

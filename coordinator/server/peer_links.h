@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "coordinator/engine/action.h"
-#include "coordinator/server/access/gatekeeper.h"
+#include "coordinator/server/gatekeeper.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "runtime/transport/dealer_router.h"

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/status.h"
-#include "runtime/signals_blocked.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
+#include "runtime/files/signals_blocked.h"
 
 namespace gavel {
 

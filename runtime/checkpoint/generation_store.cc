@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/torch_devices.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_devices.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel {
 namespace {

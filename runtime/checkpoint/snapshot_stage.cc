@@ -15,8 +15,8 @@
 
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/device/torch_errors.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/torch_errors.h"
 
 namespace gavel {
 namespace {

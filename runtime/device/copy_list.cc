@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/signals_blocked.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
+#include "runtime/files/signals_blocked.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>

@@ -30,8 +30,8 @@
 #include "core/text.h"
 #include "runtime/device/copy_list.h"
 #include "runtime/device/device_backend.h"
-#include "runtime/torch_devices.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_devices.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel {
 namespace {

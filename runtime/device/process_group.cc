@@ -23,7 +23,7 @@
 #include "core/text.h"
 #include "runtime/device/device_backend.h"
 #include "runtime/device/device_move.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 #ifdef GAVEL_HAS_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>

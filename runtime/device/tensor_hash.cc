@@ -7,7 +7,7 @@
 
 #include "runtime/device/device_backend.h"
 #include "runtime/device/tensor_hash_words.h"
-#include "runtime/torch_errors.h"
+#include "runtime/device/torch_errors.h"
 
 namespace gavel {
 

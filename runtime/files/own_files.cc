@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "core/text.h"
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 
 namespace gavel {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 
 namespace gavel {
 

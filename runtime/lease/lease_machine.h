@@ -1,5 +1,5 @@
 // Decides how a worker's process holds its lease; it does no input or output.
-// iterator/session/coordinator_link.h drives it, and so does tests/simulation,
+// iterator/coordinator_link.h drives it, and so does tests/simulation,
 // with virtual time. Not thread-safe.
 #ifndef GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_
 #define GAVEL_RUNTIME_LEASE_LEASE_MACHINE_H_

@@ -2,7 +2,7 @@
 #ifndef GAVEL_RUNTIME_TRANSPORT_WAKER_H_
 #define GAVEL_RUNTIME_TRANSPORT_WAKER_H_
 
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 
 namespace gavel {
 

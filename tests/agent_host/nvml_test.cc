@@ -9,7 +9,7 @@
 #include <semaphore>
 
 #include "coordinator/agent_host/agent_accelerators.h"
-#include "runtime/stopwatch.h"
+#include "runtime/files/stopwatch.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -1,7 +1,7 @@
 #include <fstream>
 
 #include "CLI/CLI.hpp"
-#include "coordinator/cli/daemon/daemon_options.h"
+#include "coordinator/cli/daemon_options.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

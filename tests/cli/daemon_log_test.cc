@@ -1,6 +1,6 @@
 #include <fcntl.h>
 
-#include "coordinator/cli/daemon/daemon_options.h"
+#include "coordinator/cli/daemon_options.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 #include "tests/support/files.h"

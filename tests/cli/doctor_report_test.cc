@@ -1,6 +1,6 @@
 // Where the reports of two runs differ.
-#include "coordinator/cli/doctor/doctor_advice.h"
-#include "coordinator/cli/doctor/doctor_run.h"
+#include "coordinator/cli/doctor_advice.h"
+#include "coordinator/cli/doctor_run.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

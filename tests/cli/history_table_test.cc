@@ -1,4 +1,4 @@
-#include "coordinator/cli/history/history_table.h"
+#include "coordinator/cli/history_table.h"
 
 #include "coordinator/cli/terminal.h"
 #include "tests/support/test.h"

@@ -1,4 +1,4 @@
-#include "coordinator/cli/daemon/local_run.h"
+#include "coordinator/cli/local_run.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -1,4 +1,4 @@
-#include "coordinator/cli/history/replay_run.h"
+#include "coordinator/cli/replay_run.h"
 
 #include "coordinator/engine/event_codec.h"
 #include "tests/server/busy_engine.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "coordinator/cli/daemon/daemon_options.h"
+#include "coordinator/cli/daemon_options.h"
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/checkpoint_directory.h"

@@ -3,8 +3,8 @@
 // record of an agent's workers. And what is asked of the journal.
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/server/journal/history_tables.h"
-#include "coordinator/server/journal/journal_writer.h"
+#include "coordinator/server/history_tables.h"
+#include "coordinator/server/journal_writer.h"
 #include "runtime/transport/curve.h"
 #include "tests/fuzz/targets.h"
 

@@ -4,7 +4,7 @@
 
 #include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/principals.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/price_series.h"

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "iterator/session/process_exit.h"
+#include "iterator/process_exit.h"
 #include "tests/support/test.h"
 
 namespace gavel::internal {

@@ -1,4 +1,4 @@
-#include "iterator/session/checkpoint_saver.h"
+#include "iterator/checkpoint_saver.h"
 #include "runtime/checkpoint/checkpoint_rules.h"
 #include "tests/support/test.h"
 

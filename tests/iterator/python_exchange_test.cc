@@ -15,7 +15,7 @@
 #include <sstream>
 #include <thread>
 
-#include "coordinator/cli/checkpoint/pytorch_files.h"
+#include "coordinator/cli/pytorch_files.h"
 #include "core/text.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"

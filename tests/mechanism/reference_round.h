@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 
 namespace gavel::testing {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/jobs/cluster.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 
 namespace gavel::testing {

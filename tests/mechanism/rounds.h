@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
-#include "coordinator/jobs/cluster.h"
-#include "coordinator/jobs/time_received.h"
+#include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
+#include "coordinator/mechanism/time_received.h"
 
 namespace gavel::testing {
 

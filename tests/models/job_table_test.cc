@@ -4,7 +4,7 @@
 
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "study/profile/profile_run.h"
+#include "study/profile_run.h"
 #include "tests/support/gavel_fixture.h"
 #include "tests/support/test.h"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "coordinator/cli/doctor/doctor_run.h"
+#include "coordinator/cli/doctor_run.h"
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/free_port.h"

@@ -1,4 +1,4 @@
-#include "coordinator/policy/policies/allox.h"
+#include "coordinator/policy/allox.h"
 
 #include <limits>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "coordinator/policy/share/bound.h"
+#include "coordinator/policy/bound.h"
 
 #include "tests/support/test.h"
 

@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "coordinator/policy/lp/highs_solver.h"
-#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/highs_solver.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/share/share_problem.h"
+#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share_program.h"
 #include "core/text.h"
 
 namespace gavel::testing {

@@ -9,7 +9,7 @@
 #include "coordinator/policy/policy.h"
 #include "gavel_paths.h"
 #include "nlohmann/json.hpp"
-#include "study/solve/policy_case.h"
+#include "study/policy_case.h"
 #include "tests/policy/checker.h"
 #include "tests/support/test.h"
 

@@ -1,4 +1,4 @@
-#include "coordinator/policy/share/demands.h"
+#include "coordinator/policy/demands.h"
 
 #include <random>
 

@@ -1,4 +1,4 @@
-#include "coordinator/policy/lp/highs_solver.h"
+#include "coordinator/policy/highs_solver.h"
 
 #include "gtest/gtest.h"
 

@@ -1,11 +1,11 @@
-#include "coordinator/policy/share/job_classes.h"
+#include "coordinator/policy/job_classes.h"
 
 #include <cmath>
 #include <cstddef>
 #include <random>
 
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/share/share_problem.h"
+#include "coordinator/policy/share_problem.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"

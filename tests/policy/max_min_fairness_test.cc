@@ -1,7 +1,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "coordinator/policy/policies/policies.h"
+#include "coordinator/policy/policies.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <random>
 
-#include "coordinator/policy/lp/price_levels.h"
-#include "coordinator/policy/lp/price_pass.h"
+#include "coordinator/policy/price_levels.h"
+#include "coordinator/policy/price_pass.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,4 +1,4 @@
-#include "coordinator/policy/lp/price_pass.h"
+#include "coordinator/policy/price_pass.h"
 
 #include "tests/support/test.h"
 

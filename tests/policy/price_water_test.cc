@@ -1,12 +1,12 @@
 // Stages of water filling by prices, on jobs that can use some of the types
 // only: each ends because types are full, so there are at most as many.
-#include "coordinator/policy/lp/price_water.h"
+#include "coordinator/policy/price_water.h"
 
 #include <numeric>
 #include <random>
 
-#include "coordinator/policy/lp/price_pass.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/policy/price_pass.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 #include "tests/support/test.h"

@@ -4,10 +4,10 @@
 #include <random>
 #include <string_view>
 
-#include "coordinator/policy/lp/highs_solver.h"
-#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/highs_solver.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/share/share_problem.h"
+#include "coordinator/policy/share_problem.h"
+#include "coordinator/policy/share_program.h"
 #include "core/text.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"

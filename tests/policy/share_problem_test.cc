@@ -1,4 +1,4 @@
-#include "coordinator/policy/share/share_problem.h"
+#include "coordinator/policy/share_problem.h"
 
 #include <cmath>
 #include <numeric>

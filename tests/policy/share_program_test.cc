@@ -1,4 +1,4 @@
-#include "coordinator/policy/lp/share_program.h"
+#include "coordinator/policy/share_program.h"
 
 #include <cmath>
 #include <random>

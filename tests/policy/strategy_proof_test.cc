@@ -1,4 +1,4 @@
-#include "coordinator/policy/policies/strategy_proof.h"
+#include "coordinator/policy/strategy_proof.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "coordinator/policy/share/water_filling.h"
+#include "coordinator/policy/water_filling.h"
 
 #include <cmath>
 

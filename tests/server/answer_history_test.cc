@@ -1,5 +1,5 @@
-#include "coordinator/server/journal/history_tables.h"
-#include "coordinator/server/journal/journal.h"
+#include "coordinator/server/history_tables.h"
+#include "coordinator/server/journal.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/temporary_folder.h"

@@ -1,4 +1,4 @@
-#include "coordinator/server/access/audit_log.h"
+#include "coordinator/server/audit_log.h"
 
 #include <fstream>
 

@@ -15,7 +15,7 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/journal/journal_writer.h"
+#include "coordinator/server/journal_writer.h"
 #include "core/text.h"
 
 namespace gavel::testing {

@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "coordinator/server/journal/journal_writer.h"
+#include "coordinator/server/journal_writer.h"
 #include "tests/server/faulty_disk.h"
 #include "tests/server/journal_fixture.h"
 

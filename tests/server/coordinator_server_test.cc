@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "coordinator/server/journal/history_tables.h"
+#include "coordinator/server/history_tables.h"
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/faulty_disk.h"

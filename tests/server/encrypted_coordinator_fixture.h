@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/principals.h"
 #include "tests/server/fake_peers.h"
 #include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"

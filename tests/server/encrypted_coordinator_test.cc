@@ -1,8 +1,8 @@
 // A coordinator with keys, over real sockets: who gets what done.
 #include <filesystem>
 
-#include "coordinator/server/access/audit_log.h"
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/audit_log.h"
+#include "coordinator/server/principals.h"
 #include "core/codec.h"
 #include "core/text.h"
 #include "runtime/transport/dealer_router.h"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "coordinator/server/journal/journal.h"
+#include "coordinator/server/journal.h"
 #include "core/text.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"

@@ -1,4 +1,4 @@
-#include "coordinator/server/journal/journal.h"
+#include "coordinator/server/journal.h"
 
 #include <sqlite3.h>
 #include <sys/stat.h>

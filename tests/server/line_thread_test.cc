@@ -3,9 +3,9 @@
 
 #include <array>
 
-#include "coordinator/server/access/audit_log.h"
+#include "coordinator/server/audit_log.h"
 #include "core/text.h"
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"
 

@@ -1,4 +1,4 @@
-#include "coordinator/server/access/gatekeeper.h"
+#include "coordinator/server/gatekeeper.h"
 #include "tests/support/test.h"
 
 namespace gavel {

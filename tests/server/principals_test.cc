@@ -1,11 +1,11 @@
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/principals.h"
 
 #include <sys/stat.h>
 
 #include <fstream>
 
-#include "coordinator/server/access/access_list.h"
-#include "coordinator/server/access/limits.h"
+#include "coordinator/server/access_list.h"
+#include "coordinator/server/limits.h"
 #include "core/text.h"
 #include "runtime/transport/curve.h"
 #include "tests/support/temporary_folder.h"

@@ -1,6 +1,6 @@
-#include "coordinator/server/query/query.h"
+#include "coordinator/server/query.h"
 
-#include "coordinator/server/query/queue_view.h"
+#include "coordinator/server/queue_view.h"
 #include "core/codec.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"

@@ -1,4 +1,4 @@
-#include "coordinator/server/query/query.h"
+#include "coordinator/server/query.h"
 #include "core/text.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"

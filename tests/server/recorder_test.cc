@@ -3,8 +3,8 @@
 #include <ctime>
 
 #include "coordinator/engine/event_codec.h"
-#include "coordinator/server/journal/history_tables.h"
-#include "coordinator/server/journal/journal_writer.h"
+#include "coordinator/server/history_tables.h"
+#include "coordinator/server/journal_writer.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/busy_engine.h"
 #include "tests/server/journal_fixture.h"

@@ -1,6 +1,6 @@
 #include <cstddef>
 
-#include "coordinator/server/access/limits.h"
+#include "coordinator/server/limits.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <variant>
 
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/principals.h"
 #include "core/codec.h"
 #include "tests/support/test.h"
 

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "coordinator/server/access/audit_log.h"
+#include "coordinator/server/audit_log.h"
 #include "core/text.h"
 #include "runtime/files/own_files.h"
 #include "tests/support/temporary_folder.h"

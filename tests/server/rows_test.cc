@@ -1,8 +1,8 @@
-#include "coordinator/server/query/rows.h"
+#include "coordinator/server/rows.h"
 
 #include <iterator>
 
-#include "coordinator/server/query/row_json.h"
+#include "coordinator/server/row_json.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "study/simulation/simulation_run.h"
+#include "study/simulation_run.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

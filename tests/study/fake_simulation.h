@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "study/simulation/simulation_run.h"
+#include "study/simulation_run.h"
 
 namespace gavel::testing {
 

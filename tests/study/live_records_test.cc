@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/workload/trace.h"
-#include "study/profile/live_workloads.h"
-#include "study/reproduce/preemption_run.h"
-#include "study/reproduce/reality.h"
+#include "study/live_workloads.h"
+#include "study/preemption_run.h"
+#include "study/reality.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

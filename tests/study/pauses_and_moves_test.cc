@@ -4,10 +4,10 @@
 #include <chrono>
 #include <thread>
 
-#include "coordinator/cli/history/history_table.h"
-#include "coordinator/server/journal/journal_writer.h"
-#include "coordinator/server/query/queue_view.h"
-#include "study/simulation/past_jobs.h"
+#include "coordinator/cli/history_table.h"
+#include "coordinator/server/journal_writer.h"
+#include "coordinator/server/queue_view.h"
+#include "study/past_jobs.h"
 #include "tests/server/busy_engine.h"
 #include "tests/server/journal_fixture.h"
 

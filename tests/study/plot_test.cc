@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "coordinator/cli/terminal.h"
-#include "study/report/report_page.h"
+#include "study/report_page.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

@@ -1,4 +1,4 @@
-#include "study/solve/policy_case.h"
+#include "study/policy_case.h"
 
 #include "coordinator/cli/json_fields.h"
 #include "tests/support/test.h"

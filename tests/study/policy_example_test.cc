@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "study/solve/policy_case.h"
+#include "study/policy_case.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

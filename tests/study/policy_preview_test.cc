@@ -1,4 +1,4 @@
-#include "study/what_if/what_if.h"
+#include "study/what_if.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

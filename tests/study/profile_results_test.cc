@@ -3,7 +3,7 @@
 #include <random>
 
 #include "coordinator/workload/throughput_table.h"
-#include "study/profile/profile_run.h"
+#include "study/profile_run.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <regex>
 
-#include "study/report/report.h"
+#include "study/report.h"
 #include "tests/study/sample_runs.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_folder.h"

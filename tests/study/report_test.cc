@@ -1,4 +1,4 @@
-#include "study/report/report.h"
+#include "study/report.h"
 
 #include "tests/study/sample_runs.h"
 #include "tests/support/temporary_folder.h"

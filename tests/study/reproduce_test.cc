@@ -1,5 +1,5 @@
 #include "coordinator/workload/trace.h"
-#include "study/reproduce/reproduce_run.h"
+#include "study/reproduce_run.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/workload/reference.h"
 

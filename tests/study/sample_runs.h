@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "study/simulation/simulation_store.h"
+#include "study/simulation_store.h"
 
 namespace gavel::testing {
 

@@ -1,8 +1,8 @@
-#include "study/simulation/simulation_run.h"
+#include "study/simulation_run.h"
 
 #include <cmath>
 
-#include "study/simulation/simulation_store.h"
+#include "study/simulation_store.h"
 #include "tests/study/fake_simulation.h"
 #include "tests/support/temporary_folder.h"
 

@@ -1,10 +1,10 @@
-#include "study/simulation/simulation_spec.h"
+#include "study/simulation_spec.h"
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
-#include "study/simulation/simulation_run.h"
+#include "study/simulation_run.h"
 #include "tests/study/fake_simulation.h"
 #include "tests/support/temporary_folder.h"
 

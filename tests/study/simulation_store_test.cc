@@ -1,4 +1,4 @@
-#include "study/simulation/simulation_store.h"
+#include "study/simulation_store.h"
 
 #include <cmath>
 #include <fstream>

@@ -1,6 +1,6 @@
 #include <atomic>
 
-#include "study/simulation/sweep.h"
+#include "study/sweep.h"
 #include "tests/study/fake_simulation.h"
 #include "tests/support/temporary_folder.h"
 

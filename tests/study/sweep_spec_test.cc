@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "gavel_paths.h"
-#include "study/simulation/sweep.h"
+#include "study/sweep.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,4 +1,4 @@
-#include "study/simulation/simulation_summary.h"
+#include "study/simulation_summary.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

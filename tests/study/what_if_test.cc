@@ -1,6 +1,6 @@
-#include "study/what_if/what_if.h"
+#include "study/what_if.h"
 
-#include "study/simulation/past_jobs.h"
+#include "study/past_jobs.h"
 #include "tests/support/test.h"
 
 namespace gavel::study {

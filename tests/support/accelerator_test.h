@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "runtime/device/device_move.h"
-#include "runtime/torch_devices.h"
+#include "runtime/device/torch_devices.h"
 #include "tests/support/test.h"
 #include "tests/support/test_device.h"
 

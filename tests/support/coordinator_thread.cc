@@ -5,7 +5,7 @@
 #include <iostream>
 #include <utility>
 
-#include "runtime/torch_devices.h"
+#include "runtime/device/torch_devices.h"
 #include "tests/support/test_device.h"
 
 namespace gavel::testing {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/principals.h"
 #include "core/text.h"
 #include "runtime/transport/curve.h"
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "runtime/descriptor.h"
+#include "runtime/files/descriptor.h"
 #include "runtime/transport/connection_guard.h"
 #include "runtime/transport/dealer_router.h"
 #include "tests/support/eventually.h"

@@ -24,7 +24,7 @@
 #include <fstream>
 #include <thread>
 
-#include "coordinator/server/access/principals.h"
+#include "coordinator/server/principals.h"
 #include "core/codec.h"
 #include "core/text.h"
 #include "runtime/transport/connection_guard.h"

@@ -1,5 +1,5 @@
 // What a process does as one rank of a gang, as
-// iterator/session/session_state.cc does: it comes together with the others,
+// iterator/session_state.cc does: it comes together with the others,
 // and attends the stop agreement at each boundary.
 #include <algorithm>
 #include <map>

@@ -1,0 +1,197 @@
+#include "coordinator/cli/client.h"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "coordinator/cli/table.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// The coordinator itself waits up to 10 s for the agent that has the log.
+constexpr double kLogTimeout_s = 12;
+constexpr double kResendInterval_s = 0.05;
+constexpr int kPagesMax = 10'000;
+
+using Clock = std::chrono::steady_clock;
+
+// Names are what somebody typed.
+std::string FilterText(const Json& filter) {
+  return filter.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+double SecondsUntil(Clock::time_point end) {
+  const std::chrono::duration<double> left = end - Clock::now();
+  return left.count();
+}
+
+Clock::time_point After(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                            std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
+    const std::string& endpoint, const KeyFlags& keys) {
+  GAVEL_RETURN_IF_ERROR(CheckResolves(endpoint));
+  GAVEL_ASSIGN_OR_RETURN(std::optional<CurveClient> client_keys,
+                         FindClientKeys(endpoint, keys, kClientKeyFile));
+  GAVEL_ASSIGN_OR_RETURN(auto dealer, Dealer::Connect(endpoint, {client_keys}));
+  const std::string public_key =
+      client_keys.has_value() ? client_keys->own.public_key : "";
+  bool connected = dealer->WaitForLink(kConnectTimeout_s);
+  const LinkState state = dealer->link().state;
+  if (state == LinkState::kUnknown || state == LinkState::kSilent) {
+    connected = connected || dealer->WaitForLink(kBusyTimeout_s);
+  }
+  if (!connected) {
+    return absl::UnavailableError(
+        LinkText(dealer->link(), endpoint, public_key));
+  }
+  return std::unique_ptr<Client>(
+      new Client(endpoint, std::move(dealer), public_key));
+}
+
+absl::Status Client::NoAnswer() const {
+  if (dealer_->link().refused()) {
+    return absl::UnavailableError(
+        LinkText(dealer_->link(), endpoint_, public_key_));
+  }
+  return absl::UnavailableError(StrCat("the coordinator at ", endpoint_,
+                                       " does not answer; is it still running, "
+                                       "and a coordinator of this version?"));
+}
+
+template <class Reply>
+absl::StatusOr<Reply> Client::Ask(const Message& message, uint64_t request,
+                                  double timeout_s) {
+  const Clock::time_point end = After(timeout_s);
+  while (!dealer_->Send(message).ok()) {
+    if (SecondsUntil(end) <= 0) return NoAnswer();
+    dealer_->WaitUntilConnected(kResendInterval_s);
+  }
+  while (SecondsUntil(end) > 0) {
+    GAVEL_ASSIGN_OR_RETURN(auto received, dealer_->Receive(SecondsUntil(end)));
+    if (!received) continue;
+    Reply* reply = std::get_if<Reply>(&*received);
+    if (reply != nullptr && reply->request == request) return std::move(*reply);
+  }
+  return NoAnswer();
+}
+
+absl::StatusOr<JobId> Client::Submit(const std::string& source,
+                                     const std::string& toml,
+                                     const std::string& directory) {
+  const uint64_t request = ++last_request_;
+  GAVEL_ASSIGN_OR_RETURN(
+      const SubmitReply reply,
+      Ask<SubmitReply>(SubmitRequest{request, source, toml, directory}, request,
+                       kReplyTimeout_s));
+  if (reply.error.empty()) return reply.job;
+  return absl::FailedPreconditionError(reply.error);
+}
+
+absl::Status Client::Command(CommandKind kind, JobId job) {
+  return Command(CommandRequest{0, kind, job});
+}
+
+absl::Status Client::Command(CommandRequest command) {
+  command.request = ++last_request_;
+  GAVEL_ASSIGN_OR_RETURN(
+      const CommandReply reply,
+      Ask<CommandReply>(command, command.request, kReplyTimeout_s));
+  if (reply.error.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(reply.error);
+}
+
+absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
+                                   const std::string& filter) {
+  Json all;
+  uint64_t cursor = 0;
+  for (int page = 0; page < kPagesMax; ++page) {
+    const uint64_t request = ++last_request_;
+    GAVEL_ASSIGN_OR_RETURN(
+        const QueryReply reply,
+        Ask<QueryReply>(QueryRequest{request, kind, job, cursor, filter},
+                        request, kReplyTimeout_s));
+    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
+    Json part = Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
+    if (part.is_discarded()) return NoAnswer();
+    if (page == 0) {
+      all = std::move(part);
+    } else {
+      for (Json& row : part) all.push_back(std::move(row));
+    }
+    cursor = reply.next_cursor;
+    if (cursor == 0) break;
+  }
+  return all;
+}
+
+absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
+                                     const std::string& server) {
+  const uint64_t request = ++last_request_;
+  return Ask<LogReply>(LogRequest{request, worker, offset, server}, request,
+                       kLogTimeout_s);
+}
+
+absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
+  uint64_t id = 0;
+  if (absl::SimpleAtoi(job, &id) && id != 0) return JobId(id);
+  const size_t slash = job.find('/');
+  const bool named = slash != std::string::npos;
+  const std::string name = named ? job.substr(slash + 1) : job;
+  Json filter = {{"name", name}};
+  // The caller's own job is meant, where it has one.
+  if (named) {
+    filter["user"] = job.substr(0, slash);
+  } else {
+    filter["own"] = true;
+  }
+  absl::StatusOr<JobId> found = Choose(name, filter);
+  if (!named && absl::IsNotFound(found.status())) {
+    filter.erase("own");
+    found = Choose(name, filter);
+  }
+  if (!absl::IsNotFound(found.status())) return found;
+  return absl::NotFoundError(
+      StrCat("there is no job named \"", job, "\"; `gavel queue` lists them"));
+}
+
+absl::StatusOr<JobId> Client::Choose(const std::string& name,
+                                     const Json& filter) {
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         Query(QueryKind::kQueue, JobId(), FilterText(filter)));
+  const QueueRow* best = nullptr;
+  const std::vector<QueueRow> rows = ParseQueue(json);
+  for (const QueueRow& row : rows) {
+    const bool both_there = best != nullptr && !best->Over() && !row.Over();
+    if (both_there && best->owner != row.owner) {
+      return absl::InvalidArgumentError(
+          StrCat("several users have a job named \"", name,
+                 "\"; name one by its id, or as ", best->owner, "/", name,
+                 " or ", row.owner, "/", name));
+    }
+    if (best == nullptr || !row.Over() || best->Over()) best = &row;
+  }
+  if (best != nullptr) return JobId(best->id);
+  return absl::NotFoundError("no such job");
+}
+
+void Client::Sleep(double seconds) {
+  // Late answers are passed over; they would only be in the way.
+  const Clock::time_point end = After(seconds);
+  while (SecondsUntil(end) > 0) {
+    const auto received = dealer_->Receive(SecondsUntil(end));
+    if (!received.ok() || !received->has_value()) return;
+  }
+}
+
+}  // namespace gavel

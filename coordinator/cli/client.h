@@ -1,0 +1,130 @@
+// The command line's conversation with a coordinator: a request, its answer, or
+// an error that says what to do; and the options that every command takes which
+// talks to a coordinator.
+#ifndef GAVEL_COORDINATOR_CLI_CLIENT_H_
+#define GAVEL_COORDINATOR_CLI_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/cli/json.h"
+#include "coordinator/cli/keys.h"
+#include "core/messages.h"
+#include "core/text.h"
+#include "runtime/transport/dealer_router.h"
+
+namespace CLI {
+class App;
+}
+
+namespace gavel {
+
+inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7077";
+
+// One connection to a coordinator. Not thread-safe; only waker() may be used
+// from other threads.
+class Client {
+ public:
+  static constexpr double kConnectTimeout_s = 4;
+  // Added when a server seems to listen: with too many connections at once the
+  // kernel retries after 1, 3 and 7 s.
+  static constexpr double kBusyTimeout_s = 8;
+  static constexpr double kReplyTimeout_s = 5;
+
+  // UNAVAILABLE, with the remedy: no coordinator listens there, or it refuses
+  // the key. NOT_FOUND: the name does not resolve. INVALID_ARGUMENT: not an
+  // endpoint. Errors of keys as of FindClientKeys.
+  static absl::StatusOr<std::unique_ptr<Client>> Connect(
+      const std::string& endpoint, const KeyFlags& keys = {});
+
+  // Each: UNAVAILABLE when no answer comes; FAILED_PRECONDITION with what the
+  // coordinator said when it refuses.
+  absl::StatusOr<JobId> Submit(const std::string& source,
+                               const std::string& toml,
+                               const std::string& directory);
+  absl::Status Command(CommandKind kind, JobId job = JobId());
+  absl::Status Command(CommandRequest command);
+  // All pages: an array of rows, or one object.
+  absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
+                             const std::string& filter = "");
+  // Errors about the log itself are in the reply. `server`: where it ran
+  // before; empty: where it ran last.
+  absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset,
+                               const std::string& server);
+
+  // Finds a job by its id, its name or "USER/NAME". Several jobs may have that
+  // name: the caller's own job is preferred, then one that is not over (a held
+  // job is not over), then the latest. NOT_FOUND: none has the name.
+  // INVALID_ARGUMENT: several other users have such a job that is not over.
+  absl::StatusOr<JobId> Resolve(const std::string& job);
+
+  // Returns early at a Wake.
+  void Sleep(double seconds);
+  Waker& waker() { return dealer_->waker(); }
+
+ private:
+  Client(std::string endpoint, std::unique_ptr<Dealer> dealer,
+         std::string public_key)
+      : endpoint_(std::move(endpoint)),
+        dealer_(std::move(dealer)),
+        public_key_(std::move(public_key)) {}
+  template <class Reply>
+  absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
+                            double timeout_s);
+  absl::Status NoAnswer() const;
+  // The same, of the jobs of that name that pass the filter.
+  absl::StatusOr<JobId> Choose(const std::string& name, const Json& filter);
+
+  std::string endpoint_;
+  std::unique_ptr<Dealer> dealer_;
+  std::string public_key_;  // empty: no keys
+  uint64_t last_request_ = 0;
+};
+
+// The options of a command that talks to a coordinator. The functions below
+// are defined in client_commands.cc.
+struct Connection {
+  std::string coordinator = kDefaultCoordinator;
+  KeyFlags keys;
+  auto Connect() const { return Client::Connect(coordinator, keys); }
+};
+struct ClientOptions : Connection {
+  bool json = false;
+};
+
+// --coordinator (or GAVEL_COORDINATOR), --key, --coordinator-key.
+void AddConnectionOptions(CLI::App& command, Connection* connection);
+// These, and --json.
+void AddClientOptions(CLI::App& command, ClientOptions* options);
+// The jobs that a command is for.
+void AddJobNames(CLI::App& command, std::vector<std::string>* jobs);
+// Sends the command for each of them, and prints "DONE job 3", or JSON.
+absl::Status CommandJobs(const ClientOptions& options,
+                         const std::vector<std::string>& jobs,
+                         CommandRequest command, const char* done);
+
+// Calls `each` for every one, also behind one that fails, but without a
+// coordinator for none. The first error, with the messages of the others as
+// lines of their own.
+template <class T, class Each>
+absl::Status ForEach(const std::vector<T>& all, const Each& each) {
+  absl::Status failed;
+  for (const T& one : all) {
+    const absl::Status status = each(one);
+    if (status.ok()) continue;
+    failed = failed.ok() ? status
+                         : absl::Status(failed.code(),
+                                        StrCat(failed.message(),
+                                               "\ngavel: ", status.message()));
+    if (absl::IsUnavailable(status)) break;
+  }
+  return failed;
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_CLIENT_H_

@@ -1,0 +1,365 @@
+// The commands that change jobs or the cluster, and the options of all clients.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/command_options.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/history_table.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/server/wall_clock.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+struct SubmitOptions : ClientOptions {
+  std::vector<std::string> paths;
+};
+
+// Types that a job names and no server has, as far as servers are there.
+void WarnOfUnknownTypes(Client& client, const JobFile& file,
+                        const JobSpec& spec) {
+  if (spec.types.empty()) return;
+  const absl::StatusOr<Json> json = client.Query(QueryKind::kNodes);
+  if (!json.ok()) return;
+  std::set<std::string> known;
+  for (const NodeRow& node : ParseNodes(*json)) {
+    for (const AcceleratorRow& one : node.accelerators) known.insert(one.type);
+  }
+  if (known.empty()) return;
+  for (const std::string& type : spec.types) {
+    if (known.contains(type)) continue;
+    absl::FPrintF(stderr,
+                  "%s: types names \"%s\", which the cluster does not have; it "
+                  "has %s\n",
+                  file.path, type, absl::StrJoin(known, ", "));
+  }
+}
+
+absl::Status SubmitOne(Client& client, const JobFile& file, bool json,
+                       Json* submitted) {
+  GAVEL_ASSIGN_OR_RETURN(const JobId job,
+                         client.Submit(file.path, file.text, file.directory));
+  submitted->push_back({{"id", job.value()}, {"name", file.name}});
+  GAVEL_ASSIGN_OR_RETURN(const auto spec, ParseJobSpec(file.text, file.path));
+  for (const std::string& note : WithoutEffect(spec)) {
+    std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
+  }
+  WarnOfUnknownTypes(client, file, spec);
+  if (!json) absl::PrintF("Submitted job %d (%s)\n", job.value(), file.name);
+  return absl::OkStatus();
+}
+
+absl::Status Submit(const SubmitOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles(options.paths));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  Json submitted = Json::array();
+  absl::Status status = ForEach(files, [&](const JobFile& file) {
+    return SubmitOne(*client, file, options.json, &submitted);
+  });
+  if (options.json) std::printf("%s\n", submitted.dump(2).c_str());
+  return status;
+}
+
+struct CommandOptions : ClientOptions {
+  std::vector<std::string> jobs;
+};
+
+absl::Status Command(const CommandOptions& options, CommandKind kind,
+                     const char* done) {
+  CommandRequest command;
+  command.kind = kind;
+  return CommandJobs(options, options.jobs, std::move(command), done);
+}
+
+absl::Status ShutDown(const ClientOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  return client->Command(CommandKind::kShutdown);
+}
+
+void AddJobCommand(CLI::App& app, const char* name, const char* help,
+                   CommandKind kind, const char* done, int* exit_code) {
+  const auto run = [kind, done](const CommandOptions& options) {
+    return Command(options, kind, done);
+  };
+  auto [command, options] =
+      AddCommand<CommandOptions>(app, exit_code, name, help, run);
+  AddClientOptions(command, &options);
+  AddJobNames(command, &options.jobs);
+}
+
+// Adds `checkpoint`, which has running jobs write one, and below it the
+// commands on the files of checkpoints. A job with the name of one of these
+// commands is given by its id.
+void AddCheckpointCommand(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<CommandOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "checkpoint", "Has running jobs write a checkpoint now, and go on");
+  AddClientOptions(command, options.get());
+  AddJobNames(command, &options->jobs);
+  command.get_option("jobs")->required(false);
+  command.callback([options, exit_code, &command] {
+    if (!command.get_subcommands().empty()) return;
+    if (options->jobs.empty()) throw CLI::RequiredError("jobs");
+    *exit_code = ExitCodeOf(Command(*options, CommandKind::kCheckpoint,
+                                    "Asked for a checkpoint of"));
+  });
+  AddCheckpointFilesCommands(command, exit_code);
+}
+
+// ---- drain and resume
+
+struct DrainOptions : ClientOptions {
+  std::vector<std::string> targets;
+  std::string by;
+};
+
+absl::StatusOr<double> SecondsUntil(const std::string& time) {
+  if (time.empty()) return 0;
+  const double now_s = WallClockNow();
+  GAVEL_ASSIGN_OR_RETURN(const double at_s, ParseTimeAhead(time, now_s));
+  if (at_s >= now_s) return at_s - now_s;
+  return absl::InvalidArgumentError(
+      StrCat("--by \"", time, "\" has passed; without it jobs leave now"));
+}
+
+struct Left {
+  std::set<uint64_t> jobs;
+  std::set<uint64_t> starting;  // none of `jobs`: they hold no lease
+  double within_s = 0;
+  std::vector<std::string> drained;  // accelerators, with their server
+};
+
+// The jobs that are still on that server or accelerator, and its drained
+// accelerators.
+Left LeftOn(const std::string& target, const std::vector<NodeRow>& nodes) {
+  Left left;
+  for (const NodeRow& node : nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      if (target != node.server && target != one.uuid &&
+          target != StrCat(node.server, "/", one.uuid)) {
+        continue;
+      }
+      left.jobs.insert(one.jobs.begin(), one.jobs.end());
+      left.jobs.insert(one.kept_jobs.begin(), one.kept_jobs.end());
+      left.starting.insert(one.starting_jobs.begin(), one.starting_jobs.end());
+      left.within_s = std::max(left.within_s, one.drain_in_s.value_or(0));
+      if (one.drained) {
+        left.drained.push_back(StrCat(node.server, "/", one.uuid));
+      }
+    }
+  }
+  for (const uint64_t job : left.jobs) left.starting.erase(job);
+  return left;
+}
+
+std::string JobsText(const std::set<uint64_t>& jobs) {
+  return StrCat(jobs.size() == 1 ? "job " : "jobs ", absl::StrJoin(jobs, ", "));
+}
+
+std::string DrainText(const std::string& target, const Left& left) {
+  if (left.jobs.empty() && left.starting.empty()) {
+    return StrCat("Drained ", target, ": nobody is there");
+  }
+  std::string text = StrCat("Draining ", target, ": ");
+  if (!left.jobs.empty()) {
+    StrAppend(&text, JobsText(left.jobs),
+              left.jobs.size() == 1 ? " is there, and leaves at the "
+                                    : " are there, and leave at the ");
+    if (left.within_s <= 0) {
+      StrAppend(&text, "next boundary");
+    } else {
+      StrAppend(&text, "end of the round, in ", FormatElapsed(left.within_s),
+                " at the latest");
+    }
+    StrAppend(&text, " (a job of class \"opaque\" at its own end)");
+  }
+  if (left.starting.empty()) return text;
+  StrAppend(&text, left.jobs.empty() ? "" : "; ", JobsText(left.starting),
+            left.starting.size() == 1 ? " is" : " are",
+            " starting or leaving there, without a lease");
+  if (left.within_s > 0) return text + ", and get none";
+  return text + ": their processes end now";
+}
+
+// Accelerators that were drained by themselves stay so when their server is
+// resumed.
+std::string ResumeText(const std::string& target, const Left& left) {
+  std::string text = StrCat("Resumed ", target);
+  if (left.drained.empty()) return text;
+  StrAppend(&text, "; drained by themselves, and still so: ");
+  return text +
+         absl::StrJoin(left.drained, ", ",
+                       [](std::string* out, const std::string& one) {
+                         StrAppend(out, one, " (`gavel resume ", one, "`)");
+                       });
+}
+
+absl::Status Drain(const DrainOptions& options, CommandKind kind) {
+  GAVEL_ASSIGN_OR_RETURN(const double within_s, SecondsUntil(options.by));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  std::vector<std::string> done;
+  absl::Status status =
+      ForEach(options.targets, [&](const std::string& target) {
+        CommandRequest command{0, kind, JobId(), target, within_s};
+        GAVEL_RETURN_IF_ERROR(client->Command(std::move(command)));
+        done.push_back(target);
+        return absl::OkStatus();
+      });
+  if (done.empty()) return status;
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kNodes));
+  const std::vector<NodeRow> nodes = ParseNodes(json);
+  Json changed = Json::array();
+  for (const std::string& target : done) {
+    const Left left = LeftOn(target, nodes);
+    changed.push_back({{"target", target},
+                       {"drained", kind == CommandKind::kDrain},
+                       {"jobs", left.jobs},
+                       {"starting_jobs", left.starting},
+                       {"within_s", left.within_s},
+                       {"accelerators_drained", left.drained}});
+    if (options.json) continue;
+    std::printf("%s\n", kind == CommandKind::kDrain
+                            ? DrainText(target, left).c_str()
+                            : ResumeText(target, left).c_str());
+  }
+  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
+  return status;
+}
+
+void AddTargets(CLI::App& app, const char* name, const char* help,
+                CommandKind kind, int* exit_code) {
+  const auto run = [kind](const DrainOptions& options) {
+    return Drain(options, kind);
+  };
+  auto [command, options] =
+      AddCommand<DrainOptions>(app, exit_code, name, help, run);
+  AddClientOptions(command, &options);
+  AddOption(command, "targets", options.targets, "SERVER|UUID",
+            "a server, an accelerator's uuid, or SERVER/UUID")
+      ->required();
+  if (kind == CommandKind::kResume) return;
+  AddOption(command, "--by", options.by, "TIME",
+            "jobs may stay to the end of the round, but not beyond this time: "
+            "2026-11-21T18:30, or 2h from now");
+}
+
+// ---- update
+
+struct UpdateOptions : ClientOptions {
+  std::vector<std::string> jobs;
+  JobUpdate update;
+};
+
+absl::Status Update(const UpdateOptions& options) {
+  CommandRequest command;
+  command.kind = CommandKind::kUpdate;
+  command.update = options.update;
+  std::optional<std::vector<std::string>>& types = command.update.types;
+  if (types == std::vector<std::string>{"all"}) types->clear();  // none named
+  return CommandJobs(options, options.jobs, std::move(command), "Updated");
+}
+
+}  // namespace
+
+void AddConnectionOptions(CLI::App& command, Connection* connection) {
+  AddOption(command, "--coordinator", connection->coordinator, "",
+            "its address")
+      ->envname("GAVEL_COORDINATOR");
+  AddKeyFlags(command, &connection->keys);
+}
+
+void AddClientOptions(CLI::App& command, ClientOptions* options) {
+  AddConnectionOptions(command, options);
+  command.add_flag("--json", options->json, "JSON instead of text");
+}
+
+absl::Status CommandJobs(const ClientOptions& options,
+                         const std::vector<std::string>& jobs,
+                         CommandRequest command, const char* done) {
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  Json changed = Json::array();
+  absl::Status status = ForEach(jobs, [&](const std::string& name) {
+    GAVEL_ASSIGN_OR_RETURN(command.job, client->Resolve(name));
+    GAVEL_RETURN_IF_ERROR(client->Command(command));
+    changed.push_back({{"id", command.job.value()}});
+    if (!options.json) absl::PrintF("%s job %d\n", done, command.job.value());
+    return absl::OkStatus();
+  });
+  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
+  return status;
+}
+
+void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {
+  AddOption(command, "jobs", *jobs, "JOB", "ids or names")->required();
+}
+
+void AddClientCommands(CLI::App& app, int* exit_code) {
+  auto [submit, options] = AddCommand<SubmitOptions>(app, exit_code, "submit",
+                                                     "Submits jobs", Submit);
+  AddClientOptions(submit, &options);
+  AddOption(submit, "jobs", options.paths, "JOB.toml", "job files")->required();
+
+  AddJobCommand(app, "cancel", "Ends jobs for good", CommandKind::kCancel,
+                "Cancelled", exit_code);
+  AddJobCommand(app, "release", "Lets held jobs go on", CommandKind::kRelease,
+                "Released", exit_code);
+  AddJobCommand(app, "hold",
+                "Takes jobs out of the queue, with a checkpoint; `gavel "
+                "release` undoes it",
+                CommandKind::kHold, "Held", exit_code);
+  AddJobCommand(app, "requeue",
+                "Ends the processes of jobs with a checkpoint; they start anew "
+                "in their turn",
+                CommandKind::kRequeue, "Requeued", exit_code);
+  AddCheckpointCommand(app, exit_code);
+
+  auto [shutdown, of_shutdown] = AddCommand<ClientOptions>(
+      app, exit_code, "shutdown",
+      "Ends the coordinator; workers train on to the end of their leases",
+      ShutDown);
+  AddClientOptions(shutdown, &of_shutdown);
+}
+
+void AddOperatorCommands(CLI::App& app, int* exit_code) {
+  AddTargets(app, "drain",
+             "Starts nothing more on servers or accelerators; jobs that are "
+             "there move or pause, none is killed",
+             CommandKind::kDrain, exit_code);
+  AddTargets(app, "resume", "Gives drained servers or accelerators back",
+             CommandKind::kResume, exit_code);
+
+  auto [command, options] = AddCommand<UpdateOptions>(
+      app, exit_code, "update",
+      "Changes jobs that were submitted, within the bounds of a job file",
+      Update);
+  AddClientOptions(command, &options);
+  AddJobNames(command, &options.jobs);
+  JobUpdate& update = options.update;
+  AddOption(command, "--weight", update.weight, "", "its priority");
+  AddOption(command, "--deadline", update.deadline_s, "SECONDS",
+            "seconds after submission; 0: none");
+  AddOption(command, "--entity", update.entity, "NAME", "that it counts for");
+  AddOption(command, "--types", update.types, "TYPE",
+            "accelerator types that it may run on: v100,p100; or all")
+      ->delimiter(',');
+  AddOption(command, "--scale-factor-min", update.scale_factor_min, "",
+            "fewest workers; 0: its scale factor");
+  AddOption(command, "--scale-factor-max", update.scale_factor_max, "",
+            "most workers; 0: its scale factor");
+}
+
+}  // namespace gavel

@@ -1,0 +1,300 @@
+#include "coordinator/cli/history_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/server/journal.h"
+#include "coordinator/server/sqlite.h"
+#include "core/status.h"
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+// "v100=1.25h k80=0.10h": the numbers of the map, as `format` writes them.
+std::string ByType(const Json& row, const char* key,
+                   std::string (*format)(double)) {
+  std::string text;
+  const Json map = row.value(key, Json::object());
+  for (const auto& [type, number] : map.items()) {
+    if (!number.is_number()) continue;
+    StrAppend(&text, text.empty() ? "" : " ", type, "=",
+              format(number.get<double>()));
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::string Hours(double seconds) {
+  return absl::StrFormat("%.2fh", seconds / 3600);
+}
+
+std::string Text(const Json& row, const char* key) {
+  const std::string text = row.value(key, "");
+  return text.empty() ? "-" : text;
+}
+
+std::string Count(const Json& row, const char* key) {
+  return FormatCount(row.value(key, uint64_t{0}));
+}
+
+std::string Id(const Json& row, const char* key) {
+  return StrCat(row.value(key, uint64_t{0}));
+}
+
+std::string At(const Json& row, const char* key) {
+  return FormatWallTime(row.value(key, 0.0));
+}
+
+// sacct's "CODE:SIGNAL".
+std::string Exit(const Json& row) {
+  return StrCat(row.value("exit_code", int64_t{0}), ":",
+                row.value("signal", int64_t{0}));
+}
+
+// Neither run nor lost to pausing: until its end, or now.
+double Waited(const Json& row, double now_s) {
+  const double ended_s = row.value("ended_s", 0.0);
+  const double life_s =
+      (ended_s > 0 ? ended_s : now_s) - row.value("submitted_s", 0.0);
+  return std::max(0.0, life_s - row.value("run_s", 0.0));
+}
+
+std::string RenderJobs(const Json& json, double now_s, size_t width) {
+  TableRows rows;
+  for (const Json& row : json) {
+    rows.push_back(
+        {Id(row, "job"), Text(row, "name"), Text(row, "user"),
+         Text(row, "state"), At(row, "submitted_s"), At(row, "started_s"),
+         At(row, "ended_s"), FormatElapsed(Waited(row, now_s)),
+         FormatElapsed(row.value("run_s", 0.0)),
+         FormatElapsed(row.value("pausing_s", 0.0)),
+         FormatSteps(row.value("steps_done", uint64_t{0}),
+                     row.value("steps_total", uint64_t{0})),
+         Count(row, "pauses"), Count(row, "moves"), Count(row, "evictions"),
+         Exit(row), ByType(row, "accelerator_s", Hours), Text(row, "reason")});
+  }
+  return RenderTable(
+      {Right("JOBID"), Left("NAME", 24), Left("USER", 16), Left("ST"),
+       Left("SUBMIT"), Left("START"), Left("END"), Right("WAITED"),
+       Right("ELAPSED"), Right("PAUSING"), Right("STEPS"), Right("PAUSES"),
+       Right("MOVES"), Right("EVICTED"), Right("EXIT"),
+       Left("ACCELERATORS", 40), Left("REASON")},
+      rows, width);
+}
+
+std::string RenderLeases(const Json& json, size_t width) {
+  TableRows rows;
+  for (const Json& row : json) {
+    const double to_s = row.value("to_s", 0.0);
+    rows.push_back(
+        {Id(row, "job"), Id(row, "rank"), Id(row, "epoch"), Text(row, "server"),
+         Text(row, "type"), Text(row, "uuid"), At(row, "from_s"),
+         At(row, "to_s"),
+         to_s > 0 ? FormatElapsed(to_s - row.value("from_s", 0.0)) : "-",
+         to_s > 0 ? FormatCount(row.value("steps_to", uint64_t{0}) -
+                                row.value("steps_from", uint64_t{0}))
+                  : "-",
+         Text(row, "ended")});
+  }
+  return RenderTable(
+      {Right("JOBID"), Right("RANK"), Right("EPOCH"), Left("SERVER", 24),
+       Left("TYPE", 16), Left("UUID", 24), Left("FROM"), Left("TO"),
+       Right("ELAPSED"), Right("STEPS"), Left("ENDED")},
+      rows, width);
+}
+
+std::string RenderRounds(const Json& json, size_t width) {
+  TableRows rows;
+  for (const Json& row : json) {
+    rows.push_back({Id(row, "round"), At(row, "from_s"), Id(row, "running"),
+                    Id(row, "waiting"), ByType(row, "busy", [](double count) {
+                      return absl::StrFormat("%g", count);
+                    })});
+  }
+  return RenderTable({Right("ROUND"), Left("FROM"), Right("RUNNING"),
+                      Right("WAITING"), Left("BUSY")},
+                     rows, width);
+}
+
+std::string RenderSteps(const Json& json, size_t width) {
+  TableRows rows;
+  for (const Json& row : json) {
+    rows.push_back({Id(row, "job"), At(row, "at_s"), Count(row, "steps_done"),
+                    FormatRate(row.value("steps_per_s", 0.0)),
+                    Text(row, "type")});
+  }
+  return RenderTable({Right("JOBID"), Left("AT"), Right("STEPS"),
+                      Right("STEPS/S"), Left("TYPE")},
+                     rows, width);
+}
+
+constexpr double kHour_s = 3600;
+
+// Hours of [from_s, to_s] within the other two; to_s 0: not over.
+double HoursWithin(double from_s, double to_s, double since_s, double until_s) {
+  const double end_s = to_s > 0 ? std::min(to_s, until_s) : until_s;
+  return std::max(0.0, end_s - std::max(from_s, since_s)) / kHour_s;
+}
+
+// Divides the time of an accelerator between leases that share it: each of the
+// two leases of a pair counts half while both run.
+class Sharing {
+ public:
+  explicit Sharing(const Json& leases) {
+    for (const Json& lease : leases) {
+      by_place_[PlaceOf(lease)].push_back(&lease);
+    }
+  }
+
+  double Hours(const Json& lease, double since_s, double until_s) const {
+    const double from_s = std::max(since_s, lease.value("from_s", 0.0));
+    const double to_s = EndOf(lease, until_s);
+    double hours = HoursWithin(from_s, to_s, since_s, until_s);
+    for (const Json* other : by_place_.at(PlaceOf(lease))) {
+      if (other->value("job", uint64_t{0}) == lease.value("job", uint64_t{0})) {
+        continue;
+      }
+      const double begin_s = std::max(from_s, other->value("from_s", 0.0));
+      const double end_s = std::min(to_s, EndOf(*other, until_s));
+      if (end_s > begin_s) hours -= (end_s - begin_s) / kHour_s / 2;
+    }
+    return std::max(0.0, hours);
+  }
+
+ private:
+  using Place = std::pair<std::string, std::string>;
+  static Place PlaceOf(const Json& lease) {
+    return {lease.value("server", ""), lease.value("uuid", "")};
+  }
+  static double EndOf(const Json& lease, double until_s) {
+    const double to_s = lease.value("to_s", 0.0);
+    return to_s > 0 ? std::min(to_s, until_s) : until_s;
+  }
+
+  std::map<Place, std::vector<const Json*>> by_place_;
+};
+
+}  // namespace
+
+std::string FormatElapsed(double seconds) {
+  const auto whole = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e12));
+  const int64_t days = whole / 86400;
+  const std::string time = absl::StrFormat("%02d:%02d:%02d", whole / 3600 % 24,
+                                           whole / 60 % 60, whole % 60);
+  return days == 0 ? time : StrCat(days, "-", time);
+}
+
+std::string RenderHistory(std::string_view table, const Json& rows,
+                          double now_s, size_t width) {
+  if (table == "leases") return RenderLeases(rows, width);
+  if (table == "rounds") return RenderRounds(rows, width);
+  if (table == "steps") return RenderSteps(rows, width);
+  return RenderJobs(rows, now_s, width);
+}
+
+std::map<std::string, UserUsage> UsageOf(const UsageHistory& history,
+                                         double since_s, double until_s) {
+  std::map<std::string, UserUsage> usage;
+  std::map<uint64_t, std::string> users;
+  for (const Json& job : history.jobs) {
+    users[job.value("job", uint64_t{0})] = job.value("user", "");
+  }
+  const Sharing sharing(history.leases);
+  for (const Json& lease : history.leases) {
+    const double hours = sharing.Hours(lease, since_s, until_s);
+    if (hours <= 0) continue;
+    UserUsage& user = usage[users[lease.value("job", uint64_t{0})]];
+    user.used_h += hours;
+    user.used_h_by_type[lease.value("type", "")] += hours;
+  }
+  for (size_t i = 0; i < history.shares.size(); ++i) {
+    const Json& row = history.shares[i];
+    const double from_s = row.value("from_s", 0.0);
+    double to_s = row.value("to_s", 0.0);
+    if (i + 1 < history.shares.size()) {
+      to_s = std::min(to_s, history.shares[i + 1].value("from_s", to_s));
+    }
+    const double hours = HoursWithin(from_s, to_s, since_s, until_s);
+    const Json entitled = row.value("entitled", Json::object());
+    for (const auto& [user, accelerators] : entitled.items()) {
+      if (hours <= 0 || !accelerators.is_number()) continue;
+      usage[user].entitled_h += hours * accelerators.get<double>();
+    }
+  }
+  return usage;
+}
+
+std::string RenderUsage(const std::map<std::string, UserUsage>& usage,
+                        size_t width) {
+  TableRows rows;
+  UserUsage all;
+  const auto cells = [](const std::string& name, const UserUsage& user) {
+    std::vector<std::string> types;
+    for (const auto& [type, hours] : user.used_h_by_type) {
+      types.push_back(absl::StrFormat("%s %.2f", type, hours));
+    }
+    return std::vector<std::string>{
+        name, absl::StrFormat("%.2f", user.used_h),
+        absl::StrFormat("%.2f", user.entitled_h),
+        user.entitled_h > 0
+            ? absl::StrFormat("%.0f %%", 100 * user.used_h / user.entitled_h)
+            : "-",
+        absl::StrJoin(types, ", ")};
+  };
+  for (const auto& [name, user] : usage) {
+    rows.push_back(cells(name.empty() ? "-" : name, user));
+    all.used_h += user.used_h;
+    all.entitled_h += user.entitled_h;
+    for (const auto& [type, hours] : user.used_h_by_type) {
+      all.used_h_by_type[type] += hours;
+    }
+  }
+  if (rows.size() > 1) rows.push_back(cells("all", all));
+  return RenderTable({Left("USER", 24), Right("USED H"), Right("ENTITLED H"),
+                      Right("USED"), Left("BY TYPE")},
+                     rows, width);
+}
+
+Json UsageJson(const std::map<std::string, UserUsage>& usage, double since_s,
+               double until_s) {
+  Json users = Json::array();
+  for (const auto& [name, user] : usage) {
+    users.push_back({{"user", name},
+                     {"used_h", user.used_h},
+                     {"entitled_h", user.entitled_h},
+                     {"used_h_by_type", user.used_h_by_type}});
+  }
+  return {
+      {"since_s", since_s}, {"until_s", until_s}, {"users", std::move(users)}};
+}
+
+absl::StatusOr<Json> ReadHistoryFile(const std::string& path,
+                                     const HistoryFilter& filter) {
+  GAVEL_ASSIGN_OR_RETURN(auto database, SqliteDatabase::OpenReadOnly(path));
+  GAVEL_RETURN_IF_ERROR(CheckJournalFormat(database, Journal::kFormatVersion));
+  return ReadAllHistory(database, filter);
+}
+
+absl::StatusOr<JobId> FindJobInFile(const std::string& path,
+                                    const std::string& job) {
+  uint64_t id = 0;
+  if (absl::SimpleAtoi(job, &id) && id > 0) return JobId(id);
+  const absl::StatusOr<Json> rows = ReadHistoryFile(path, HistoryFilter());
+  GAVEL_RETURN_IF_ERROR(Annotate(rows.status(), path));
+  uint64_t found = 0;
+  for (const Json& row : *rows) {
+    if (row.value("name", "") == job) found = row.value("job", found);
+  }
+  if (found != 0) return JobId(found);
+  return absl::NotFoundError(
+      StrCat(path, ": there is no job named \"", job, "\" in it"));
+}
+
+}  // namespace gavel

@@ -1,0 +1,108 @@
+// Water filling by prices (Gavel section 4.3), in at most J stages however many
+// levels there are, and without integer variables. Amounts of all jobs rise
+// with the level t, min(t rate_m, cap_m), to the highest feasible level. There
+// the prices show which jobs cannot rise further: those that need more than the
+// accelerators that cost nothing. These jobs are frozen at their amounts, the
+// types with a price are full, and the other jobs rise on the rest of the other
+// types. Where frozen jobs could exchange their shares, the filling ends
+// without a proof.
+//
+// Caps make C (price_levels.h) neither convex nor concave in t, so a stage
+// comes down from above: at the best bound t so far the master looks for a
+// mixture of columns that fits. If the cost at new prices is above 1, the root
+// below t is the next bound; older columns then give more than the demand, and
+// stay valid. The stage ends when a mixture fits.
+//
+// Called by water_filling.cc. Pure function, thread-safe.
+#ifndef GAVEL_COORDINATOR_POLICY_PRICE_WATER_H_
+#define GAVEL_COORDINATOR_POLICY_PRICE_WATER_H_
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "coordinator/policy/demands.h"
+#include "coordinator/policy/price_levels.h"
+#include "coordinator/policy/price_pass.h"
+
+namespace gavel::policy {
+
+struct PriceWater {
+  std::vector<double> shares;  // [n x J]
+  double first_bound = 0;      // no allocation gives all jobs a higher one
+  int stages = 0;
+  int passes = 0;
+  bool converged = false;  // all stages met their bounds
+};
+
+// `rates` and `caps`: [n] steps/s, > 0; caps are at most the jobs' fastest.
+PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> rates,
+                        std::span<const double> caps);
+// The same of demands that are at their start, as factor[m] times steps/s.
+PriceWater FillByPrices(const PriceJobs& jobs, std::span<const double> factor,
+                        Demands demands, std::span<const double> caps);
+
+// The capacity that frozen jobs leave to the others: columns that are not
+// scarce, and the rest of them. Water filling calls it between its stages
+// (price_water.cc), and PriceProgram for the leftovers of a level. Not
+// thread-safe.
+
+// [J] columns whose accelerators cost nothing.
+std::vector<bool> FreeTypes(const PriceJobs& jobs,
+                            std::span<const double> scarcity);
+// The most that the job can have on those, steps/s.
+double FastestFree(const PriceJobs& jobs, const std::vector<bool>& free,
+                   size_t job);
+// Whether a job that has this much still rises where it could have `most`.
+bool RisesOn(double has, double most);
+
+// A job that is not frozen. A frozen one that divides its time between scarce
+// columns and several others, all equally fast, stays as a `tied` one: it
+// demands that time on those others, at a speed of 1 and at any level.
+struct RestMember {
+  size_t job = 0;
+  bool tied = false;
+  double time = 0;   // of a tied one
+  double speed = 0;  // of a tied one, where it is tied
+};
+
+class PriceRest {
+ public:
+  // All jobs, and all that there is. Borrows them.
+  explicit PriceRest(const PriceJobs& jobs);
+
+  std::span<const RestMember> members() const { return members_; }
+  // The columns of the original problem that are left.
+  std::span<const size_t> columns() const { return columns_; }
+  // Nobody can have anything.
+  bool empty() const { return members_.empty() || columns_.empty(); }
+  // The members on the remaining columns, with their remaining capacity.
+  PriceJobs Jobs() const;
+
+  // Freezes the members that do not rise, and drops columns that are full or
+  // not free. `shares` [members x columns] are those of Jobs().
+  void Freeze(std::span<const double> shares, const std::vector<bool>& free,
+              const std::vector<bool>& rises);
+  // All of them keep these shares.
+  void FreezeAll(std::span<const double> shares);
+
+  // [n x J] of frozen jobs.
+  std::vector<double> TakeShares() { return std::move(shares_); }
+
+ private:
+  double Speed(const RestMember& member, size_t column) const;
+  void Keep(size_t i, std::span<const double> shares, bool but_tied);
+  RestMember TiedPart(size_t i, std::span<const double> shares) const;
+
+  const PriceJobs& jobs_;
+  std::vector<RestMember> members_;
+  std::vector<size_t> columns_;  // of jobs_
+  std::vector<bool> free_;       // [J] those that are so in the last Freeze
+  std::vector<double> left_;     // [J]
+  std::vector<double> shares_;
+};
+
+}  // namespace gavel::policy
+
+#endif  // GAVEL_COORDINATOR_POLICY_PRICE_WATER_H_

@@ -1,0 +1,276 @@
+#include "coordinator/server/gatekeeper.h"
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "coordinator/server/incoming.h"
+#include "core/codec.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "sodium.h"
+
+namespace gavel {
+namespace {
+
+constexpr std::string_view kPurpose = "gavel journal position 1";
+
+const unsigned char* Bytes(std::string_view text) {
+  return reinterpret_cast<const unsigned char*>(text.data());
+}
+
+// The same on every machine.
+void Put(uint64_t value, unsigned char* bytes) {
+  for (int i = 0; i < 8; ++i) {
+    bytes[i] = static_cast<unsigned char>(value >> 8 * i);
+  }
+}
+
+uint64_t Get(const unsigned char* bytes) {
+  uint64_t value = 0;
+  for (int i = 7; i >= 0; --i) value = value << 8 | bytes[i];
+  return value;
+}
+
+// Changes named in one line of the audit log; the coordinator's log has all.
+constexpr size_t kChangesInAuditMax = 20;
+
+bool RunsOn(const std::string& server, const WorkerKey& key,
+            const std::map<JobId, Job>& jobs) {
+  const auto job = jobs.find(key.job);
+  if (job == jobs.end() || key.rank < 0) return false;
+  const auto rank = static_cast<size_t>(key.rank);
+  if (rank >= job->second.workers.size()) return false;
+  const Worker& worker = job->second.workers[rank];
+  return worker.incarnation == key.incarnation && worker.server == server;
+}
+
+// A second of the event loop costs as much as this many requests: 200 requests
+// a second then take at most a fifteenth of the loop.
+constexpr double kRequestsPerLoopSecond = 3000;
+
+bool HasQuota(const Identity& sender) {
+  return sender.role == Role::kUser || sender.role == Role::kViewer;
+}
+
+// In requests. The next page of a listing is paid for by its bytes
+// (QueryThread).
+double CostOf(const Message& message) {
+  constexpr double kNextPage = 0.05;
+  // It is written to the journal, and may start a solve.
+  constexpr double kCommand = 5;
+  if (std::holds_alternative<CommandRequest>(message)) return kCommand;
+  const auto* query = std::get_if<QueryRequest>(&message);
+  return query != nullptr && query->cursor != 0 ? kNextPage : 1;
+}
+
+}  // namespace
+
+absl::StatusOr<PositionProofs> PositionProofs::Make(
+    const std::string& secret_key) {
+  Key key{};
+  if (sodium_init() < 0 ||
+      crypto_generichash(key.data(), key.size(), Bytes(kPurpose),
+                         kPurpose.size(), Bytes(secret_key),
+                         secret_key.size()) != 0) {
+    return absl::InternalError(
+        "libsodium can't make a key for journal positions; is it that of this "
+        "system, and the coordinator's key whole?");
+  }
+  return PositionProofs(key);
+}
+
+PositionProof PositionProofs::Compute(const JournalPosition& position) const {
+  std::array<unsigned char, 16> text{};
+  Put(position.term, text.data());
+  Put(position.seq, text.data() + 8);
+  std::array<unsigned char, 16> proof{};
+  // Fails for lengths out of range only.
+  crypto_generichash(proof.data(), proof.size(), text.data(), text.size(),
+                     key_.data(), key_.size());
+  return {Get(proof.data()), Get(proof.data() + 8)};
+}
+
+PositionProof PositionProofs::Of(const JournalPosition& position) {
+  if (last_ != position || last_.proof == PositionProof()) {
+    last_ = position;
+    last_.proof = Compute(position);
+  }
+  return last_.proof;
+}
+
+bool PositionProofs::Holds(const JournalPosition& position) const {
+  const PositionProof proof = Compute(position);
+  // Takes as long whatever is wrong.
+  return ((proof.first ^ position.proof.first) |
+          (proof.second ^ position.proof.second)) == 0;
+}
+
+absl::Status Gatekeeper::CheckPosition(const Identity& sender,
+                                       const Message& message,
+                                       const Engine& engine) const {
+  const std::optional<JournalPosition> seen = HighestSeen(message);
+  if (!seen.has_value() || engine.Knows(*seen) || keys_->proofs.Holds(*seen)) {
+    return absl::OkStatus();
+  }
+  return absl::PermissionDeniedError(
+      StrCat(RoleName(sender.role), " ", sender.name, ": it shows term ",
+             seen->term, " seq ", seen->seq,
+             " of the journal without proof that a coordinator of this key "
+             "gave it out, and the journal is at term ",
+             engine.position().term, " seq ", engine.position().seq,
+             "; if the coordinator's key was replaced, start it again"));
+}
+
+absl::Status Gatekeeper::CheckRate(Time now, const Identity& sender,
+                                   const Message& message) {
+  if (!HasQuota(sender) ||
+      keys_->rates.Take(now, sender.name, CostOf(message))) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      StrCat(RoleName(sender.role), " ", sender.name,
+             " asks for more than its requests a second; wait ten seconds, "
+             "ask less often, or have an operator raise --quota-requests"));
+}
+
+absl::StatusOr<Identity> Gatekeeper::Authenticate(Time now,
+                                                  const Incoming& incoming) {
+  if (!keys_.has_value()) {
+    return Identity{"", Role::kOperator, "", WorkerKey()};
+  }
+  std::optional<Identity> sender = keys_->access->Find(incoming.public_key);
+  if (sender.has_value()) return *std::move(sender);
+  return Refuse(now, incoming, StrCat("key ", incoming.public_key), "",
+                absl::UnauthenticatedError(
+                    "this key is not allowed any more; an operator can have it "
+                    "allowed with `gavel user add`"));
+}
+
+absl::Status Gatekeeper::Authorize(Time now, const Identity& sender,
+                                   const Incoming& incoming,
+                                   const Engine& engine) {
+  if (!keys_.has_value()) return absl::OkStatus();
+  absl::Status allowed = CheckRate(now, sender, incoming.message);
+  if (allowed.ok()) {
+    allowed = gavel::Authorize(sender, incoming.message, engine.jobs());
+  }
+  if (allowed.ok()) allowed = CheckPosition(sender, incoming.message, engine);
+  if (allowed.ok()) return allowed;
+  return Refuse(now, incoming, sender.name, RoleName(sender.role),
+                std::move(allowed));
+}
+
+absl::Status Gatekeeper::Refuse(Time now, const Incoming& incoming,
+                                std::string who, std::string_view role,
+                                absl::Status why) {
+  AuditEntry entry;
+  entry.who = std::move(who);
+  entry.role = std::string(role);
+  entry.from = incoming.address;
+  entry.action = MessageName(incoming.message);
+  entry.result = StrCat("refused: ", why.message());
+  audit_.Refusal(now, entry);
+  return why;
+}
+
+void Gatekeeper::Charge(Time now, const Identity& sender, double loop_s) {
+  if (!keys_.has_value() || !HasQuota(sender)) return;
+  keys_->rates.Spend(now, sender.name, loop_s * kRequestsPerLoopSecond);
+}
+
+void Gatekeeper::Seal(Message* message) {
+  if (!keys_.has_value()) return;
+  std::visit(
+      [this](auto& m) {
+        if constexpr (requires { m.position.proof; }) {
+          m.position.proof = keys_->proofs.Of(m.position);
+        }
+      },
+      *message);
+}
+
+void Gatekeeper::NoteWorkers(const Message& message,
+                             const std::map<JobId, Job>& jobs) {
+  if (!keys_.has_value()) return;
+  if (const auto* hello = std::get_if<AgentHello>(&message)) {
+    keys_->access->RemoveWorkersOf(hello->server);
+    for (const RunningWorker& running : hello->running) {
+      if (!RunsOn(hello->server, running.worker, jobs)) continue;
+      keys_->access->AddWorker(hello->server, running.worker,
+                               running.public_key);
+    }
+  } else if (const auto* launched = std::get_if<WorkerLaunched>(&message)) {
+    if (!RunsOn(launched->server, launched->worker, jobs)) return;
+    keys_->access->AddWorker(launched->server, launched->worker,
+                             launched->public_key);
+  } else if (const auto* exited = std::get_if<WorkerExited>(&message)) {
+    keys_->access->RemoveWorker(exited->server, exited->worker);
+  }
+}
+
+std::optional<absl::StatusOr<std::vector<std::string>>> Gatekeeper::Reload() {
+  if (!keys_.has_value()) return std::nullopt;
+  auto read = keys_->access->Reload();
+  if (!read.has_value()) return std::nullopt;
+  std::string result =
+      read->ok() ? "done" : std::string(read->status().message());
+  if (read->ok()) {
+    for (size_t i = 0; i < (*read)->size() && i < kChangesInAuditMax; ++i) {
+      result += StrCat(i == 0 ? ": " : ", ", (**read)[i]);
+    }
+    if ((*read)->size() > kChangesInAuditMax) {
+      result += StrCat(" and ", (*read)->size() - kChangesInAuditMax, " more");
+    }
+  }
+  audit_.Action({"", "", "", "reload principals", "", std::move(result)});
+  return read;
+}
+
+std::vector<std::string> Gatekeeper::RefusedHandshakes(Time now) {
+  std::vector<std::string> lines;
+  if (!keys_.has_value()) return lines;
+  for (const RefusedKey& refused : keys_->access->TakeRefused()) {
+    const std::string why =
+        refused.was.empty()
+            ? "no principal and no worker has this key"
+            : StrCat("the key of ", refused.was, " was revoked");
+    AuditEntry entry;
+    entry.who = StrCat("key ", refused.key);
+    entry.from = refused.address;
+    entry.action = "connect";
+    entry.result =
+        StrCat("refused: ", why, " (", refused.attempts, " attempts)");
+    audit_.Refusal(now, entry);
+    lines.push_back(StrCat("connection refused: key ", refused.key, " from ",
+                           refused.address, ": ", why, "; ", refused.attempts,
+                           " attempts"));
+  }
+  return lines;
+}
+
+std::optional<Message> RefusalOf(const Message& message,
+                                 const absl::Status& why,
+                                 JournalPosition position) {
+  const std::string error(why.message());
+  if (const auto* m = std::get_if<SubmitRequest>(&message)) {
+    return SubmitReply{m->request, JobId(), error};
+  }
+  if (const auto* m = std::get_if<CommandRequest>(&message)) {
+    return CommandReply{m->request, error};
+  }
+  if (const auto* m = std::get_if<QueryRequest>(&message)) {
+    return QueryReply{m->request, "", 0, error};
+  }
+  if (const auto* m = std::get_if<LogRequest>(&message)) {
+    return LogReply{m->request, "", m->offset, true, error};
+  }
+  const auto* hello = std::get_if<AgentHello>(&message);
+  if (hello == nullptr) return std::nullopt;
+  return AgentRejected{hello->server, position, error, hello->incarnation,
+                       hello->state_id};
+}
+
+}  // namespace gavel

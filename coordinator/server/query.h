@@ -1,0 +1,144 @@
+// Answers to queries: about servers, the coordinator and forecasts
+// (AnswerQuery), and the thread that writes longer answers (QueryThread).
+// Queries about jobs are in queue_view.h.
+#ifndef GAVEL_COORDINATOR_SERVER_QUERY_H_
+#define GAVEL_COORDINATOR_SERVER_QUERY_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/server/limits.h"
+#include "coordinator/server/rows.h"
+#include "core/messages.h"
+#include "core/units.h"
+#include "runtime/files/stopwatch.h"
+
+namespace gavel {
+
+// Answers what `gavel nodes`, `status` and `what-if` ask: rows (rows.h), as
+// JSON. Pure: reads the engine, changes nothing. The coordinator's event loop
+// calls it between two steps.
+//
+// Times are seconds of the engine's clock, which stands still while no
+// coordinator runs; "now_s" is in every status.
+
+// At most this many accelerators are named in a row: a job's further ones are
+// only counted, a server's further ones follow in rows of the same server.
+inline constexpr size_t kAcceleratorsPerRowMax = 64;
+
+struct QueryView {
+  const Engine& engine;
+  Time now = 0;
+  std::string_view policy;
+  WireCounts wire = {};
+  std::vector<std::string> troubles = {};  // that a person has to see to
+  // CountStates, where it has been computed already.
+  const Named<uint64_t>* counts = nullptr;
+};
+
+// Answers kNodes (rows of servers; the cursor counts rows), kStatus (one
+// object) and kForecast (rows of active jobs). Queries about jobs are answered
+// by queue_view.h.
+QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
+
+// The parts of AnswerQuery that return rows. A row of a server names at most
+// kAcceleratorsPerRowMax accelerators; further ones follow in rows of the same
+// server.
+void AnswerNodes(const QueryRequest& request, const QueryView& view,
+                 QueryReply* reply);
+// The input of a prediction for each active job, for `gavel what-if`: the
+// client simulates, so that the coordinator never computes for it. Rows are
+// ordered by job id, and the cursor is the last one's. "steps_left" is null for
+// a job that runs until its program ends by itself.
+void AnswerForecast(const QueryRequest& request, const QueryView& view,
+                    QueryReply* reply);
+
+// As squeue's: PD waiting, R running, S paused, CG pausing or ending,
+// CD finished, F held after failures, CA cancelled.
+std::string_view StateLetters(const Job& job);
+// "measured".
+std::string_view SourceName(ThroughputSource source);
+// Jobs by state letters; looks at each.
+Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs);
+
+// Writes answers to queries on a thread of its own: a listing of thousands of
+// jobs, or a page of the history in the journal's file, takes longer than
+// anybody's lease should wait. A reader beyond its allowance of bytes gets
+// later pages later, and delays no other reader. The coordinator's event loop
+// owns one for listings and one for the history.
+//
+// Thread-safe. `notify` is called on the thread when an answer is there; it
+// must not block, nor call back.
+class QueryThread {
+ public:
+  struct Limits {
+    // Questions whose answers nobody has taken, of one reader and of all.
+    size_t of_one_max;
+    size_t of_all_max;
+    // Bytes of answers to each reader, in bursts of ten seconds; 0: no limit.
+    double bytes_per_s;
+  };
+  // The bytes of the rows of ten thousand jobs.
+  static constexpr Limits kListings = {64, 1024, 8e6};
+  static constexpr Limits kHistory = {32, 256, 0};
+
+  // Called on the thread: whatever it reads does not change.
+  using Write = std::function<QueryReply()>;
+
+  QueryThread(const Limits& limits, std::function<void()> notify);
+  // Waits for the answer that is being written; the others are forgotten.
+  ~QueryThread();
+  QueryThread(const QueryThread&) = delete;
+  QueryThread& operator=(const QueryThread&) = delete;
+
+  // An answer for `peer`, on the account of `reader`. False: too many wait, it
+  // is to be refused.
+  bool Ask(std::string peer, std::string reader, Write write);
+
+  struct Answer {
+    std::string peer;
+    std::string reader;
+    QueryReply reply;
+  };
+  // The next answer; of one reader in the order of the questions.
+  std::optional<Answer> TakeAnswer();
+
+ private:
+  struct Question {
+    std::string peer;
+    std::string reader;
+    Write write;
+  };
+  void Work();
+  // Waits for one whose reader has something left. Nothing: the end.
+  std::optional<Question> TakeQuestion();
+
+  const Limits limits_;
+  const std::function<void()> notify_;
+  const Stopwatch clock_;
+  // As in CommitThread, of the standard library.
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  RequestRates bytes_;
+  std::deque<Question> waiting_;
+  std::deque<Answer> answers_;
+  size_t untaken_ = 0;  // questions whose answers nobody has taken
+  std::map<std::string, size_t> untaken_of_;  // the same, by reader
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_QUERY_H_

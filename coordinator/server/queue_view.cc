@@ -1,0 +1,415 @@
+#include "coordinator/server/queue_view.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "coordinator/server/query.h"
+#include "coordinator/server/row_json.h"
+#include "core/text.h"
+#include "nlohmann/json.hpp"
+#include "runtime/files/stopwatch.h"
+
+namespace gavel {
+namespace {
+
+bool IsOver(const Job& job) {
+  return job.state == JobState::kFinished || job.state == JobState::kCancelled;
+}
+
+JobProgress Summarise(const Job& job) {
+  JobProgress sum;
+  for (const Worker& worker : job.workers) {
+    const Progress& progress = worker.progress;
+    const bool first = &worker == &job.workers.front();
+    const double steps_per_s =
+        worker.held_epoch != 0 ? progress.throughput_steps_per_s : 0;
+    sum.steps_done = first ? progress.steps_done
+                           : std::min(sum.steps_done, progress.steps_done);
+    sum.steps_per_s =
+        first ? steps_per_s : std::min(sum.steps_per_s, steps_per_s);
+    sum.incarnations = std::max(sum.incarnations, worker.incarnation);
+    sum.last_generation =
+        std::max(sum.last_generation, progress.last_generation);
+  }
+  sum.pauses = job.stays.pauses();
+  sum.moves = job.stays.moves();
+  sum.pausing_s = job.stays.pausing_s();
+  return sum;
+}
+
+// The time that is booked, plus the time that the job's workers have run since.
+double ReceivedSeconds(const Job& job, Time now) {
+  double seconds = job.received_s;
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0) continue;
+    seconds += std::max(0.0, now - worker.accrued_at) / worker.world_size;
+  }
+  return seconds;
+}
+
+// Where its tensors are, and what else there is to say of why it is there.
+std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
+  std::string notes;
+  const auto add = [&notes](const std::string& part) {
+    if (!part.empty()) StrAppend(&notes, "; ", part);
+  };
+  if (job.active()) add(RenderResize(job));
+  add(view.memory);
+  // Nothing was measured of a job that has never run.
+  const bool ran = view.progress.incarnations > 0;
+  if (job.active() && ran) add(engine.ThroughputNotes(job));
+  return notes;
+}
+
+JobFacts FactsOf(const Job& job) {
+  const JobSpec& spec = job.spec;
+  return {spec.name,
+          spec.app,
+          spec.entity,
+          spec.owner,
+          spec.checkpoint_directory,
+          spec.weight,
+          spec.scale_factor,
+          spec.LeastWorkers(),
+          spec.MostWorkers(),
+          spec.steps_total};
+}
+
+// Compares the facts that an operator can change.
+bool Hold(const JobFacts& facts, const Job& job) {
+  const JobSpec& spec = job.spec;
+  return facts.weight == spec.weight && facts.entity == spec.entity &&
+         facts.scale_factor_asked == spec.scale_factor &&
+         facts.scale_factor_min == spec.LeastWorkers() &&
+         facts.scale_factor_max == spec.MostWorkers() &&
+         facts.steps_total == spec.steps_total;
+}
+
+// By its lease, or as its process was launched there and has yet to speak.
+AcceleratorId Kept(const Worker& worker) {
+  return worker.held_epoch != 0 ? worker.held : worker.launched_on;
+}
+
+std::vector<HeldAcceleratorRow> HeldBy(const Job& job, const Cluster& cluster) {
+  std::vector<HeldAcceleratorRow> held;
+  for (const Worker& worker : job.workers) {
+    const AcceleratorId place = Kept(worker);
+    if (!place.valid()) continue;
+    if (held.size() == kAcceleratorsPerRowMax) break;
+    const Accelerator& accelerator = cluster.accelerator(place);
+    held.push_back(
+        {accelerator.server, accelerator.info.type, accelerator.info.uuid});
+  }
+  return held;
+}
+
+std::string TextOf(const JobView& job, const Reason& reason) {
+  return StrCat(RenderReason(reason), job.notes);
+}
+
+Reason ReasonFor(const JobView& job, const WaitingLine& line, bool may_read) {
+  Reason reason = may_read ? job.reason : ForOthers(job.reason);
+  line.Tell(job.id, &reason);
+  return reason;
+}
+
+std::optional<ExitRow> ExitOf(const JobView& job) {
+  const bool failed = job.last_end != 0 || job.failures_in_a_row > 0;
+  const bool unstarted = std::holds_alternative<reason::HeldLaunch>(job.reason);
+  if (!failed || unstarted || job.state == "CD") return std::nullopt;
+  ExitRow exit;
+  exit.failures = job.failures_in_a_row;
+  (job.last_end >= 0 ? exit.exit_code : exit.signal) = std::abs(job.last_end);
+  return exit;
+}
+
+using Ended = std::pair<Time, JobId>;
+
+struct Filter {
+  std::set<std::string, std::less<>> states;  // empty: all
+  std::optional<std::string> user;
+  std::optional<std::string> name;
+  std::optional<size_t> ended_max;
+};
+
+std::optional<Filter> ReadFilter(const std::string& text,
+                                 const std::string& reader) {
+  Filter filter;
+  if (text.empty()) return filter;
+  const nlohmann::json json =
+      nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "states" && value.is_array()) {
+      for (const nlohmann::json& state : value) {
+        if (!state.is_string()) return std::nullopt;
+        filter.states.insert(state.get<std::string>());
+      }
+    } else if (key == "user" && value.is_string()) {
+      filter.user = value.get<std::string>();
+    } else if (key == "own" && value == true) {
+      filter.user = reader;
+    } else if (key == "name" && value.is_string()) {
+      filter.name = value.get<std::string>();
+    } else if (key == "ended_max" && value.is_number_unsigned()) {
+      filter.ended_max = value.get<size_t>();
+    } else {
+      return std::nullopt;
+    }
+  }
+  return filter;
+}
+
+bool Passes(const JobView& job, const Filter& filter) {
+  return (!filter.user || job.facts->owner == *filter.user) &&
+         (!filter.name || job.facts->name == *filter.name) &&
+         (filter.states.empty() || filter.states.contains(job.state));
+}
+
+// The first of the latest ones, of those that pass; nullopt: all of them.
+std::optional<Ended> FirstEnded(const QueueView& view, const Filter& filter) {
+  if (!filter.ended_max) return std::nullopt;
+  std::vector<Ended> ended;
+  for (const auto& job : view.jobs) {
+    if (job->over && Passes(*job, filter)) {
+      ended.emplace_back(job->ended_at, job->id);
+    }
+  }
+  if (ended.size() <= *filter.ended_max) return std::nullopt;
+  if (*filter.ended_max == 0) return Ended{kNever, JobId()};
+  const auto first = ended.end() - static_cast<ptrdiff_t>(*filter.ended_max);
+  std::ranges::nth_element(ended, first);
+  return *first;
+}
+
+}  // namespace
+
+JobView ViewOf(const Job& job, const Engine& engine, Time now,
+               std::shared_ptr<const JobFacts> before) {
+  JobView view;
+  view.id = job.id;
+  view.facts = before != nullptr && Hold(*before, job)
+                   ? std::move(before)
+                   : std::make_shared<const JobFacts>(FactsOf(job));
+  view.state = StateLetters(job);
+  view.reason = engine.WhyUnranked(job.id, now);
+  view.memory = engine.MemoryText(job);
+  view.scale_factor = job.scale_factor;
+  view.progress = Summarise(job);
+  view.notes = NotesOf(job, view, engine);
+  view.held = HeldBy(job, engine.cluster());
+  if (!job.workers.empty()) {
+    const auto& scalars = job.workers.front().progress.scalars;
+    view.scalars.assign(scalars.begin(), scalars.end());
+  }
+  view.shares = engine.SharesOf(job.id, now);
+  view.received_s = ReceivedSeconds(job, now);
+  view.submitted_at = job.submitted_at;
+  view.ended_at = job.ended_at;
+  // Jobs of an earlier version have none.
+  const double offset_s = engine.options().wall_offset_s;
+  view.submitted_wall_s = job.submitted_wall_s > 0
+                              ? job.submitted_wall_s
+                              : job.submitted_at + offset_s;
+  view.ended_wall_s =
+      job.ended_wall_s > 0 ? job.ended_wall_s : job.ended_at + offset_s;
+  view.over = IsOver(job);
+  view.settled = view.over && !job.live;
+  view.epoch = job.epoch;
+  view.failures_in_a_row = job.failures_in_a_row;
+  view.last_end = job.last_end;
+  return view;
+}
+
+void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
+                  const Identity& reader, QueueRow* row) {
+  const JobFacts& facts = *job.facts;
+  const bool may_read = MayTouch(reader, facts.owner);
+  const Reason reason = ReasonFor(job, line, may_read);
+  row->id = job.id.value();
+  row->name = facts.name;
+  row->state = job.state;
+  row->owner = facts.owner;
+  row->app = facts.app;
+  row->entity = facts.entity;
+  row->weight = facts.weight;
+  row->scale_factor = job.scale_factor;
+  row->scale_factor_asked = facts.scale_factor_asked;
+  row->scale_factor_min = facts.scale_factor_min;
+  row->scale_factor_max = facts.scale_factor_max;
+  row->accelerators = job.held;
+  row->steps_done = job.progress.steps_done;
+  row->steps_total = facts.steps_total;
+  row->steps_per_s = job.progress.steps_per_s;
+  row->scalars = job.scalars;
+  row->share_target = job.shares.target;
+  row->share_got = job.shares.received;
+  row->pauses = job.progress.pauses;
+  row->moves = job.progress.moves;
+  row->pausing_s = job.progress.pausing_s;
+  row->epoch = job.epoch;
+  row->incarnations = job.progress.incarnations;
+  const Generation generation = job.progress.last_generation;
+  row->last_generation.reset();
+  if (generation != Generation{}) {
+    row->last_generation = {generation.epoch, generation.step};
+  }
+  row->reason = TextOf(job, reason);
+  row->memory = job.memory;
+  row->submitted_at_s = job.submitted_wall_s;
+  row->ended_at_s.reset();
+  if (job.over) row->ended_at_s = job.ended_wall_s;
+  row->age_s = (job.over ? job.ended_at : now) - job.submitted_at;
+  row->received_s = job.received_s;
+  row->failures_in_a_row = job.failures_in_a_row;
+  row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";
+  row->exit = ExitOf(job);
+}
+
+std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
+  std::vector<ThroughputRow> list;
+  if (IsOver(job)) return list;
+  for (const std::string& type : engine.cluster().types()) {
+    const Throughput known = engine.throughputs().Get(job.id, type);
+    const auto given = job.spec.throughputs.find(type);
+    ThroughputRow row;
+    row.type = type;
+    row.steps_per_s = known.steps_per_s;
+    if (given != job.spec.throughputs.end()) row.given = given->second;
+    row.source = engine.throughputs().IsExcluded(job.id, type)
+                     ? "out of memory"
+                     : SourceName(known.source);
+    list.push_back(std::move(row));
+  }
+  return list;
+}
+
+WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
+                const Identity& reader,
+                std::vector<ThroughputRow> throughputs) {
+  const Reason reason =
+      ReasonFor(job, line, MayTouch(reader, job.facts->owner));
+  WhyRow row;
+  row.job = job.id.value();
+  row.name = job.facts->name;
+  row.state = job.state;
+  row.reason = TextOf(job, reason);
+  row.memory = job.memory;
+  row.code = ReasonName(reason);
+  row.throughputs = std::move(throughputs);
+  row.share_target = job.shares.target;
+  row.share_got = job.shares.received;
+  if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
+    row.place = in_line->place;
+  }
+  return row;
+}
+
+QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
+                     const Identity& reader) {
+  QueryReply reply;
+  reply.request = request.request;
+  const std::optional<Filter> filter = ReadFilter(request.filter, reader.name);
+  if (!filter.has_value()) {
+    reply.error = StrCat("\"", request.filter, "\" is no filter of the queue");
+    return reply;
+  }
+  const std::optional<Ended> first = FirstEnded(view, *filter);
+  const WaitingLine& line = view.line->Get();
+  JsonPage page;
+  QueueRow row;
+  JsonText text;
+  uint64_t last = request.cursor;
+  auto job = std::ranges::upper_bound(
+      view.jobs, JobId(request.cursor), {},
+      [](const std::shared_ptr<const JobView>& one) { return one->id; });
+  for (; job != view.jobs.end(); ++job) {
+    const JobView& one = **job;
+    if (!Passes(one, *filter)) continue;
+    if (first && one.over && Ended{one.ended_at, one.id} < *first) continue;
+    FillQueueRow(one, line, view.now, reader, &row);
+    text.Clear();
+    text.Value(row);
+    if (!page.AddText(text.text())) {
+      reply.next_cursor = last;
+      break;
+    }
+    last = one.id.value();
+  }
+  reply.json = page.Take();
+  return reply;
+}
+
+QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
+                       const JobView& job,
+                       const std::vector<ThroughputRow>& throughputs,
+                       const WaitingLine& line, Time now) {
+  QueryReply reply;
+  reply.request = request.request;
+  JsonText json;
+  if (request.kind == QueryKind::kWhy) {
+    json.Value(WhyRowOf(job, line, reader, throughputs));
+  } else {
+    std::vector<QueueRow> rows(1);
+    FillQueueRow(job, line, now, reader, &rows.front());
+    json.Value(rows);
+  }
+  reply.json = json.Take();
+  return reply;
+}
+
+std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
+  const Stopwatch work;
+  auto view = std::make_shared<QueueView>();
+  view->now = now;
+  view->line = Line(now);
+  view->jobs.reserve(engine_.jobs().size());
+  static const std::vector<std::shared_ptr<const JobView>> kNone;
+  const auto& jobs_before = last_ == nullptr ? kNone : last_->jobs;
+  auto before = jobs_before.begin();
+  for (const auto& [id, job] : engine_.jobs()) {
+    while (before != jobs_before.end() && (*before)->id < id) ++before;
+    const bool known = before != jobs_before.end() && (*before)->id == id;
+    if (known && (*before)->settled) {
+      view->jobs.push_back(*before);  // nothing changes any more
+      continue;
+    }
+    view->jobs.push_back(std::make_shared<const JobView>(
+        ViewOf(job, engine_, now, known ? (*before)->facts : nullptr)));
+  }
+  last_ = std::move(view);
+  due_at_ = now + kPause * work.elapsed_s();
+  return last_;
+}
+
+std::shared_ptr<const QueueView> QueueViews::ForPage(
+    Time now, const QueryRequest& request) const {
+  const bool goes_on = request.cursor != 0 && last_ != nullptr &&
+                       now - last_->now <= kListingAge_s;
+  return goes_on ? last_ : nullptr;
+}
+
+const Named<uint64_t>& QueueViews::CountsAt(Time now) {
+  if (now < counts_due_at_) return counts_;
+  const Stopwatch work;
+  counts_ = CountStates(engine_.jobs());
+  counts_due_at_ = now + kPause * work.elapsed_s();
+  return counts_;
+}
+
+std::shared_ptr<PlanLine> QueueViews::Line(Time now) {
+  if (line_ == nullptr) {
+    line_ = std::make_shared<PlanLine>(engine_.LineRows(now),
+                                       engine_.cluster().types(),
+                                       engine_.options().round_duration_s);
+  }
+  return line_;
+}
+
+}  // namespace gavel

@@ -1,0 +1,191 @@
+// The jobs as `gavel queue` and `gavel why` show them: one job (JobView), and
+// the queue at one moment (QueueView).
+#ifndef GAVEL_COORDINATOR_SERVER_QUEUE_VIEW_H_
+#define GAVEL_COORDINATOR_SERVER_QUEUE_VIEW_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/engine.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/waiting_line.h"
+#include "coordinator/server/principals.h"
+#include "coordinator/server/rows.h"
+#include "core/ids.h"
+#include "core/messages.h"
+#include "core/units.h"
+
+namespace gavel {
+
+// A job as `gavel queue` and `gavel why` show it: copied from the engine on the
+// event loop, made into a row (rows.h) on any thread. Values; the functions are
+// pure.
+
+// The values of the job file, which stay the same from view to view.
+struct JobFacts {
+  std::string name;
+  std::string app;
+  std::string entity;
+  std::string owner;
+  std::string checkpoint_directory;
+  double weight = 1;
+  int scale_factor_asked = 1;
+  int scale_factor_min = 1;
+  int scale_factor_max = 1;
+  uint64_t steps_total = 0;
+};
+
+// The progress of a gang's ranks as one. They step together, so counts of steps
+// are those of the slowest rank, and counts of pauses those of any rank.
+struct JobProgress {
+  uint64_t steps_done = 0;
+  double steps_per_s = 0;  // 0 unless running
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  uint64_t incarnations = 0;
+  Generation last_generation;
+};
+
+struct JobView {
+  JobId id;
+  std::shared_ptr<const JobFacts> facts;
+  std::string_view state;  // StateLetters
+  // For the reason Priority, a WaitingLine tells the place in line.
+  Reason reason;
+  // Behind the reason, and where its tensors are; mostly empty.
+  std::string notes;
+  std::string memory;
+  int scale_factor = 1;
+  JobProgress progress;
+  std::vector<HeldAcceleratorRow> held;  // the first kAcceleratorsPerRowMax
+  Named<double> scalars;
+  JobShares shares;
+  double received_s = 0;
+  Time submitted_at = 0;
+  Time ended_at = 0;
+  double submitted_wall_s = 0;  // since 1970
+  double ended_wall_s = 0;
+  bool over = false;     // finished or cancelled
+  bool settled = false;  // over, and its last process has ended
+  uint64_t epoch = 0;
+  int failures_in_a_row = 0;
+  int last_end = 0;  // as Job::last_end
+};
+
+// `before` has the facts of an earlier view of the job, which are shared when
+// they have not changed; may be null. The cost does not grow with the number of
+// jobs.
+JobView ViewOf(const Job& job, const Engine& engine, Time now,
+               std::shared_ptr<const JobFacts> before);
+
+// The queue's row of the job, as of `now`, for `reader`: words of the program
+// and of the job file only where it may read them. Fills one that may have been
+// another job's, which saves allocations.
+void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
+                  const Identity& reader, QueueRow* row);
+
+// The additions of `gavel why`, for one job alone.
+std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine);
+WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
+                const Identity& reader, std::vector<ThroughputRow> throughputs);
+
+// Places in line as of one plan: the event loop copies the rows, who asks first
+// sorts them. Thread-safe.
+class PlanLine {
+ public:
+  PlanLine(RoundTable rows, std::vector<std::string> types,
+           double round_duration_s)
+      : rows_(std::move(rows)),
+        types_(std::move(types)),
+        round_duration_s_(round_duration_s) {}
+  const WaitingLine& Get() {
+    std::call_once(sorted_, [this] {
+      line_ = WaitingLine(rows_, std::move(types_), round_duration_s_);
+      rows_ = RoundTable(0);
+    });
+    return line_;
+  }
+
+ private:
+  RoundTable rows_;
+  std::vector<std::string> types_;
+  double round_duration_s_;
+  std::once_flag sorted_;
+  WaitingLine line_;
+};
+
+struct QueueView {
+  Time now = 0;
+  std::vector<std::shared_ptr<const JobView>> jobs;  // ascending
+  std::shared_ptr<PlanLine> line;
+};
+
+// A page of `view`: rows of jobs above the cursor (the last one's id) that
+// match `filter`. The filter is JSON, and an empty one matches all jobs. Each
+// key of
+//   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
+// may be missing. "own": true instead of "user" selects the jobs of `reader`.
+// "ended_max" limits finished and cancelled jobs to so many, the latest. An
+// invalid filter sets `error`.
+QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
+                     const Identity& reader);
+
+// kWhy, or kQueue: of one job.
+QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
+                       const JobView& job,
+                       const std::vector<ThroughputRow>& throughputs,
+                       const WaitingLine& line, Time now);
+
+// The queue at one moment, for any thread to list: the event loop copies it
+// when somebody asks, and everybody who asks meanwhile gets the same copy.
+//
+// QueueViews belongs to the event loop; a QueueView is immutable.
+class QueueViews {
+ public:
+  // Views take at most one part in so many of the event loop's time.
+  static constexpr double kPause = 5;
+  // How old one may be that the next page of a listing is taken from.
+  static constexpr double kListingAge_s = 2;
+
+  // Borrows the engine.
+  explicit QueueViews(const Engine& engine) : engine_(engine) {}
+
+  // Something was planned: places in line are others.
+  void NotePlan() { line_.reset(); }
+
+  // Jobs by state letters; of some milliseconds ago where there are many.
+  const Named<uint64_t>& CountsAt(Time now);
+
+  // When Make may be called again.
+  Time due_at() const { return due_at_; }
+  // A few milliseconds for 10,000 jobs.
+  std::shared_ptr<const QueueView> Make(Time now);
+  // The last one, if it is young enough for `request`; null: none is.
+  std::shared_ptr<const QueueView> ForPage(Time now,
+                                           const QueryRequest& request) const;
+
+  // One job alone, whatever the number of jobs.
+  JobView MakeOne(const Job& job, Time now) const {
+    return ViewOf(job, engine_, now, nullptr);
+  }
+  // As of the last plan; made by the first who asks behind it.
+  std::shared_ptr<PlanLine> Line(Time now);
+
+ private:
+  const Engine& engine_;
+  std::shared_ptr<const QueueView> last_;
+  std::shared_ptr<PlanLine> line_;
+  Time due_at_ = -kNever;
+  Named<uint64_t> counts_;
+  Time counts_due_at_ = -kNever;
+};
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_QUEUE_VIEW_H_

@@ -1,0 +1,272 @@
+// The rows that a coordinator sends to the command line, as JSON: the one place
+// that names their keys. The server fills the structs and writes them
+// (row_json.h); the command line reads them back (cli/rows.h).
+//
+// A member's name is its key; the list in GAVEL_ROW gives the order. Fields may
+// be added, and none changes its meaning: the other side may be older or newer.
+// Times are seconds of the engine's clock (query.h), except those of a job,
+// which are seconds since 1970. Values that are not known are null. Plain
+// values.
+#ifndef GAVEL_COORDINATOR_SERVER_ROWS_H_
+#define GAVEL_COORDINATOR_SERVER_ROWS_H_
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "coordinator/server/row_fields.h"
+
+namespace gavel {
+
+// An object whose keys are names of jobs, types and the like, in their order.
+template <class T>
+using Named = std::vector<std::pair<std::string, T>>;
+
+// --- Jobs: `gavel queue`, `gavel why` ---
+
+struct HeldAcceleratorRow {
+  std::string server;
+  std::string type;
+  std::string uuid;
+};
+GAVEL_ROW(HeldAcceleratorRow, server, type, uuid)
+
+struct GenerationRow {
+  uint64_t epoch = 0;
+  uint64_t step = 0;
+};
+GAVEL_ROW(GenerationRow, epoch, step)
+
+// How the last process of a job that failed ended.
+struct ExitRow {
+  int failures = 0;  // in a row, up to now
+  std::optional<int> exit_code;
+  std::optional<int> signal;
+};
+GAVEL_ROW(ExitRow, failures, exit_code, signal)
+
+struct QueueRow {
+  uint64_t id = 0;
+  std::string name;
+  std::string state;  // PD R S CG CD F CA, as of StateLetters
+  std::string owner;  // empty: connections have no keys
+  std::string app;
+  std::string entity;
+  double weight = 1;
+  int scale_factor = 1;  // now; the bounds differ for elastic jobs
+  int scale_factor_asked = 1;
+  int scale_factor_min = 1;
+  int scale_factor_max = 1;
+  std::vector<HeldAcceleratorRow> accelerators;  // held now
+  uint64_t steps_done = 0;
+  uint64_t steps_total = 0;  // 0: until the program ends
+  double steps_per_s = 0;    // 0: not known
+  Named<double> scalars;
+  double share_target = 0;
+  double share_got = 0;
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  uint64_t epoch = 0;
+  uint64_t incarnations = 0;
+  std::optional<GenerationRow> last_generation;
+  std::string reason;
+  std::string memory;
+  double submitted_at_s = 0;         // since 1970
+  std::optional<double> ended_at_s;  // likewise
+  double age_s = 0;
+  double received_s = 0;
+  int failures_in_a_row = 0;
+  std::string checkpoint_directory;
+  std::optional<ExitRow> exit;  // null: none has failed, or it has finished
+
+  // Finished or cancelled.
+  bool Over() const { return state == "CD" || state == "CA"; }
+  // Or held until it is released.
+  bool Ended() const { return Over() || state == "F"; }
+};
+GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
+          scale_factor_asked, scale_factor_min, scale_factor_max, accelerators,
+          steps_done, steps_total, steps_per_s, scalars, share_target,
+          share_got, pauses, moves, pausing_s, epoch, incarnations,
+          last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
+          received_s, failures_in_a_row, checkpoint_directory, exit)
+
+struct ThroughputRow {
+  std::string type;
+  double steps_per_s = 0;
+  std::optional<double> given;  // by the job file
+  std::string source;           // "guessed", "given", "measured", ...
+};
+GAVEL_ROW(ThroughputRow, type, steps_per_s, given, source)
+
+struct WhyRow {
+  uint64_t job = 0;
+  std::string name;
+  std::string state;
+  std::string reason;
+  std::string memory;
+  std::string code;
+  std::vector<ThroughputRow> throughputs;
+  double share_target = 0;
+  double share_got = 0;
+  std::optional<int> place;  // in line
+};
+GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
+          share_target, share_got, place)
+
+// --- Servers: `gavel nodes` ---
+
+struct AcceleratorRow {
+  std::string type;
+  std::string uuid;
+  std::string device;
+  double slow_down_factor = 1;
+  std::string state;
+  double speed = 1;  // below 1: a straggler, that part of its type's speed
+  std::vector<uint64_t> jobs;           // two: a packed pair
+  std::vector<uint64_t> kept_jobs;      // paused, still in its memory
+  std::vector<uint64_t> starting_jobs;  // their processes have no lease
+  bool drained = false;                 // by an operator
+  std::optional<double> drain_in_s;     // jobs may stay until then, from now
+  uint64_t memory_bytes = 0;
+  std::string drained_for = "";  // by the coordinator: why
+  // As its driver told last.
+  std::optional<double> utilisation_percent = {};
+  std::optional<double> temperature_c = {};
+  std::optional<uint64_t> uncorrectable_errors = {};
+  std::optional<uint64_t> last_xid = {};  // of its last fault
+  std::string lost_for = "";              // why, and what to do
+  bool exclusive = false;                 // of one process at a time
+  std::string visibility = "all";         // "leased": as in a cluster file
+};
+GAVEL_ROW(AcceleratorRow, type, uuid, device, slow_down_factor, state, speed,
+          jobs, kept_jobs, starting_jobs, drained, drain_in_s, memory_bytes,
+          drained_for, utilisation_percent, temperature_c, uncorrectable_errors,
+          last_xid, lost_for, exclusive, visibility)
+
+struct NodeRow {
+  std::string server;
+  // idle, mixed, allocated, draining, drained, down
+  std::string state;
+  uint64_t parked_bytes = 0;  // of paused jobs in host memory
+  std::vector<AcceleratorRow> accelerators;
+};
+GAVEL_ROW(NodeRow, server, state, parked_bytes, accelerators)
+
+// --- The coordinator itself: `gavel status` ---
+
+struct EntityRow {
+  std::string name;
+  double weight = 1;
+  std::string policy;
+};
+GAVEL_ROW(EntityRow, name, weight, policy)
+
+// Frames, messages and connections refused since the coordinator was started.
+struct WireCounts {
+  uint64_t frames_dropped = 0;       // that are no message, or none for us
+  uint64_t messages_refused = 0;     // that their senders may not send
+  uint64_t connections_refused = 0;  // handshakes; too many of a key or address
+  uint64_t connections_cut = 0;      // for what they sent
+  uint64_t handshakes_failed = 0;    // before any key was asked for
+  friend bool operator==(const WireCounts&, const WireCounts&) = default;
+};
+GAVEL_ROW(WireCounts, frames_dropped, messages_refused, connections_refused,
+          connections_cut, handshakes_failed)
+
+struct ProfilingRow {
+  double percentage_max = 0;
+  int accelerators = 0;
+  double accelerator_s = 0;
+};
+GAVEL_ROW(ProfilingRow, percentage_max, accelerators, accelerator_s)
+
+struct FailuresRow {
+  uint64_t workers_lost = 0;
+  double busy_s = 0;      // of all workers
+  double interval_s = 0;  // mean, of one worker; 0: not told
+};
+GAVEL_ROW(FailuresRow, workers_lost, busy_s, interval_s)
+
+struct StatusRow {
+  uint64_t term = 0;
+  uint64_t seq = 0;
+  double now_s = 0;
+  std::string policy;                        // that decides now
+  std::optional<std::string> policy_option;  // the coordinator's own
+  bool user_shares = false;
+  std::vector<EntityRow> entities;
+  std::string mechanism;
+  std::string queue;
+  std::optional<double> memory_rounds;
+  std::optional<double> reset_interval_s;
+  std::optional<bool> placement_sensitive;
+  uint64_t rounds = 0;
+  std::optional<double> round_duration_s;
+  double lease_duration_s = 0;
+  std::optional<double> round_ends_in_s;
+  // The outcome of the last solve; null when there was none.
+  std::optional<std::string> outcome;
+  std::optional<double> objective;
+  std::optional<double> bound;
+  std::optional<double> gap;
+  std::optional<std::string> solver;
+  std::string detail;
+  WireCounts kept_out;
+  ProfilingRow profiling;
+  FailuresRow failures;
+  std::vector<std::string> troubles;  // that a person has to see to
+  Named<uint64_t> jobs;               // by state letters
+};
+GAVEL_ROW(StatusRow, term, seq, now_s, policy, policy_option, user_shares,
+          entities, mechanism, queue, memory_rounds, reset_interval_s,
+          placement_sensitive, rounds, round_duration_s, lease_duration_s,
+          round_ends_in_s, outcome, objective, bound, gap, solver, detail,
+          kept_out, profiling, failures, troubles, jobs)
+
+// --- What a prediction needs: `gavel what-if`, `gavel policy --preview` ---
+
+struct ReceivedRow {
+  double since_reset_s = 0;
+  double deficit_s = 0;
+};
+GAVEL_ROW(ReceivedRow, since_reset_s, deficit_s)
+
+struct ForecastRow {
+  uint64_t id = 0;
+  std::string name;
+  std::string app;
+  std::string entity;
+  std::string owner;
+  double weight = 1;
+  double owner_weight = 1;
+  std::optional<double> deadline_s;
+  int scale_factor = 1;
+  std::optional<double> steps_left;  // null: until its program ends
+  double age_s = 0;
+  Named<double> throughputs;  // by accelerator type
+  double received_s = 0;
+  Named<ReceivedRow> received;  // by accelerator type
+};
+GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
+          deadline_s, scale_factor, steps_left, age_s, throughputs, received_s,
+          received)
+
+// Null: there is none of that name.
+template <class T>
+const T* FindNamed(const Named<T>& values, std::string_view name) {
+  for (const auto& [key, value] : values) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_SERVER_ROWS_H_

@@ -1,0 +1,412 @@
+#include "iterator/checkpoint_saver.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/status.h"
+#include "core/text.h"
+#include "iterator/clock.h"
+#include "runtime/checkpoint/checkpoint_rules.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/manifest.h"
+
+namespace gavel::internal {
+namespace {
+
+// The entries that differ between the ranks of a gang (loop_position.cc has the
+// names).
+constexpr std::string_view kOwnEntries[] = {
+    "gavel/random/", "gavel/loop/random", "gavel/loop/first"};
+
+void NameOwnEntries(int rank, std::map<std::string, std::string>* bytes) {
+  std::map<std::string, std::string> own;
+  for (const auto& [name, value] : *bytes) {
+    for (const std::string_view prefix : kOwnEntries) {
+      if (std::string_view(name).starts_with(prefix)) {
+        own[StrCat(RankEntryPrefix(rank), name)] = value;
+      }
+    }
+  }
+  bytes->merge(own);
+}
+
+// The inverse. A rank that the gang did not have begins with those of rank 0.
+void TakeOwnEntries(int rank, std::map<std::string, std::string>* bytes) {
+  std::map<std::string, std::string> taken;
+  for (auto& [name, value] : *bytes) {
+    const std::optional<int> owner = RankOfEntry(name);
+    if (owner == rank) {
+      taken[name.substr(RankEntryPrefix(rank).size())] = value;
+    }
+  }
+  std::erase_if(*bytes, [](const auto& entry) {
+    return RankOfEntry(entry.first).has_value();
+  });
+  for (auto& [name, value] : taken) (*bytes)[name] = std::move(value);
+}
+
+// While a save is under way, its outcome is looked for this often.
+constexpr int64_t kSaveLookInterval_ns = 50'000'000;
+
+GenerationStoreOptions StoreOptions(const SessionOptions& options,
+                                    Arena& arena) {
+  GenerationStoreOptions store;
+  store.arena = &arena;
+  store.shares_restored = options.world_size > 1;
+  store.keep_last = options.checkpoints_kept;
+  store.keep_every_steps =
+      static_cast<uint64_t>(options.checkpoints_kept_every_steps);
+  // CheckOptions has seen that it can be read.
+  store.keep_best =
+      ParseBestBy(options.checkpoints_kept_best).value_or(BestBy());
+  return store;
+}
+
+}  // namespace
+
+absl::Status Checkpoints::Open(const std::string& directory,
+                               GenerationStoreOptions options, int rank,
+                               CheckpointWriter::Done done) {
+  rank_ = rank;
+  options.device_hash = [this](const std::vector<at::Tensor>& tensors) {
+    return hasher_.Hash(tensors);
+  };
+  GAVEL_ASSIGN_OR_RETURN(GenerationStore store,
+                         GenerationStore::Open(directory, options));
+  writer_ = std::make_unique<CheckpointWriter>(
+      std::move(store), [this, done = std::move(done)](
+                            Generation generation, const absl::Status& status) {
+        if (status.ok()) SetLatest(generation);
+        done(generation, status);
+      });
+  absl::StatusOr<Restored> restored = writer_->Restore();
+  if (absl::IsNotFound(restored.status())) return absl::OkStatus();
+  if (!restored.ok()) return restored.status();
+  SetLatest(restored->generation);
+  notes_ = restored->notes;
+  restored_ = *std::move(restored);
+  TakeOwnEntries(rank_, &restored_->snapshot.bytes);
+  return absl::OkStatus();
+}
+
+Generation Checkpoints::latest() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return latest_.value_or(Generation());
+}
+
+void Checkpoints::SetLatest(Generation generation) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  latest_ = generation;
+}
+
+absl::Status Checkpoints::RemoveLeftovers(uint64_t epoch) {
+  return enabled() ? writer_->RemoveLeftovers(epoch) : absl::OkStatus();
+}
+
+absl::Status Checkpoints::Begin(Generation generation, Snapshot snapshot,
+                                CommitOptions options,
+                                std::vector<HostCopy>* copies) {
+  if (!enabled()) return absl::OkStatus();
+  if (options.world_size > 1) NameOwnEntries(rank_, &snapshot.bytes);
+  options.rank = rank_;
+  return writer_->Begin(generation, snapshot, options, copies);
+}
+
+void Checkpoints::Prepare(const Snapshot& snapshot, int world_size) {
+  if (!enabled()) return;
+  CommitOptions options;
+  options.rank = rank_;
+  options.world_size = world_size;
+  writer_->Prepare(snapshot, options);
+}
+
+absl::Status Checkpoints::Wait() {
+  return enabled() ? writer_->Wait() : absl::OkStatus();
+}
+
+bool Checkpoints::IsSuperseded(Generation generation) const {
+  if (!enabled()) return false;
+  const absl::StatusOr<Generation> latest = writer_->LatestGeneration();
+  return latest.ok() && latest->epoch > generation.epoch;
+}
+
+bool Checkpoints::IsCommitted(Generation generation) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return latest_ == generation;
+}
+
+void CheckpointSchedule::Restart(Time now, uint64_t steps_done,
+                                 int world_size) {
+  const double interval_s = Interval_s(world_size);
+  const int64_t interval_steps = options_.checkpoint_interval_steps;
+  due_ns_ = interval_s > 0 ? ToNanoseconds(now + interval_s) : kNever_ns;
+  due_step_ = interval_steps > 0
+                  ? steps_done + static_cast<uint64_t>(interval_steps)
+                  : kNoStep;
+}
+
+double CheckpointSchedule::Interval_s(int world_size) const {
+  if (options_.checkpoint_interval_s >= 0) {
+    return options_.checkpoint_interval_s;
+  }
+  // Until the first save has shown its cost.
+  if (stall_s_ <= 0) return kCheckpointIntervalMin_s;
+  return CheckpointInterval_s(stall_s_, options_.failure_interval_s,
+                              world_size);
+}
+
+std::string FirstCheckpointText(const SessionOptions& options) {
+  if (options.checkpoint_directory.empty()) return "";  // said before
+  std::string when;
+  if (options.checkpoint_interval_s != 0) {
+    const double interval_s = options.checkpoint_interval_s < 0
+                                  ? kCheckpointIntervalMin_s
+                                  : options.checkpoint_interval_s;
+    when = StrCat(interval_s, " s (GAVEL_CHECKPOINT_INTERVAL_S)");
+  }
+  if (options.checkpoint_interval_steps > 0) {
+    StrAppend(&when, when.empty() ? "" : " or ",
+              options.checkpoint_interval_steps,
+              options.checkpoint_interval_steps == 1 ? " step" : " steps",
+              " (GAVEL_CHECKPOINT_INTERVAL_STEPS)");
+  }
+  if (when.empty()) {
+    return ", no checkpoint before the end (GAVEL_CHECKPOINT_INTERVAL_S=0)";
+  }
+  return StrCat(", first checkpoint after ", when);
+}
+
+absl::Status CheckpointSaver::Open() {
+  const SessionOptions& options = context_.options;
+  if (options.checkpoint_directory.empty()) {
+    context_.log.Info(
+        "no checkpoints are written: GAVEL_CHECKPOINT_DIRECTORY is not set");
+    return absl::OkStatus();
+  }
+  GAVEL_RETURN_IF_ERROR(CheckOwner());
+  GAVEL_RETURN_IF_ERROR(checkpoints_.Open(
+      options.checkpoint_directory, StoreOptions(options, context_.arena),
+      options.rank, [this](Generation generation, const absl::Status& status) {
+        SaveDone(generation, status);
+      }));
+  GAVEL_RETURN_IF_ERROR(TakeDirectory());
+  for (const std::string& note : checkpoints_.notes()) {
+    const std::string line =
+        StrCat("fell back to an earlier checkpoint: ", note);
+    context_.log.Warning(line);
+    context_.board.SetCheckpoint(absl::DataLossError(line));
+  }
+  if (restored() == nullptr) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(state_.Restore(*restored()));
+  const Generation generation = checkpoints_.latest();
+  context_.log.Info(StrCat("going on from ", GenerationName(generation), " in ",
+                           options.checkpoint_directory));
+  epoch_ = generation.epoch;
+  restored_step_ = generation.step;
+  context_.stats.SetStepsDone(generation.step);
+  context_.stats.SetLastGeneration(generation);
+  return absl::OkStatus();
+}
+
+// Before anything there is read or written. An agent of an earlier version
+// names no cluster, and a program that runs alone belongs to no job.
+absl::Status CheckpointSaver::CheckOwner() {
+  const SessionOptions& options = context_.options;
+  if (!context_.managed() || options.cluster.empty()) return absl::OkStatus();
+  FileSystem& disk = FileSystem::Posix();
+  if (options.rank == 0) {
+    GAVEL_RETURN_IF_ERROR(
+        CreateDirectories(disk, options.checkpoint_directory));
+  }
+  return ClaimDirectory(disk, options.checkpoint_directory,
+                        {options.cluster, options.job, options.job_name});
+}
+
+// Under a coordinator the lease decides who may save: a process that it has
+// given up may still hold the directory.
+absl::Status CheckpointSaver::TakeDirectory() {
+  const std::string& directory = context_.options.checkpoint_directory;
+  if (access(directory.c_str(), W_OK) != 0) {
+    return absl::ErrnoToStatus(
+        errno, ToAbsl(StrCat("checkpoints can't be written to ", directory)));
+  }
+  if (context_.options.rank != 0) return absl::OkStatus();
+  absl::StatusOr<FileLock> lock =
+      FileLock::Take(StrCat(directory, "/", kInUseName));
+  if (lock.ok()) in_use_.emplace(*std::move(lock));
+  if (context_.managed() || !absl::IsAlreadyExists(lock.status())) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      StrCat("another program saves its checkpoints in ", directory, " (",
+             lock.status().message(),
+             "); end that one, or set GAVEL_CHECKPOINT_DIRECTORY to a "
+             "directory of this program's own"));
+}
+
+Generation CheckpointSaver::NextGeneration() const {
+  return {epoch_, context_.stats.steps_done()};
+}
+
+void CheckpointSaver::Schedule() {
+  schedule_.Restart(Now(), context_.stats.steps_done(), gang_.world_size());
+}
+
+// By steps: at exactly these, after waiting for the save before. By time: not
+// before that save is done.
+bool CheckpointSaver::IsDue(int64_t now_ns) const {
+  return IsDueBySteps() || IsDueByTime(now_ns);
+}
+
+bool CheckpointSaver::IsDueBySteps() const {
+  return enabled() && context_.stats.steps_done() >= schedule_.due_step();
+}
+
+bool CheckpointSaver::IsDueByTime(int64_t now_ns) const {
+  return enabled() && now_ns >= schedule_.due_ns() && !IsBusy();
+}
+
+uint64_t CheckpointSaver::NextLook_step() const {
+  return enabled() ? schedule_.due_step() : kNoStep;
+}
+
+int64_t CheckpointSaver::NextLook_ns(int64_t now_ns) const {
+  if (IsBusy()) return now_ns + kSaveLookInterval_ns;
+  return enabled() ? schedule_.due_ns() : kNever_ns;
+}
+
+absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies,
+                                     bool again) {
+  Schedule();
+  if (!state_.CanCollect()) return SayCannotCommit(), absl::OkStatus();
+  const Generation generation = NextGeneration();
+  if (!enabled()) return absl::OkStatus();
+  const int64_t begin_ns = Now_ns();
+  // One save at a time. The one under way may be this generation.
+  WaitAndTell().IgnoreError();
+  if (checkpoints_.IsCommitted(generation) && !again) return absl::OkStatus();
+  const int64_t copy_begin_ns = Now_ns();
+  const RuntimeSpan span(context_.profile.ring(), "checkpoint copy");
+  context_.profile.CountCheckpoint();
+  begin_ns_ = copy_begin_ns;
+  save_ = {generation.step,
+           generation == save_generation_ ? save_.attempt + 1 : 1};
+  save_generation_ = generation;
+  gang_.BeginSave(save_);
+  state_.ExpectMove();
+  Snapshot snapshot;
+  absl::Status status = gang_.Synchronize();
+  // A state that can't be saved now can't be saved later, either: the run ends
+  // at its first checkpoint.
+  bool is_hopeless = false;
+  if (status.ok()) {
+    status = state_.Collect(&snapshot);
+    is_hopeless = !status.ok() && !absl::IsResourceExhausted(status);
+  }
+  if (status.ok()) {
+    status = checkpoints_.Begin(generation, std::move(snapshot),
+                                OptionsOfSave(), copies);
+    is_hopeless = absl::IsInvalidArgument(status);
+  }
+  if (status.ok()) state_.Saved();
+  schedule_.SetStall(ToSeconds(Now_ns() - copy_begin_ns));
+  context_.stats.AddPausing(Now_ns() - begin_ns);
+  Schedule();
+  if (!status.ok()) SaveDone(generation, status);
+  if (is_hopeless) context_.Fail(status);
+  return status;
+}
+
+void CheckpointSaver::SayCannotCommit() {
+  if (!enabled()) return;
+  Wait().IgnoreError();  // so that latest() is the last one
+  const Generation latest = checkpoints_.latest();
+  context_.log.Info(
+      StrCat("no checkpoint is taken inside a step; a restart goes on ",
+             latest == Generation() ? "from the beginning"
+                                    : StrCat("from ", GenerationName(latest)),
+             " (call StepDone() before an evaluation to have one there)"));
+}
+
+absl::Status CheckpointSaver::WaitAndTell() {
+  link_.SetSaving(true);
+  absl::Status status = Wait();
+  link_.SetSaving(false);
+  return status;
+}
+
+// The writer's thread calls these functions.
+CommitOptions CheckpointSaver::OptionsOfSave() {
+  CommitOptions options;
+  const auto scalars = context_.stats.scalars().Read();
+  options.scalars = {scalars.begin(), scalars.end()};
+  options.world_size = gang_.world_size();
+  options.gang_wait_s = context_.options.gang_wait_s;
+  options.before_commit = [this] {
+    if (!link_.rejected()) return absl::OkStatus();
+    return absl::CancelledError(
+        "the coordinator has given this job to another process");
+  };
+  options.gives_up = [this, save = save_] { return gang_.SaveStatus(save); };
+  options.all_have_begun = [this, save = save_] {
+    return gang_.AllHaveBegun(save);
+  };
+  return options;
+}
+
+void CheckpointSaver::SaveDone(Generation generation,
+                               const absl::Status& status) {
+  context_.board.SetCheckpoint(status);
+  if (TraceRing* const ring = context_.profile.ring(); ring != nullptr) {
+    ring->AddRuntime(RuntimeEvent{"checkpoint", begin_ns_, Now_ns(),
+                                  RuntimeEvent::Row::kWriter});
+  }
+  if (status.ok()) {
+    context_.stats.SetLastGeneration(generation);  // for the next report
+  } else if (checkpoints_.IsSuperseded(generation)) {
+    context_.Fail(status);  // nothing that is trained here will be kept
+  } else {
+    context_.log.Warning(StrCat("no checkpoint this time: ", status.message()));
+  }
+  // The others wait for this rank's part.
+  if (!status.ok()) gang_.FailSave(save_);
+  const bool whole = gang_.Settle(generation.step, status.ok());
+  if (status.ok() || whole || !context_.managed()) return;
+  // The lost rank starts again from the last generation. It can't join others
+  // that wait in memory with a later step.
+  context_.gate.Pause(
+      {PauseTier::kStop,
+       "the gang is broken: a rank was lost before the generation of "
+       "its stop was written"});
+}
+
+void CheckpointSaver::SettleGang() {
+  if (checkpoints_.IsWriting(NextGeneration())) return;
+  gang_.Settle(context_.stats.steps_done(), /*written=*/true);
+}
+
+void CheckpointSaver::PrepareOnce() {
+  if (std::exchange(prepared_, true)) return;
+  Snapshot snapshot;
+  // An error in the state is reported when it is saved.
+  if (enabled() && state_.CanCollect() && state_.Collect(&snapshot).ok()) {
+    state_.ExpectMove();
+    checkpoints_.Prepare(snapshot, gang_.world_size());
+  }
+}
+
+void CheckpointSaver::RaiseEpoch(uint64_t epoch) {
+  epoch_ = std::max(epoch_, epoch);
+}
+
+void CheckpointSaver::RemoveLeftovers() {
+  context_.Warn(checkpoints_.RemoveLeftovers(epoch_));
+}
+
+}  // namespace gavel::internal
