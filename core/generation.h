@@ -1,7 +1,7 @@
 // Names and order of checkpoints ("generations"), without access to a disk.
 // Used by runtime/checkpoint and the lease machine. The types are values, and
-// the functions are thread-safe. Design section 6: the latest generation is the
-// highest by (epoch, step), never the newest by time.
+// the functions are thread-safe. The latest generation is the highest by
+// (epoch, step), never the newest by time.
 #ifndef GAVEL_CORE_GENERATION_H_
 #define GAVEL_CORE_GENERATION_H_
 

@@ -3,7 +3,7 @@
 // models that are trained together, and the thread that agrees with the other
 // ranks on where to stop.
 //
-// Design section 5, gangs. session/gang_membership.h drives it.
+// gang_membership.h drives it.
 #ifndef GAVEL_ITERATOR_GANG_H_
 #define GAVEL_ITERATOR_GANG_H_
 

@@ -3,8 +3,7 @@
 // how it leaves. Without a gang (one worker) nothing is joined, and every save
 // is this process's own.
 //
-// Training thread, except where "any thread" is written. Design section 5,
-// gangs.
+// Only the training thread calls it, except where "any thread" is written.
 #ifndef GAVEL_ITERATOR_GANG_MEMBERSHIP_H_
 #define GAVEL_ITERATOR_GANG_MEMBERSHIP_H_
 

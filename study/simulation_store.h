@@ -4,7 +4,7 @@
 // the same time; docs/simulator.md describes the tables.
 //
 // Not thread-safe; processes may share a file. Status codes: those of
-// journal/sqlite.h; NOT_FOUND and INVALID_ARGUMENT for a missing or wrong file.
+// server/sqlite.h; NOT_FOUND and INVALID_ARGUMENT for a missing or wrong file.
 #ifndef GAVEL_STUDY_SIMULATION_STORE_H_
 #define GAVEL_STUDY_SIMULATION_STORE_H_
 

@@ -1,7 +1,7 @@
-// A server's agent, decisions only: which processes to start, which signals to
-// send, what to tell the coordinator. coordinator/agent_host has the shell that
-// forks, waits and speaks ZeroMQ; the simulator drives it with virtual
-// processes. Not thread-safe. Design section 5, "Agents".
+// The decisions of a server's agent: which processes to start, which signals to
+// send, and what to report to the coordinator. coordinator/agent_host is the
+// shell that forks, waits and speaks ZeroMQ; tests/simulation drives this
+// machine with virtual processes. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_AGENT_AGENT_MACHINE_H_
 #define GAVEL_COORDINATOR_AGENT_AGENT_MACHINE_H_
 

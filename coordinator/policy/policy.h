@@ -93,8 +93,8 @@ class JobRows {
   RowTable table_;
 };
 
-// Which solver is used for linear programs. kAuto: prices (lp/price_levels.h)
-// if the problem has their shape and they prove their answer, else HiGHS.
+// Which solver is used for linear programs. kAuto: prices (price_levels.h) if
+// the problem has their shape and they prove their answer, else HiGHS.
 // kPrices: the answer of prices without a fall-back, if the problem has their
 // shape, else HiGHS.
 enum class SolverChoice : uint8_t { kAuto, kHighs, kPrices };

@@ -1,5 +1,5 @@
-// The members of a row, a plain struct, by name: for JSON (query/rows.h) and
-// for tables (journal/history_tables.h).
+// The members of a row, a plain struct, by name: for JSON (rows.h) and for
+// tables (history_tables.h).
 #ifndef GAVEL_COORDINATOR_SERVER_ROW_FIELDS_H_
 #define GAVEL_COORDINATOR_SERVER_ROW_FIELDS_H_
 

@@ -6,7 +6,7 @@
 //
 // Called by the iterator: taken before the first step of a lease, released on a
 // pause, after the device is synchronised and before RELEASED is sent.
-// Not thread-safe. Design section 5.
+// Not thread-safe.
 #ifndef GAVEL_RUNTIME_DEVICE_ACCELERATOR_LOCK_H_
 #define GAVEL_RUNTIME_DEVICE_ACCELERATOR_LOCK_H_
 

@@ -1,6 +1,5 @@
-// Code that Dealer, Router and StreamSockets share: endpoints, the socket
-// options of design section 7, and the conversion of cppzmq exceptions to
-// Status. Internal to this folder.
+// Code that Dealer, Router and StreamSockets share: endpoints, socket options,
+// and the conversion of cppzmq exceptions to Status. Internal to this folder.
 #ifndef GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
 #define GAVEL_RUNTIME_TRANSPORT_SOCKET_OPTIONS_H_
 
