@@ -23,42 +23,16 @@
 
 namespace gavel::engine {
 
-class Assignments {
- public:
-  // Borrowed, and outlive this.
-  Assignments(Agenda& agenda, JobTable& jobs, Changes& changes,
-              Cluster& cluster, AssignedAccelerators& assigned,
-              const AllocationTable& allocation, Ledger& ledger,
-              Processes& processes)
-      : agenda_(agenda),
-        jobs_(jobs),
-        changes_(changes),
-        cluster_(cluster),
-        assigned_(assigned),
-        allocation_(allocation),
-        ledger_(ledger),
-        processes_(processes) {}
+struct State;
 
-  // All of the gang run again: what the change has cost.
-  void NoteResized(Time now, Job& job);
-  // Gives the job `next`, alone or with a partner that gets the same (empty: it
-  // waits). Whoever holds a lease of the old assignment is asked to stop; the
-  // new one is granted when they have.
-  void Assign(Time now, Job& job, const std::vector<AcceleratorId>& next,
-              JobId partner, PauseTier tier = PauseTier::kPark);
-
- private:
-  void ChangeWorldSize(Time now, Job& job, int world_size);
-
-  Agenda& agenda_;
-  JobTable& jobs_;
-  Changes& changes_;
-  Cluster& cluster_;
-  AssignedAccelerators& assigned_;
-  const AllocationTable& allocation_;
-  Ledger& ledger_;
-  Processes& processes_;
-};
+// All of the gang run again: what the change has cost.
+void NoteResized(Time now, Job& job);
+// Gives the job `next`, alone or with a partner that gets the same (empty: it
+// waits). Whoever holds a lease of the old assignment is asked to stop; the
+// new one is granted when they have.
+void Assign(State& s, Time now, Job& job,
+            const std::vector<AcceleratorId>& next, JobId partner,
+            PauseTier tier = PauseTier::kPark);
 
 }  // namespace gavel::engine
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/state.h"
 #include "core/launch_errors.h"
 #include "core/text.h"
 
@@ -27,7 +28,7 @@ constexpr double kToldFraction = 0.25;
 
 }  // namespace
 
-void HangWatch::NoteSteps(Time now, Worker& worker, const Progress& told) {
+void NoteSteps(Time now, Worker& worker, const Progress& told) {
   const Progress& before = worker.progress;
   if (told.steps_done != before.steps_done ||
       told.boundaries != before.boundaries ||
@@ -38,23 +39,23 @@ void HangWatch::NoteSteps(Time now, Worker& worker, const Progress& told) {
   worker.progress_at = now;
 }
 
-double HangWatch::HangTimeout(const Job& job, const Worker& worker) const {
+double HangTimeout(const State& s, const Job& job, const Worker& worker) {
   const double seconds =
-      job.spec.hang_timeout_s.value_or(options_.hang_timeout_s);
+      job.spec.hang_timeout_s.value_or(s.options.hang_timeout_s);
   if (seconds <= 0 || worker.held_epoch == 0) return kNever;
   if (job.spec.hang_timeout_s.has_value()) return seconds;
-  const std::string& type = cluster_.accelerator(worker.held).info.type;
-  const Throughput speed = throughputs_.Get(job.id, type);
+  const std::string& type = s.cluster.accelerator(worker.held).info.type;
+  const Throughput speed = s.throughputs.Get(job.id, type);
   const bool known =
       speed.source != ThroughputSource::kGuessed && speed.steps_per_s > 0;
   return known ? std::max(seconds, kHangSteps / speed.steps_per_s) : seconds;
 }
 
-std::optional<Standstill> HangWatch::StandstillOf(const Job& job) const {
+std::optional<Standstill> StandstillOf(const State& s, const Job& job) {
   std::optional<Standstill> longest;
   for (size_t rank = 0; rank < job.workers.size(); ++rank) {
     const Worker& worker = job.workers[rank];
-    const double allowed_s = HangTimeout(job, worker);
+    const double allowed_s = HangTimeout(s, job, worker);
     const double seconds = StandsStill(worker);
     if (seconds < kToldFraction * allowed_s) continue;
     if (longest && seconds <= longest->seconds) continue;
@@ -63,7 +64,7 @@ std::optional<Standstill> HangWatch::StandstillOf(const Job& job) const {
   return longest;
 }
 
-double HangWatch::StandsStill(const Worker& worker) {
+double StandsStill(const Worker& worker) {
   if (worker.held_epoch == 0) return 0;
   // While a checkpoint is being written the loop may wait for it, so moved
   // bytes count as progress.
@@ -153,56 +154,73 @@ event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
   return ProcessEnd::kFailed;
 }
 
-void Endings::On(Time now, const event::WorkerGone& e) {
+// Evicts the processes of all jobs except `but` that are parked there.
+// Returns whether there were any.
+static bool EvictParkedOn(State& s, Time now, AcceleratorId where, JobId but);
+static bool GiveUpSize(State& s, Time now, Job& job);
+static void LoseForAll(State& s, Time now, AcceleratorId lost);
+static void KeepOut(State& s, Time now, Job& job, AcceleratorId lost);
+static bool CanUseNone(const State& s, JobId accuser, AcceleratorId last);
+static bool GiveUpLaunching(State& s, Time now, Job& job,
+                            const WorkerExited& exit);
+static void CountFailure(State& s, Time now, Job& job, const FailedEnd& end);
+static void AvoidPlace(State& s, Time now, JobId job, AcceleratorId where,
+                       bool leased);
+static void TryElsewhere(State& s, Time now, Job& job);
+static bool GiveUpFetching(State& s, Time now, Job& job,
+                           const std::string& server);
+
+void On(State& s, Time now, const event::WorkerGone& e) {
   const WorkerKey& key = e.exit.worker;
-  while (const auto freed = leases_.EndQuarantine(key)) {
-    processes_.AcceleratorFreed(*freed);
+  while (const auto freed = s.leases.EndQuarantine(key)) {
+    AcceleratorFreed(s, *freed);
   }
-  if (Worker* worker = jobs_.Find(key)) {
+  if (Worker* worker = s.jobs.Find(key)) {
     worker->hung_s = e.hung_s;
-    Job& job = *jobs_.Find(key.job);
+    Job& job = *s.jobs.Find(key.job);
     const event::ProcessEnd end = e.end == event::ProcessEnd::kUntold
                                       ? EndByCode(job, *worker, e.exit)
                                       : e.end;
-    ProcessEnded(now, job, key.rank, e.exit, end);
+    ProcessEnded(s, now, job, key.rank, e.exit, end);
   }
 }
 
-void Endings::On(Time now, const event::WorkerAbandoned& e) {
-  Worker* worker = jobs_.Find(e.worker);
-  Job* job = jobs_.Find(e.worker.job);
+void On(State& s, Time now, const event::WorkerAbandoned& e) {
+  Worker* worker = s.jobs.Find(e.worker);
+  Job* job = s.jobs.Find(e.worker.job);
   if (worker == nullptr) return;
-  leases_.Quarantine(*worker, e.worker);
+  s.leases.Quarantine(*worker, e.worker);
   const WorkerExited exit = EndedWithAgent(worker->server, *worker, e.worker);
-  assignments_.Assign(now, *job, {}, JobId());
-  ProcessEnded(now, *job, e.worker.rank, exit);
-  agenda_.FillSoon();
+  Assign(s, now, *job, {}, JobId());
+  ProcessEnded(s, now, *job, e.worker.rank, exit);
+  s.agenda.FillSoon();
 }
 
 // A job that has grown, and whose gang does not come together however often it
 // is tried (a step may have too few samples for so many workers), goes back to
 // the size that it asked for. It does not try the larger size on that type
 // again. False: the job has not grown.
-bool Endings::GiveUpSize(Time now, Job& job) {
+bool GiveUpSize(State& s, Time now, Job& job) {
   const int size = job.world_size;
   if (size <= job.spec.scale_factor || job.assigned.empty()) return false;
-  const std::string type = cluster_.accelerator(job.assigned.front()).info.type;
-  throughputs_.ExcludeSize(job.id, type, size);
+  const std::string type =
+      s.cluster.accelerator(job.assigned.front()).info.type;
+  s.throughputs.ExcludeSize(job.id, type, size);
   job.scale_factor = job.spec.scale_factor;
   job.failed_starts = 0;
   job.resized_at = now;
   job.resize_reason = reason::ShrunkFailed{type, size};
-  round_.ForgetPlan(job);
-  assignments_.Assign(now, job, {}, JobId());
-  agenda_.SolveSoon();
-  agenda_.FillSoon();
+  s.round.ForgetPlan(job);
+  Assign(s, now, job, {}, JobId());
+  s.agenda.SolveSoon();
+  s.agenda.FillSoon();
   return true;
 }
 
-void Endings::ProcessEnded(Time now, Job& job, int rank,
-                           const WorkerExited& exit, event::ProcessEnd read) {
+void ProcessEnded(State& s, Time now, Job& job, int rank,
+                  const WorkerExited& exit, event::ProcessEnd read) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  if (IsLoss(worker, exit)) ledger_.AddLoss();
+  if (IsLoss(worker, exit)) s.ledger.AddLoss();
   const bool leaving = Leaves(job, worker, exit);
   const bool restarts = worker.out_of_memory && job.is_gang();
   const bool fetched_nothing = !worker.leaving &&
@@ -214,16 +232,16 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
                        exit.stopped && !job.spec.opaque();
   const bool silent = overdue && !worker.spoke;
   const double unready_s =
-      overdue && worker.spoke ? StartTimeout(job, options_) : 0;
+      overdue && worker.spoke ? StartTimeout(job, s.options) : 0;
   // A process that was stopped and never held a lease counts as starting until
   // its end.
   if (exit.stopped && worker.held_epoch == 0 && worker.parked_at == kNever) {
     worker.process = ProcessState::kLaunching;
   }
-  ledger_.BookStart(now, job, worker);
+  s.ledger.BookStart(now, job, worker);
   // The worker that ran out of memory may start again elsewhere.
-  if (worker.out_of_memory) agenda_.FillSoon();
-  const AcceleratorId where = PlaceOf(job, rank, cluster_);
+  if (worker.out_of_memory) s.agenda.FillSoon();
+  const AcceleratorId where = PlaceOf(job, rank, s.cluster);
   const bool leased = worker.held_epoch != 0 || worker.left_on.valid();
   const std::set<AcceleratorId> contexts = std::move(worker.contexts);
   worker.contexts.clear();
@@ -231,8 +249,8 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   worker.kept_on = AcceleratorId();
   worker.left_on = AcceleratorId();
   worker.out_of_memory = false;
-  jobs_.MayBeOver(job);
-  changes_.Touch(job);
+  s.jobs.MayBeOver(job);
+  s.changes.Touch(job);
   worker.process = ProcessState::kNone;
   worker.leaving = false;
   worker.restarting = false;
@@ -240,34 +258,34 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
   worker.finished_code.reset();
   worker.unswept = false;
   const FailedEnd end{exit, std::exchange(worker.hung_s, 0), silent, unready_s};
-  EndLease(now, job, worker);
+  EndLease(s, now, job, worker);
   worker.pause_sent_at = kNever;
   worker.stop_sent_at = kNever;
   worker.launch_sent_at = kNever;
   worker.last_nonce = 0;
   const WorkerKey key{job.id, rank, worker.incarnation};
-  checkpoints_.EndFetch(key);
-  processes_.EndSilence(now, key, worker);
-  if (!contexts.empty()) leases_.EndContexts(key);
-  for (const AcceleratorId freed : contexts) processes_.AcceleratorFreed(freed);
+  s.checkpoints.EndFetch(key);
+  EndSilence(s, now, key, worker);
+  if (!contexts.empty()) s.leases.EndContexts(key);
+  for (const AcceleratorId freed : contexts) AcceleratorFreed(s, freed);
   const bool of_gang = rank < job.world_size;
   if (read == event::ProcessEnd::kDone && job.active() && of_gang) {
     worker.process = ProcessState::kDone;
-    if (leased) accusations_.NoteGoodEnd(job.id, where);
+    if (leased) s.accusations.NoteGoodEnd(job.id, where);
     if (job.AllDone()) {
-      EndJob(now, job, JobState::kFinished, reason::Finished());
+      EndJob(s, now, job, JobState::kFinished, reason::Finished());
     }
-    processes_.ReviveDone(now, job);
+    ReviveDone(s, now, job);
     return;
   }
   if (!job.active()) return;
   if (read == event::ProcessEnd::kTimeLimit) {
     return EndJob(
-        now, job, JobState::kHeld,
+        s, now, job, JobState::kHeld,
         reason::HeldTimeLimit{job.id, job.spec.time_limit_s.value_or(0)});
   }
-  if (fetched_nothing && GiveUpFetching(now, job, worker.server)) return;
-  if (exit.launch_hung && GiveUpLaunching(now, job, exit)) return;
+  if (fetched_nothing && GiveUpFetching(s, now, job, worker.server)) return;
+  if (exit.launch_hung && GiveUpLaunching(s, now, job, exit)) return;
   const bool failed = read == event::ProcessEnd::kFailed;
   // The first rank to notice a broken gang exits with kExitEvicted. Its exit is
   // counted as a failure only when the other ranks are gone too, and only if
@@ -276,19 +294,19 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
                        exit.exit_code == kExitEvicted && job.HoldsAny();
   job.left_unasked = (job.left_unasked || noticed) && !exit.no_failure;
   if (failed && !noticed) {
-    if (where.valid()) AvoidPlace(now, job.id, where, leased);
-    CountFailure(now, job, end);
-    if (job.active()) TryElsewhere(now, job);
+    if (where.valid()) AvoidPlace(s, now, job.id, where, leased);
+    CountFailure(s, now, job, end);
+    if (job.active()) TryElsewhere(s, now, job);
   } else if (restarts || (of_gang && !leaving && job.HoldsAny())) {
     // This is no failure, but the other ranks can't continue alone.
-    processes_.RestartGang(now, job);
+    RestartGang(s, now, job);
   } else if (job.left_unasked && !job.AnyLive()) {
     WorkerExited left;
     left.exit_code = kExitEvicted;
-    CountFailure(now, job, {left});
+    CountFailure(s, now, job, {left});
   }
   if (job.active() && !job.assigned.empty()) {
-    processes_.EnsureProcesses(now, job, job.assigned);
+    EnsureProcesses(s, now, job, job.assigned);
   }
 }
 
@@ -296,18 +314,18 @@ void Endings::ProcessEnded(Time now, Job& job, int rank,
 // was lost meanwhile. After kHungLaunchesMax of them in a row the job is held,
 // so that a job whose directory hangs does not occupy, or take down, one server
 // after the other. True: the job is held.
-bool Endings::GiveUpLaunching(Time now, Job& job, const WorkerExited& exit) {
+bool GiveUpLaunching(State& s, Time now, Job& job, const WorkerExited& exit) {
   if (++job.hung_launches < kHungLaunchesMax) return false;
   const std::string why = exit.launch_error.empty()
                               ? "its agent was lost meanwhile"
                               : exit.launch_error;
-  EndJob(now, job, JobState::kHeld,
+  EndJob(s, now, job, JobState::kHeld,
          reason::HeldHungLaunch{StrCat("on ", exit.server), job.id,
                                 job.hung_launches, why});
   return true;
 }
 
-void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
+void CountFailure(State& s, Time now, Job& job, const FailedEnd& end) {
   const WorkerExited& exit = end.exit;
   ++job.failures_in_a_row;
   job.failure_counted = true;
@@ -316,232 +334,231 @@ void Endings::CountFailure(Time now, Job& job, const FailedEnd& end) {
   job.last_end = exit.signal != 0 ? -exit.signal : exit.exit_code;
   if (!exit.launch_error.empty()) {
     // Another launch would fail in the same way.
-    return EndJob(now, job, JobState::kHeld,
+    return EndJob(s, now, job, JobState::kHeld,
                   reason::HeldLaunch{exit.launch_error});
   }
   const int failures = job.failures_in_a_row;
   // A program that never spoke would be silent the next time, too.
   if (end.silent) {
-    return EndJob(now, job, JobState::kHeld,
+    return EndJob(s, now, job, JobState::kHeld,
                   reason::HeldSilent{job.id, failures});
   }
-  if (failures < job.spec.retries_max) return processes_.RestartGang(now, job);
+  if (failures < job.spec.retries_max) return RestartGang(s, now, job);
   if (end.hung_s > 0) {
-    return EndJob(now, job, JobState::kHeld,
+    return EndJob(s, now, job, JobState::kHeld,
                   reason::HeldHung{job.id, failures, end.hung_s});
   }
   if (end.unready_s > 0) {
-    return EndJob(now, job, JobState::kHeld,
+    return EndJob(s, now, job, JobState::kHeld,
                   reason::HeldUnready{job.id, failures, end.unready_s});
   }
-  EndJob(now, job, JobState::kHeld,
+  EndJob(s, now, job, JobState::kHeld,
          reason::HeldFailures{job.id, failures, job.last_end, job.last_error});
 }
 
 // Makes the job avoid the accelerator where its process failed. The job avoids
 // the whole server if the process had no lease yet, or if the job already
 // avoids another accelerator of that server.
-void Endings::AvoidPlace(Time now, JobId job, AcceleratorId where,
-                         bool leased) {
+void AvoidPlace(State& s, Time now, JobId job, AcceleratorId where,
+                bool leased) {
   const auto server =
-      cluster_.servers().find(cluster_.accelerator(where).server);
-  if (server == cluster_.servers().end()) return;
+      s.cluster.servers().find(s.cluster.accelerator(where).server);
+  if (server == s.cluster.servers().end()) return;
   const std::vector<AcceleratorId>& ids = server->second;
   const bool all = !leased || std::ranges::any_of(ids, [&](AcceleratorId id) {
-    return id != where && avoidance_.Avoids(now, job, id);
+    return id != where && s.avoidance.Avoids(now, job, id);
   });
   for (const AcceleratorId id : ids) {
-    if (all || id == where) avoidance_.Avoid(now, job, id);
+    if (all || id == where) s.avoidance.Avoid(now, job, id);
   }
 }
 
 // Moves the job away from its accelerators if it avoids some of them, and at
 // least as many others of the type are free.
-void Endings::TryElsewhere(Time now, Job& job) {
+void TryElsewhere(State& s, Time now, Job& job) {
   const auto avoids = [&](AcceleratorId id) {
-    return avoidance_.Avoids(now, job.id, id);
+    return s.avoidance.Avoids(now, job.id, id);
   };
   const auto avoided = std::ranges::count_if(job.assigned, avoids);
   if (avoided == 0) return;
-  const std::span<const uint32_t> types = cluster_.usable_types();
+  const std::span<const uint32_t> types = s.cluster.usable_types();
   const uint32_t type = types[job.assigned.front().value() - 1];
   std::ptrdiff_t others = 0;
-  for (const Accelerator& other : cluster_.accelerators()) {
+  for (const Accelerator& other : s.cluster.accelerators()) {
     others += types[other.id.value() - 1] == type && other.usable() &&
-              assigned_.IsFree(other.id) && !avoids(other.id);
+              s.assigned.IsFree(other.id) && !avoids(other.id);
   }
   if (others < avoided) return;
-  round_.ForgetPlan(job);
-  assignments_.Assign(now, job, {}, JobId());
-  agenda_.FillSoon();
+  s.round.ForgetPlan(job);
+  Assign(s, now, job, {}, JobId());
+  s.agenda.FillSoon();
 }
 
-void Endings::EndJob(Time now, Job& job, JobState state, Reason reason,
-                     PauseTier tier) {
-  ledger_.BookAll(now);
-  ledger_.BookTarget(now, job);
-  isolated_.End(now, job);
-  assignments_.Assign(now, job, {}, JobId());
-  round_.ForgetPlan(job);
-  changes_.Touch(job);
-  jobs_.End(job, state);
+void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
+            PauseTier tier) {
+  s.ledger.BookAll(now);
+  s.ledger.BookTarget(now, job);
+  s.isolated.End(now, job);
+  Assign(s, now, job, {}, JobId());
+  s.round.ForgetPlan(job);
+  s.changes.Touch(job);
+  s.jobs.End(job, state);
   job.reason = std::move(reason);
   job.ended_at = now;
-  job.ended_wall_s = now + options_.wall_offset_s;
-  processes_.EndWorkers(now, job, tier);
+  job.ended_wall_s = now + s.options.wall_offset_s;
+  EndWorkers(s, now, job, tier);
   // A job that finished could use other accelerators, so its word counts.
-  if (state != JobState::kFinished) accusations_.WithdrawAccusations(job.id);
+  if (state != JobState::kFinished) s.accusations.WithdrawAccusations(job.id);
   if (state != JobState::kHeld) {
-    avoidance_.Forget(job.id);
-    throughputs_.RemoveJob(job.id);
-    speeds_.RemoveJob(job.id);
-    ledger_.RemoveJob(job.id);
-    trials_.ForgetJob(job.id);
+    s.avoidance.Forget(job.id);
+    s.throughputs.RemoveJob(job.id);
+    s.speeds.RemoveJob(job.id);
+    s.ledger.RemoveJob(job.id);
+    s.trials.ForgetJob(job.id);
   }
-  agenda_.SolveSoon();
-  agenda_.FillSoon();
+  s.agenda.SolveSoon();
+  s.agenda.FillSoon();
 }
 
-void Endings::GiveUpEpoch(Time now, Job& job, ReleaseCause cause) {
+void GiveUpEpoch(State& s, Time now, Job& job, ReleaseCause cause) {
   ++job.epoch;
   if (job.is_gang() && cause == ReleaseCause::kResumeFailed &&
       ++job.failed_starts >= StartsMax(job)) {
-    if (GiveUpSize(now, job)) return;
-    return EndJob(now, job, JobState::kHeld,
+    if (GiveUpSize(s, now, job)) return;
+    return EndJob(s, now, job, JobState::kHeld,
                   reason::HeldGang{job.id, job.failed_starts});
   }
   for (size_t rank = 0; rank < job.workers.size(); ++rank) {
     if (job.workers[rank].held_epoch != 0) {
-      processes_.Pause(now, job, static_cast<int>(rank), PauseTier::kPark);
+      Pause(s, now, job, static_cast<int>(rank), PauseTier::kPark);
     }
   }
 }
 
-void Endings::EndLease(Time now, Job& job, Worker& worker) {
+void EndLease(State& s, Time now, Job& job, Worker& worker) {
   if (worker.held_epoch == 0) return;
-  ledger_.BookWorker(now, job, worker);
-  trials_.CountTrial(now, worker);
+  s.ledger.BookWorker(now, job, worker);
+  s.trials.CountTrial(now, worker);
   const AcceleratorId freed = worker.held;
-  leases_.End(freed, job.id);
+  s.leases.End(freed, job.id);
   worker.asked_at = now;
-  agenda_.Due(now + StartTimeout(job, options_));
+  s.agenda.Due(now + StartTimeout(job, s.options));
   worker.held_epoch = 0;
   worker.held = AcceleratorId();
   worker.hung_s = 0;
-  agenda_.MakeRoomSoon();
+  s.agenda.MakeRoomSoon();
   if (!worker.leaving) {
     worker.pause_sent_at = kNever;
     worker.stop_sent_at = kNever;
   }
-  processes_.AcceleratorFreed(freed);
+  AcceleratorFreed(s, freed);
 }
 
-void Endings::On(Time now, const event::AcceleratorLost& e) {
-  const AcceleratorId lost = cluster_.Find(e.server, e.uuid);
+void On(State& s, Time now, const event::AcceleratorLost& e) {
+  const AcceleratorId lost = s.cluster.Find(e.server, e.uuid);
   if (!lost.valid()) return;
-  if (!e.job.valid()) return LoseForAll(now, lost);
-  Job* accuser = jobs_.Find(e.job);
+  if (!e.job.valid()) return LoseForAll(s, now, lost);
+  Job* accuser = s.jobs.Find(e.job);
   if (accuser == nullptr || !accuser->active()) return;
-  if (accusations_.Accuse(lost, *accuser)) LoseForAll(now, lost);
-  KeepOut(now, *accuser, lost);
-  if (!CanUseNone(e.job, lost)) return;
+  if (s.accusations.Accuse(lost, *accuser)) LoseForAll(s, now, lost);
+  KeepOut(s, now, *accuser, lost);
+  if (!CanUseNone(s, e.job, lost)) return;
   std::vector<std::string> accused;
-  for (const AcceleratorId id : avoidance_.KeptOutOf(e.job)) {
-    accused.push_back(cluster_.accelerator(id).info.uuid);
+  for (const AcceleratorId id : s.avoidance.KeptOutOf(e.job)) {
+    accused.push_back(s.cluster.accelerator(id).info.uuid);
   }
-  EndJob(now, *accuser, JobState::kHeld,
+  EndJob(s, now, *accuser, JobState::kHeld,
          reason::HeldDevice{absl::StrJoin(accused, " nor "), e.job});
 }
 
-void Endings::LoseForAll(Time now, AcceleratorId lost) {
-  cluster_.MarkLost(lost);
-  assigned_.Recount();
-  agenda_.SolveSoon();
-  agenda_.FillSoon();
-  while (!assigned_.JobsOn(lost).empty()) {
-    assignments_.Assign(now, jobs_.at(assigned_.JobsOn(lost).front()), {},
-                        JobId());
+void LoseForAll(State& s, Time now, AcceleratorId lost) {
+  s.cluster.MarkLost(lost);
+  s.assigned.Recount();
+  s.agenda.SolveSoon();
+  s.agenda.FillSoon();
+  while (!s.assigned.JobsOn(lost).empty()) {
+    Assign(s, now, s.jobs.at(s.assigned.JobsOn(lost).front()), {}, JobId());
   }
 }
 
 // Makes the job start elsewhere. An elastic job shrinks to at most the number
 // of accelerators of the type that are left to it, if those are enough for it.
-void Endings::KeepOut(Time now, Job& job, AcceleratorId lost) {
-  const int left =
-      avoidance_.CountLeft(job.id, static_cast<size_t>(cluster_.TypeOf(lost)));
+void KeepOut(State& s, Time now, Job& job, AcceleratorId lost) {
+  const int left = s.avoidance.CountLeft(
+      job.id, static_cast<size_t>(s.cluster.TypeOf(lost)));
   if (job.spec.elastic() && left >= job.spec.LeastWorkers()) {
-    throughputs_.ExcludeSize(job.id, cluster_.accelerator(lost).info.type,
-                             left + 1);
+    s.throughputs.ExcludeSize(job.id, s.cluster.accelerator(lost).info.type,
+                              left + 1);
     job.scale_factor = std::min(job.scale_factor, left);
   }
-  round_.ForgetPlan(job);
-  assignments_.Assign(now, job, {}, JobId());
+  s.round.ForgetPlan(job);
+  Assign(s, now, job, {}, JobId());
   // The accelerators that the job can use have changed, and so has the problem
   // for the policy.
-  changes_.TouchAll();
-  agenda_.SolveSoon();
-  agenda_.FillSoon();
+  s.changes.TouchAll();
+  s.agenda.SolveSoon();
+  s.agenda.FillSoon();
 }
 
-bool Endings::CanUseNone(JobId accuser, AcceleratorId last) const {
-  const std::vector<AcceleratorId> accused = avoidance_.KeptOutOf(accuser);
+bool CanUseNone(const State& s, JobId accuser, AcceleratorId last) {
+  const std::vector<AcceleratorId> accused = s.avoidance.KeptOutOf(accuser);
   std::set<std::string> servers;
   for (const AcceleratorId id : accused) {
-    servers.insert(cluster_.accelerator(id).server);
+    servers.insert(s.cluster.accelerator(id).server);
   }
-  const std::string& type = cluster_.accelerator(last).info.type;
+  const std::string& type = s.cluster.accelerator(last).info.type;
   const bool others =
-      std::ranges::any_of(cluster_.accelerators(), [&](const auto& other) {
+      std::ranges::any_of(s.cluster.accelerators(), [&](const auto& other) {
         return other.usable() && other.info.type == type &&
                !servers.contains(other.server);
       });
   return (others ? servers.size() : accused.size()) >= kAccusedMax;
 }
 
-bool Endings::EvictParkedOn(Time now, AcceleratorId where, JobId but) {
+bool EvictParkedOn(State& s, Time now, AcceleratorId where, JobId but) {
   bool some = false;
-  for (const WorkerKey& key : leases_.ParkedOn(where)) {
+  for (const WorkerKey& key : s.leases.ParkedOn(where)) {
     if (key.job == but) continue;
-    processes_.Pause(now, *jobs_.Find(key.job), key.rank, PauseTier::kEvict);
+    Pause(s, now, *s.jobs.Find(key.job), key.rank, PauseTier::kEvict);
     some = true;
   }
   return some;
 }
 
-void Endings::OutOfMemory(Job& job, AcceleratorId where, JobId partner,
-                          ReleaseCause cause, Time now) {
-  const bool shared = EvictParkedOn(now, where, job.id);
+void OutOfMemory(State& s, Job& job, AcceleratorId where, JobId partner,
+                 ReleaseCause cause, Time now) {
+  const bool shared = EvictParkedOn(s, now, where, job.id);
   if (!job.active()) return;
-  const std::string& type = cluster_.accelerator(where).info.type;
+  const std::string& type = s.cluster.accelerator(where).info.type;
   if (partner.valid()) {
-    throughputs_.ExcludePair(job.id, partner, type);
-    if (Job* other = jobs_.Find(partner)) {
-      measurements_.KeepPairCell(job, *other, type);
-      measurements_.KeepPairCell(*other, job, type);
+    s.throughputs.ExcludePair(job.id, partner, type);
+    if (Job* other = s.jobs.Find(partner)) {
+      KeepPairCell(s, job, *other, type);
+      KeepPairCell(s, *other, job, type);
     }
   } else if (!shared && cause == ReleaseCause::kOutOfMemory) {
-    throughputs_.Exclude(job.id, type);
+    s.throughputs.Exclude(job.id, type);
   } else if (!shared) {
-    avoidance_.Avoid(now, job.id, where);
+    s.avoidance.Avoid(now, job.id, where);
   }
-  round_.ForgetPlan(job);
-  assignments_.Assign(now, job, {}, JobId());
-  agenda_.SolveSoon();
-  agenda_.FillSoon();
+  s.round.ForgetPlan(job);
+  Assign(s, now, job, {}, JobId());
+  s.agenda.SolveSoon();
+  s.agenda.FillSoon();
 }
 
-void Endings::GiveUpFetches(Time now) {
-  for (auto& [id, live] : jobs_.live()) {
+void GiveUpFetches(State& s, Time now) {
+  for (auto& [id, live] : s.jobs.live()) {
     Job& job = *live;
-    if (!job.active() || !checkpoints_.IsStranded(job)) continue;
+    if (!job.active() || !s.checkpoints.IsStranded(job)) continue;
     const bool waits = std::ranges::any_of(job.workers, [](const Worker& w) {
       return w.process == ProcessState::kLaunching;
     });
     if (!waits) continue;
-    assignments_.Assign(now, job, {}, JobId());
+    Assign(s, now, job, {}, JobId());
     for (Worker& worker : job.workers) {
       if (worker.process != ProcessState::kLaunching) continue;
-      processes_.TellToStop(now, job, worker, /*grace_s=*/0);
+      TellToStop(s, now, job, worker, /*grace_s=*/0);
     }
   }
 }
@@ -551,13 +568,13 @@ void Endings::GiveUpFetches(Time now) {
 // use its accelerators meanwhile. Then the job is held: both agents are there,
 // so only a person can find out why they do not reach each other. True: the job
 // is held.
-bool Endings::GiveUpFetching(Time now, Job& job, const std::string& server) {
+bool GiveUpFetching(State& s, Time now, Job& job, const std::string& server) {
   if (++job.failed_starts < StartsMax(job)) return false;
-  EndJob(now, job, JobState::kHeld,
+  EndJob(s, now, job, JobState::kHeld,
          reason::HeldFetch{
-             {job.id, StrCat(checkpoints_.SourceFor(job, server).server, " to ",
-                             server)},
-             StartTimeout(job, options_),
+             {job.id, StrCat(s.checkpoints.SourceFor(job, server).server,
+                             " to ", server)},
+             StartTimeout(job, s.options),
              job.failed_starts});
   return true;
 }

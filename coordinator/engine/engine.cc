@@ -5,114 +5,22 @@
 #include <utility>
 #include <variant>
 
-#include "coordinator/engine/engine_core.h"
-
-namespace gavel {
-
-Engine::Engine(EngineOptions options)
-    : core_(std::make_unique<engine::Core>(std::move(options))) {}
-Engine::Engine(Engine&&) noexcept = default;
-Engine& Engine::operator=(Engine&&) noexcept = default;
-Engine::~Engine() = default;
-
-Actions Engine::Step(Time now, Event event) {
-  return core_->Step(now, std::move(event));
-}
-void Engine::Reuse(Actions done) { core_->Reuse(std::move(done)); }
-Time Engine::NextDeadline() const { return core_->NextDeadline(); }
-void Engine::Replay(uint64_t seq, uint64_t term, Time time,
-                    const Event& event) {
-  core_->Replay(seq, term, time, event);
-}
-absl::StatusOr<std::string> Engine::Snapshot() const {
-  return core_->Snapshot();
-}
-absl::Status Engine::Restore(std::string_view snapshot) {
-  return core_->Restore(snapshot);
-}
-
-const std::map<JobId, Job>& Engine::jobs() const {
-  return core_->parts().jobs.all();
-}
-const Job* Engine::FindJob(JobId id) const {
-  return core_->parts().jobs.Find(id);
-}
-const Cluster& Engine::cluster() const { return core_->parts().cluster; }
-const std::map<std::string, Agent, std::less<>>& Engine::agents() const {
-  return core_->parts().agents.all();
-}
-const ThroughputMatrix& Engine::throughputs() const {
-  return core_->parts().throughputs;
-}
-const PolicyResult& Engine::allocation() const {
-  return core_->parts().allocation.result();
-}
-const EngineOptions& Engine::options() const {
-  return core_->parts().terms.options();
-}
-const Operated& Engine::operated() const {
-  return core_->parts().operators.operated();
-}
-const std::multimap<AcceleratorId, WorkerKey>& Engine::quarantined() const {
-  return core_->parts().leases.quarantined();
-}
-JobId Engine::AccuserOf(AcceleratorId lost) const {
-  return core_->parts().accusations.AccuserOf(lost);
-}
-JournalPosition Engine::position() const {
-  return core_->parts().outbox.position();
-}
-bool Engine::Knows(const JournalPosition& seen) const {
-  return core_->parts().outbox.Knows(seen);
-}
-uint64_t Engine::rounds() const { return core_->parts().round.rounds(); }
-JobId Engine::next_job() const { return core_->parts().jobs.next_id(); }
-Time Engine::round_ends_at() const { return core_->parts().round.ends_at(); }
-bool Engine::halted() const { return core_->parts().outbox.halted(); }
-Time Engine::LeaseHorizon(const Job& job) const {
-  return core_->parts().round.LeaseHorizon(job);
-}
-Time Engine::leases_until() const {
-  return core_->parts().leases.earlier_until();
-}
-JobShares Engine::SharesOf(JobId job, Time now) const {
-  return core_->parts().ledger.SharesOf(job, now);
-}
-event::Received Engine::ReceivedOf(JobId job, Time now) const {
-  return core_->parts().explanations.ReceivedOf(job, now);
-}
-Reason Engine::Why(JobId job, Time now) const {
-  return core_->parts().explanations.Why(job, now);
-}
-Reason Engine::WhyUnranked(JobId job, Time now) const {
-  return core_->parts().explanations.WhyUnranked(job, now);
-}
-RoundTable Engine::LineRows(Time now) const {
-  return core_->parts().rows.RoundUnits(now, /*with_trials=*/false);
-}
-std::optional<Standstill> Engine::StandstillOf(const Job& job) const {
-  return core_->parts().hang.StandstillOf(job);
-}
-TrialCost Engine::ProfilingAt(Time now) const {
-  return core_->parts().trials.ProfilingAt(now);
-}
-const FailureRate& Engine::failure_rate() const {
-  return core_->parts().ledger.failure_rate();
-}
-const AcceleratorSpeeds& Engine::speeds() const {
-  return core_->parts().speeds;
-}
-std::string Engine::ThroughputNotes(const Job& job) const {
-  return core_->parts().figures.ThroughputNotes(job);
-}
-bool Engine::IsStranded(const Job& job) const {
-  return core_->parts().checkpoints.IsStranded(job);
-}
-std::string Engine::MemoryText(const Job& job) const {
-  return core_->parts().memory.MemoryText(job);
-}
-
-}  // namespace gavel
+#include "coordinator/engine/assignments.h"
+#include "coordinator/engine/elastic.h"
+#include "coordinator/engine/endings.h"
+#include "coordinator/engine/explanations.h"
+#include "coordinator/engine/leases.h"
+#include "coordinator/engine/measurements.h"
+#include "coordinator/engine/memory_plan.h"
+#include "coordinator/engine/operators.h"
+#include "coordinator/engine/planner.h"
+#include "coordinator/engine/processes.h"
+#include "coordinator/engine/rounds.h"
+#include "coordinator/engine/servers.h"
+#include "coordinator/engine/solver.h"
+#include "coordinator/engine/state.h"
+#include "coordinator/engine/submissions.h"
+#include "coordinator/engine/sweeper.h"
 
 namespace gavel::engine {
 namespace {
@@ -129,98 +37,57 @@ struct Overloaded : F... {
 
 }  // namespace
 
-Core::Core(EngineOptions options) : parts_(std::move(options), *this) {
-  parts_.measurements.FindTableRows();
-}
-
-Actions Core::Step(Time now, Event event) {
-  Parts& p = parts_;
-  if (p.outbox.halted()) return {};
-  const bool unsolved = p.agenda.unsolved();
-  const uint64_t seq = p.outbox.seq();
-  p.outbox.Fence(event);
-  if (p.outbox.halted()) return p.outbox.Take();
-  // A new allocation is used for a fill at once, even if the next one is on its
-  // way.
-  const bool answered = std::holds_alternative<event::AllocationReady>(event);
-  Admit(now, event);
-  const bool waits = p.agenda.fill_due() && !answered &&
-                     p.solver.IsAnswerNear(now) && p.agenda.FillMayWait(now);
-  if (p.agenda.fill_due() && !waits) p.rounds.Fill(now);
-  if (p.agenda.memory_due()) p.memory.MakeRoom(now);
-  if (p.agenda.unsolved() && !unsolved) p.agenda.NoteUnsolved(p.outbox.seq());
-  p.solver.MaybeSolve(now, p.operators.operated().policy.name);
-  if (p.outbox.seq() != seq) p.jobs.Prune(p.options.ended_jobs_kept);
-  return p.outbox.Take();
-}
-
-Time Core::NextDeadline() const {
-  const Parts& p = parts_;
-  if (p.outbox.halted()) return kNever;
-  return std::min({p.agenda.next_sweep(), p.agenda.fill_by(),
-                   p.solver.NextDeadline(), p.round.NextDeadline()});
-}
-
-void Core::Replay(uint64_t seq, uint64_t term, Time time, const Event& event) {
-  parts_.outbox.BeginReplay(seq, term);
-  Apply(time, event);
-  parts_.jobs.Prune(parts_.options.ended_jobs_kept);
-  parts_.agenda.EndReplay();
-  parts_.outbox.EndReplay();
-}
+static void Apply(State& s, Time now, const Event& event);
+static void TakeTick(State& s, Time now);
+static void BeginTerm(State& s, Time now, const event::CoordinatorStarted& e);
+static bool SetDownJobs(State& s, Time now);
+static void SetDown(State& s, Time now, Job& job, int rank);
+static void TakeSettings(State& s, const event::Settings& settings);
 
 // The row is journaled before the event is applied, and messages that follow
 // from it wait until the row is on disk. So a coordinator that dies in between
 // has promised nothing that its successor does not know. A problem for the
 // policy promises nothing, and may depend on rows that are not on disk yet.
-void Core::Record(Time now, Event event) {
-  Outbox& outbox = parts_.outbox;
+void Record(State& s, Time now, Event event) {
+  Outbox& outbox = s.outbox;
   outbox.BeginRow();
   if (auto* start = std::get_if<event::CoordinatorStarted>(&event)) {
     outbox.BeginTerm(start->term);
-    parts_.terms.Tell(*start);
+    s.terms.Tell(*start);
     if (start->after_loss) start->numbers_from = start->term;
   }
-  if (!outbox.journal()) return Apply(now, event);
+  if (!outbox.journal()) return Apply(s, now, event);
   const auto kept = std::make_shared<const Event>(std::move(event));
   outbox.Persist(now, kept);
-  Apply(now, *kept);
+  Apply(s, now, *kept);
 }
 
 // Takes an event that reaches the engine from outside. It is checked, then
 // journaled and applied, or answered at once.
-void Core::Admit(Time now, Event& event) {
-  Parts& p = parts_;
-  const auto hand_to = [now](auto& part) {
-    return [&part, now](auto&& e) { part.Admit(now, std::move(e)); };
-  };
-  const auto servers = hand_to(p.servers);
-  const auto desk = hand_to(p.desk);
-  const auto operators = hand_to(p.operators);
-  const auto record = [&](auto& e) { Record(now, std::move(e)); };
+static void TakeEvent(State& s, Time now, Event& event) {
+  const auto admit = [&](auto& e) { Admit(s, now, std::move(e)); };
+  const auto record = [&](auto& e) { Record(s, now, std::move(e)); };
   std::visit(
       Overloaded{
-          [&](event::JobSubmitted& e) {
-            p.submissions.Admit(now, std::move(e));
-          },
-          [&](event::ServerJoined& e) { servers(e); },
-          [&](event::AgentHeard& e) { servers(e); },
-          [&](event::AgentLeaves& e) { servers(e); },
-          [&](event::WorkerJoined& e) { desk(e); },
-          [&](event::LeaseRequested& e) { desk(e); },
-          [&](event::LeaseEnded& e) { desk(e); },
-          [&](event::StepsReported& e) { desk(e); },
-          [&](event::WorkerSaidFinished& e) { desk(e); },
-          [&](event::WorkerBusy& e) { desk(e); },
-          [&](event::WorkerGone& e) { desk(e); },
-          [&](event::CheckpointComing& e) { p.checkpoints.Admit(now, e); },
-          [&](event::JobCommanded& e) { operators(e); },
-          [&](event::JobUpdated& e) { operators(e); },
-          [&](event::AcceleratorsDrained& e) { operators(e); },
-          [&](event::ServerForgotten& e) { operators(e); },
-          [&](event::AllocationReady& e) { p.solver.Admit(now, std::move(e)); },
-          [&](event::Persisted& e) { p.outbox.Persisted(e.seq); },
-          [&](event::Tick&) { TakeTick(now); },
+          [&](event::JobSubmitted& e) { admit(e); },
+          [&](event::ServerJoined& e) { admit(e); },
+          [&](event::AgentHeard& e) { admit(e); },
+          [&](event::AgentLeaves& e) { admit(e); },
+          [&](event::WorkerJoined& e) { admit(e); },
+          [&](event::LeaseRequested& e) { admit(e); },
+          [&](event::LeaseEnded& e) { admit(e); },
+          [&](event::StepsReported& e) { admit(e); },
+          [&](event::WorkerSaidFinished& e) { admit(e); },
+          [&](event::WorkerBusy& e) { admit(e); },
+          [&](event::WorkerGone& e) { admit(e); },
+          [&](event::CheckpointComing& e) { s.checkpoints.Admit(now, e); },
+          [&](event::JobCommanded& e) { admit(e); },
+          [&](event::JobUpdated& e) { admit(e); },
+          [&](event::AcceleratorsDrained& e) { admit(e); },
+          [&](event::ServerForgotten& e) { admit(e); },
+          [&](event::AllocationReady& e) { admit(e); },
+          [&](event::Persisted& e) { s.outbox.Persisted(e.seq); },
+          [&](event::Tick&) { TakeTick(s, now); },
           // These events are checked where they are made.
           [&](event::CoordinatorStarted& e) { record(e); },
           [&](event::ServerLost& e) { record(e); },
@@ -240,33 +107,32 @@ void Core::Admit(Time now, Event& event) {
 
 // Applies a durable event. The result is a function of the journal alone: a
 // restart applies the same events again, one by one.
-void Core::Apply(Time now, const Event& event) {
-  Parts& p = parts_;
+void Apply(State& s, Time now, const Event& event) {
   std::visit(
       Overloaded{
-          [&](const event::CoordinatorStarted& e) { BeginTerm(now, e); },
-          [&](const event::JobSubmitted& e) { p.submissions.On(now, e); },
-          [&](const event::ServerJoined& e) { p.servers.On(now, e); },
-          [&](const event::ServerLost& e) { p.servers.On(now, e); },
-          [&](const event::WorkerJoined& e) { p.lease_events.On(now, e); },
-          [&](const event::LeaseStarted& e) { p.lease_events.On(now, e); },
-          [&](const event::LeaseEnded& e) { p.lease_events.On(now, e); },
-          [&](const event::StepsReported& e) { p.lease_events.On(now, e); },
-          [&](const event::WorkerGone& e) { p.endings.On(now, e); },
-          [&](const event::WorkerAbandoned& e) { p.endings.On(now, e); },
-          [&](const event::AcceleratorLost& e) { p.endings.On(now, e); },
-          [&](const event::AllocationReady& e) { p.solver.On(now, e); },
-          [&](const event::RoundPlanned& e) { p.rounds.On(now, e); },
-          [&](const event::RoundStarted& e) { p.rounds.On(now, e); },
-          [&](const event::UnitsAssigned& e) { p.rounds.On(now, e); },
-          [&](const event::JobsResized& e) { p.resizing.On(now, e); },
-          [&](const event::WorkersEvicted& e) { p.memory.On(now, e); },
-          [&](const event::JobCommanded& e) { p.operators.On(now, e); },
-          [&](const event::JobUpdated& e) { p.operators.On(now, e); },
-          [&](const event::AcceleratorsDrained& e) { p.operators.On(now, e); },
-          [&](const event::ServerForgotten& e) { p.operators.On(now, e); },
-          [&](const event::PolicyChanged& e) { p.operators.On(now, e); },
-          [&](const event::PricesChanged& e) { p.operators.On(now, e); },
+          [&](const event::CoordinatorStarted& e) { BeginTerm(s, now, e); },
+          [&](const event::JobSubmitted& e) { On(s, now, e); },
+          [&](const event::ServerJoined& e) { On(s, now, e); },
+          [&](const event::ServerLost& e) { On(s, now, e); },
+          [&](const event::WorkerJoined& e) { On(s, now, e); },
+          [&](const event::LeaseStarted& e) { On(s, now, e); },
+          [&](const event::LeaseEnded& e) { On(s, now, e); },
+          [&](const event::StepsReported& e) { On(s, now, e); },
+          [&](const event::WorkerGone& e) { On(s, now, e); },
+          [&](const event::WorkerAbandoned& e) { On(s, now, e); },
+          [&](const event::AcceleratorLost& e) { On(s, now, e); },
+          [&](const event::AllocationReady& e) { On(s, now, e); },
+          [&](const event::RoundPlanned& e) { On(s, now, e); },
+          [&](const event::RoundStarted& e) { On(s, now, e); },
+          [&](const event::UnitsAssigned& e) { On(s, now, e); },
+          [&](const event::JobsResized& e) { On(s, now, e); },
+          [&](const event::WorkersEvicted& e) { On(s, now, e); },
+          [&](const event::JobCommanded& e) { On(s, now, e); },
+          [&](const event::JobUpdated& e) { On(s, now, e); },
+          [&](const event::AcceleratorsDrained& e) { On(s, now, e); },
+          [&](const event::ServerForgotten& e) { On(s, now, e); },
+          [&](const event::PolicyChanged& e) { On(s, now, e); },
+          [&](const event::PricesChanged& e) { On(s, now, e); },
           // These are not durable.
           [](const event::LeaseRequested&) {},
           [](const event::AgentHeard&) {},
@@ -279,71 +145,69 @@ void Core::Apply(Time now, const Event& event) {
       },
       event);
   // A job that shares an accelerator has a different pace with each partner.
-  if (p.options.packing) p.isolated.CountChanged(now);
+  if (s.options.packing) s.isolated.CountChanged(now);
 }
 
-void Core::TakeTick(Time now) {
-  Parts& p = parts_;
+void TakeTick(State& s, Time now) {
   // A fill is still waiting, so the plan does not take account of the event
   // that called for it, such as the loss of an accelerator. Plan once more.
-  if (p.agenda.fill_due() && p.round.planned() && p.round.IsOver(now)) {
-    p.rounds.PlanRoundAhead(now);
+  if (s.agenda.fill_due() && s.round.planned() && s.round.IsOver(now)) {
+    PlanRoundAhead(s, now);
   }
-  p.rounds.Look(now);
-  if (p.round.IsOver(now)) {
-    Record(now, event::RoundStarted{p.memory.ChooseTiers(now)});
-    p.agenda.BeginRound();
+  Look(s, now);
+  if (s.round.IsOver(now)) {
+    Record(s, now, event::RoundStarted{ChooseTiers(s, now)});
+    s.agenda.BeginRound();
   }
-  p.solver.Retry(now);
-  if (now >= p.agenda.next_sweep()) p.sweeper.Sweep(now);
+  Retry(s, now);
+  if (now >= s.agenda.next_sweep()) Sweep(s, now);
 }
 
 // ---- a new term
 
 // Every lease in the journal is assumed to run for the length of a lease, drift
 // included. Workers that still hold theirs ask to renew it, and are adopted.
-void Core::BeginTerm(Time now, const event::CoordinatorStarted& e) {
-  Parts& p = parts_;
-  p.outbox.NoteTerm(now, e.term, e.after_loss);
+void BeginTerm(State& s, Time now, const event::CoordinatorStarted& e) {
+  s.outbox.NoteTerm(now, e.term, e.after_loss);
   // Skip the ids of lost jobs: their workers may still run, and must not be
   // taken for those of new jobs.
-  if (e.after_loss) p.jobs.SkipIds(kLostIdsMax);
+  if (e.after_loss) s.jobs.SkipIds(kLostIdsMax);
   if (e.numbers_from > 0) {
-    p.jobs.PassLostNumbers(e.numbers_from);
-    p.leases.SetLostUntil(p.terms.LeasesOver(now));
+    s.jobs.PassLostNumbers(e.numbers_from);
+    s.leases.SetLostUntil(s.terms.LeasesOver(now));
   }
   // Earlier leases last for the duration that they were granted with, which
   // TakeDurations below replaces.
-  if (p.outbox.seq() > 1) {
-    p.leases.SetEarlierUntil(
-        std::max(p.leases.earlier_until(), p.terms.LeasesOver(now)));
+  if (s.outbox.seq() > 1) {
+    s.leases.SetEarlierUntil(
+        std::max(s.leases.earlier_until(), s.terms.LeasesOver(now)));
   }
-  p.terms.TakeDurations(now, e);
-  TakeSettings(e.settings);
-  p.operators.TakePolicyOf(e);
-  p.agents.HearAll(now);
-  p.round.ForgetPlans();
-  p.changes.TouchAll();
-  p.processes.RestartPace();
-  const bool assigned = SetDownJobs(now);
-  p.agents.DropStrangers();  // every agent says hello again
-  p.trials.ForgetPlan();
-  p.round.Restart(assigned ? now + p.terms.round_duration_s() : kNever);
-  p.solver.Abandon(/*answer=*/false);
-  p.agenda.SolveSoon();
-  p.agenda.MakeRoomSoon();
-  p.agenda.Due(now);
+  s.terms.TakeDurations(now, e);
+  TakeSettings(s, e.settings);
+  TakePolicyOf(s, e);
+  s.agents.HearAll(now);
+  s.round.ForgetPlans();
+  s.changes.TouchAll();
+  RestartPace(s);
+  const bool assigned = SetDownJobs(s, now);
+  s.agents.DropStrangers();  // every agent says hello again
+  s.trials.ForgetPlan();
+  s.round.Restart(assigned ? now + s.terms.round_duration_s() : kNever);
+  Abandon(s, /*answer=*/false);
+  s.agenda.SolveSoon();
+  s.agenda.MakeRoomSoon();
+  s.agenda.Due(now);
 }
 
 // True: some job is assigned accelerators.
-bool Core::SetDownJobs(Time now) {
+bool SetDownJobs(State& s, Time now) {
   bool assigned = false;
-  for (const auto& [id, job] : parts_.jobs.live()) {
+  for (const auto& [id, job] : s.jobs.live()) {
     job->gang_address.clear();
     job->gang_epoch = 0;
     assigned |= !job->assigned.empty();
     for (size_t rank = 0; rank < job->workers.size(); ++rank) {
-      SetDown(now, *job, static_cast<int>(rank));
+      SetDown(s, now, *job, static_cast<int>(rank));
     }
   }
   return assigned;
@@ -351,7 +215,7 @@ bool Core::SetDownJobs(Time now) {
 
 // Sets the fields of a worker that a restart forgets (see Worker) from what the
 // journal says.
-void Core::SetDown(Time now, Job& job, int rank) {
+void SetDown(State& s, Time now, Job& job, int rank) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   const bool goes = worker.leaving ||
                     (worker.held_epoch != 0 &&
@@ -359,17 +223,15 @@ void Core::SetDown(Time now, Job& job, int rank) {
                       MustGo(job, rank)));
   worker.asked_at = now;
   worker.lease_seq = 0;
-  worker.lease_expires =
-      job.spec.opaque() ? kNever : parts_.leases.earlier_until();
+  worker.lease_expires = job.spec.opaque() ? kNever : s.leases.earlier_until();
   worker.pause_sent_at = goes ? now : kNever;
   worker.stop_sent_at = kNever;
   worker.launch_repeated_at = kNever;
   // A worker that is leaving is not launched again.
   const bool launches = worker.process == ProcessState::kLaunching &&
-                        !worker.leaving &&
-                        !parts_.leases.InTheWay(job, worker) &&
+                        !worker.leaving && !s.leases.InTheWay(job, worker) &&
                         (!job.spec.opaque() || worker.held_epoch != 0);
-  worker.launch_sent_at = launches ? parts_.processes.NextLaunch(now) : kNever;
+  worker.launch_sent_at = launches ? NextLaunch(s, now) : kNever;
   worker.reported_at = -kNever;
   worker.last_nonce = 0;
   worker.stepped_at = now;
@@ -379,10 +241,128 @@ void Core::SetDown(Time now, Job& job, int rank) {
 // Adopts the settings of the term that the rows belong to, whatever settings
 // this engine was made with. The rows of the throughput table are found again,
 // as the file may be a different one.
-void Core::TakeSettings(const event::Settings& settings) {
+void TakeSettings(State& s, const event::Settings& settings) {
   if (!settings.told) return;
-  parts_.terms.TakeSettings(settings);
-  parts_.measurements.FindTableRows();
+  s.terms.TakeSettings(settings);
+  FindTableRows(s);
 }
 
 }  // namespace gavel::engine
+
+namespace gavel {
+
+Engine::Engine(EngineOptions options)
+    : state_(std::make_unique<engine::State>(std::move(options))) {
+  engine::FindTableRows(*state_);
+}
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+void Engine::Reuse(Actions done) { state_->outbox.Reuse(std::move(done)); }
+
+const std::map<JobId, Job>& Engine::jobs() const { return state_->jobs.all(); }
+const Job* Engine::FindJob(JobId id) const { return state_->jobs.Find(id); }
+const Cluster& Engine::cluster() const { return state_->cluster; }
+const std::map<std::string, Agent, std::less<>>& Engine::agents() const {
+  return state_->agents.all();
+}
+const ThroughputMatrix& Engine::throughputs() const {
+  return state_->throughputs;
+}
+const PolicyResult& Engine::allocation() const {
+  return state_->allocation.result();
+}
+const EngineOptions& Engine::options() const { return state_->terms.options(); }
+const Operated& Engine::operated() const { return state_->operated; }
+const std::multimap<AcceleratorId, WorkerKey>& Engine::quarantined() const {
+  return state_->leases.quarantined();
+}
+JobId Engine::AccuserOf(AcceleratorId lost) const {
+  return state_->accusations.AccuserOf(lost);
+}
+JournalPosition Engine::position() const { return state_->outbox.position(); }
+bool Engine::Knows(const JournalPosition& seen) const {
+  return state_->outbox.Knows(seen);
+}
+uint64_t Engine::rounds() const { return state_->round.rounds(); }
+JobId Engine::next_job() const { return state_->jobs.next_id(); }
+Time Engine::round_ends_at() const { return state_->round.ends_at(); }
+bool Engine::halted() const { return state_->outbox.halted(); }
+Time Engine::LeaseHorizon(const Job& job) const {
+  return state_->round.LeaseHorizon(job);
+}
+Time Engine::leases_until() const { return state_->leases.earlier_until(); }
+JobShares Engine::SharesOf(JobId job, Time now) const {
+  return state_->ledger.SharesOf(job, now);
+}
+event::Received Engine::ReceivedOf(JobId job, Time now) const {
+  return engine::ReceivedOf(*state_, job, now);
+}
+Reason Engine::Why(JobId job, Time now) const {
+  return engine::Why(*state_, job, now);
+}
+Reason Engine::WhyUnranked(JobId job, Time now) const {
+  return engine::WhyUnranked(*state_, job, now);
+}
+RoundTable Engine::LineRows(Time now) const {
+  return engine::RoundUnits(*state_, now, /*with_trials=*/false);
+}
+std::optional<Standstill> Engine::StandstillOf(const Job& job) const {
+  return engine::StandstillOf(*state_, job);
+}
+TrialCost Engine::ProfilingAt(Time now) const {
+  return state_->trials.ProfilingAt(now);
+}
+const FailureRate& Engine::failure_rate() const {
+  return state_->ledger.failure_rate();
+}
+const AcceleratorSpeeds& Engine::speeds() const { return state_->speeds; }
+std::string Engine::ThroughputNotes(const Job& job) const {
+  return state_->figures.ThroughputNotes(job);
+}
+bool Engine::IsStranded(const Job& job) const {
+  return state_->checkpoints.IsStranded(job);
+}
+std::string Engine::MemoryText(const Job& job) const {
+  return engine::MemoryText(*state_, job);
+}
+
+Actions Engine::Step(Time now, Event event) {
+  engine::State& s = *state_;
+  if (s.outbox.halted()) return {};
+  const bool unsolved = s.agenda.unsolved();
+  const uint64_t seq = s.outbox.seq();
+  s.outbox.Fence(event);
+  if (s.outbox.halted()) return s.outbox.Take();
+  // A new allocation is used for a fill at once, even if the next one is on its
+  // way.
+  const bool answered = std::holds_alternative<event::AllocationReady>(event);
+  engine::TakeEvent(s, now, event);
+  const bool waits = s.agenda.fill_due() && !answered &&
+                     engine::IsAnswerNear(s, now) && s.agenda.FillMayWait(now);
+  if (s.agenda.fill_due() && !waits) engine::Fill(s, now);
+  if (s.agenda.memory_due()) engine::MakeRoom(s, now);
+  if (s.agenda.unsolved() && !unsolved) s.agenda.NoteUnsolved(s.outbox.seq());
+  engine::MaybeSolve(s, now, s.operated.policy.name);
+  if (s.outbox.seq() != seq) s.jobs.Prune(s.options.ended_jobs_kept);
+  return s.outbox.Take();
+}
+
+Time Engine::NextDeadline() const {
+  const engine::State& s = *state_;
+  if (s.outbox.halted()) return kNever;
+  return std::min({s.agenda.next_sweep(), s.agenda.fill_by(),
+                   engine::NextSolve(s), s.round.NextDeadline()});
+}
+
+void Engine::Replay(uint64_t seq, uint64_t term, Time time,
+                    const Event& event) {
+  state_->outbox.BeginReplay(seq, term);
+  engine::Apply(*state_, time, event);
+  state_->jobs.Prune(state_->options.ended_jobs_kept);
+  state_->agenda.EndReplay();
+  state_->outbox.EndReplay();
+}
+
+}  // namespace gavel

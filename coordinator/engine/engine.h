@@ -28,7 +28,7 @@
 namespace gavel {
 
 namespace engine {
-class Core;
+struct State;
 }  // namespace engine
 
 class Engine {
@@ -98,7 +98,7 @@ class Engine {
   std::string MemoryText(const Job& job) const;
 
  private:
-  std::unique_ptr<engine::Core> core_;
+  std::unique_ptr<engine::State> state_;
 };
 
 }  // namespace gavel

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/state.h"
 #include "coordinator/engine/waiting_line.h"
 #include "core/text.h"
 
@@ -27,34 +28,40 @@ std::string FailuresOf(const Job& job) {
 
 }  // namespace
 
-event::Received Explanations::ReceivedOf(JobId id, Time now) const {
-  const Job& job = jobs_.at(id);
+static Reason WhyWaiting(const State& s, const Job& job, Time now);
+static std::optional<reason::KeptOut> WhyKeptOut(const State& s,
+                                                 const Job& job);
+static std::optional<reason::WaitsForRelease> WhyReserved(const State& s,
+                                                          const Job& job);
+
+event::Received ReceivedOf(const State& s, JobId id, Time now) {
+  const Job& job = s.jobs.at(id);
   RoundUnit row;
-  rows_.MakeUnit({id, JobId()}, job, now, row);
-  event::Received received{ledger_.SecondsReceived(job, now), {}};
+  MakeUnit(s, {id, JobId()}, job, now, row);
+  event::Received received{s.ledger.SecondsReceived(job, now), {}};
   for (size_t type = 0; type < row.time_received_s.size(); ++type) {
-    received.types.push_back({cluster_.types()[type], row.time_received_s[type],
-                              row.deficit_s[type]});
+    received.types.push_back({s.cluster.types()[type],
+                              row.time_received_s[type], row.deficit_s[type]});
   }
   return received;
 }
 
-Reason Explanations::Why(JobId id, Time now) const {
-  Reason reason = WhyUnranked(id, now);
+Reason Why(const State& s, JobId id, Time now) {
+  Reason reason = WhyUnranked(s, id, now);
   if (std::holds_alternative<reason::Priority>(reason)) {
-    WaitingLine(rows_.RoundUnits(now, /*with_trials=*/false), cluster_.types(),
-                terms_.round_duration_s())
+    WaitingLine(RoundUnits(s, now, /*with_trials=*/false), s.cluster.types(),
+                s.terms.round_duration_s())
         .Tell(id, &reason);
   }
   return reason;
 }
 
-Reason Explanations::WhyUnranked(JobId id, Time now) const {
-  const Job& job = jobs_.at(id);
+Reason WhyUnranked(const State& s, JobId id, Time now) {
+  const Job& job = s.jobs.at(id);
   if (!job.active()) return job.reason;
   if (job.assigned.empty()) {
     if (job.HoldsAny()) return reason::Pausing();
-    Reason waits = WhyWaiting(job, now);
+    Reason waits = WhyWaiting(s, job, now);
     const auto silent = std::ranges::find_if(
         job.workers, [](const Worker& w) { return w.launched_on.valid(); });
     if (silent != job.workers.end() && silent->leaving &&
@@ -63,7 +70,7 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
     }
     return waits;
   }
-  const Accelerator& first = cluster_.accelerator(job.assigned.front());
+  const Accelerator& first = s.cluster.accelerator(job.assigned.front());
   for (size_t rank = 0; rank < job.assigned.size(); ++rank) {
     const Worker& worker = job.workers[rank];
     if (worker.held_epoch != 0 && worker.held_epoch != job.epoch) {
@@ -77,24 +84,24 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
     }
     if (job.spec.opaque() && worker.held_epoch != 0) continue;
     const WorkerKey* in_the_way =
-        job.spec.opaque() ? leases_.HeldByOther(job.assigned[rank], job)
-                          : leases_.InTheWay(job, worker);
+        job.spec.opaque() ? s.leases.HeldByOther(job.assigned[rank], job)
+                          : s.leases.InTheWay(job, worker);
     if (in_the_way != nullptr) {
       return reason::WaitsForRelease{first.info.type, in_the_way->job};
     }
     if (worker.process == ProcessState::kLaunching &&
-        !checkpoints_.SourceFor(job, worker.server).server.empty()) {
-      return checkpoints_.WhyMoving(job, static_cast<int>(rank));
+        !s.checkpoints.SourceFor(job, worker.server).server.empty()) {
+      return s.checkpoints.WhyMoving(job, static_cast<int>(rank));
     }
     if (worker.process != ProcessState::kJoined) {
       return reason::Starting{first.server, IdleStart(now, worker),
-                              StartTimeout(job, options_), FailuresOf(job)};
+                              StartTimeout(job, s.options), FailuresOf(job)};
     }
     if (const WorkerKey* holder =
-            leases_.HeldByOther(job.assigned[rank], job)) {
+            s.leases.HeldByOther(job.assigned[rank], job)) {
       return reason::WaitsForRelease{first.info.type, holder->job};
     }
-    const WorkerKey* parked = leases_.LeavingMemory(job.assigned[rank], job);
+    const WorkerKey* parked = s.leases.LeavingMemory(job.assigned[rank], job);
     if (parked != nullptr && worker.held_epoch == 0) {
       return reason::WaitsForRelease{StrCat("memory of its ", first.info.type),
                                      parked->job};
@@ -107,20 +114,20 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
     return reason::Starting{first.server};
   }
   if (job.spec.opaque()) return reason::RunningOpaque{first.info.type};
-  if (const auto still = hang_.StandstillOf(job)) {
+  if (const auto still = StandstillOf(s, job)) {
     return reason::StandsStill{first.info.type, still->seconds,
                                still->allowed_s, still->rank};
   }
-  const JobShares shares = ledger_.SharesOf(id, now);
-  if (!jobs_.Together(job, job.partner)) {
+  const JobShares shares = s.ledger.SharesOf(id, now);
+  if (!s.jobs.Together(job, job.partner)) {
     return reason::Running{first.info.type, 100 * shares.received,
                            100 * shares.target};
   }
   std::string beside =
       StrCat(first.info.type, " beside job ", job.partner.value());
-  const double alone = throughputs_.Get(id, first.info.type).steps_per_s;
+  const double alone = s.throughputs.Get(id, first.info.type).steps_per_s;
   const std::optional<double> together =
-      throughputs_.Together(id, job.partner, first.info.type);
+      s.throughputs.Together(id, job.partner, first.info.type);
   if (together.has_value() && alone > 0) {
     StrAppend(&beside, " at ", std::lround(100 * *together / alone),
               " % of its speed alone");
@@ -131,18 +138,19 @@ Reason Explanations::WhyUnranked(JobId id, Time now) const {
 
 // The accelerators that the job is kept out of, if that alone keeps it from
 // running on some type; otherwise nullopt.
-std::optional<reason::KeptOut> Explanations::WhyKeptOut(const Job& job) const {
-  const std::vector<int>& capacity = cluster_.Capacity();
+std::optional<reason::KeptOut> WhyKeptOut(const State& s, const Job& job) {
+  const std::vector<int>& capacity = s.cluster.Capacity();
   bool usable = false;
   for (size_t type = 0; type < capacity.size(); ++type) {
-    usable |= capacity[type] >= job.spec.LeastWorkers() &&
-              figures_.IsKeptOut(job, type) &&
-              throughputs_.Get(job.id, cluster_.types()[type]).steps_per_s > 0;
+    usable |=
+        capacity[type] >= job.spec.LeastWorkers() &&
+        s.figures.IsKeptOut(job, type) &&
+        s.throughputs.Get(job.id, s.cluster.types()[type]).steps_per_s > 0;
   }
   if (!usable) return std::nullopt;
   std::vector<std::string> names;
-  for (const AcceleratorId id : avoidance_.KeptOutOf(job.id)) {
-    const Accelerator& accelerator = cluster_.accelerator(id);
+  for (const AcceleratorId id : s.avoidance.KeptOutOf(job.id)) {
+    const Accelerator& accelerator = s.cluster.accelerator(id);
     names.push_back(StrCat(accelerator.server, "/", accelerator.info.uuid));
   }
   return reason::KeptOut{absl::StrJoin(names, ", "), job.id};
@@ -150,39 +158,40 @@ std::optional<reason::KeptOut> Explanations::WhyKeptOut(const Job& job) const {
 
 // The opaque job that holds an accelerator which this job could use; nullopt if
 // there is none.
-std::optional<reason::WaitsForRelease> Explanations::WhyReserved(
-    const Job& job) const {
-  const std::vector<bool>& usable = figures_.UsableTypes(job);
-  for (const Accelerator& other : cluster_.accelerators()) {
+std::optional<reason::WaitsForRelease> WhyReserved(const State& s,
+                                                   const Job& job) {
+  const std::vector<bool>& usable = s.figures.UsableTypes(job);
+  for (const Accelerator& other : s.cluster.accelerators()) {
     if (!other.reserved || !other.may_start()) continue;
-    if (!usable[static_cast<size_t>(cluster_.TypeOf(other.id))]) continue;
-    for (const WorkerKey& holder : leases_.Holders(other.id)) {
+    if (!usable[static_cast<size_t>(s.cluster.TypeOf(other.id))]) continue;
+    for (const WorkerKey& holder : s.leases.Holders(other.id)) {
       return reason::WaitsForRelease{other.info.type, holder.job};
     }
   }
   return std::nullopt;
 }
 
-Reason Explanations::WhyWaiting(const Job& job, Time now) const {
-  const std::vector<int>& capacity = cluster_.Capacity();
+Reason WhyWaiting(const State& s, const Job& job, Time now) {
+  const std::vector<int>& capacity = s.cluster.Capacity();
   if (std::all_of(capacity.begin(), capacity.end(),
                   [](int count) { return count == 0; })) {
-    if (auto reserved = WhyReserved(job)) return *reserved;
-    if (auto drained = WhyDrained(job, cluster_, throughputs_)) return *drained;
+    if (auto reserved = WhyReserved(s, job)) return *reserved;
+    if (auto drained = WhyDrained(job, s.cluster, s.throughputs))
+      return *drained;
     return reason::NoServer();
   }
-  if (checkpoints_.IsStranded(job)) return checkpoints_.WhyStranded(job);
-  if (checkpoints_.IsTooWideForOneServer(job)) {
+  if (s.checkpoints.IsStranded(job)) return s.checkpoints.WhyStranded(job);
+  if (s.checkpoints.IsTooWideForOneServer(job)) {
     return reason::TooWide{job.scale_factor};
   }
-  const std::vector<bool>& usable_types = figures_.UsableTypes(job);
+  const std::vector<bool>& usable_types = s.figures.UsableTypes(job);
   bool usable = false;
   for (size_t type = 0; type < capacity.size(); ++type) {
     usable |= capacity[type] >= job.spec.LeastWorkers() && usable_types[type];
   }
   std::vector<std::string> too_small;
-  for (const std::string& type : cluster_.types()) {
-    if (!usable && throughputs_.IsExcluded(job.id, type)) {
+  for (const std::string& type : s.cluster.types()) {
+    if (!usable && s.throughputs.IsExcluded(job.id, type)) {
       too_small.push_back(type);
     }
   }
@@ -190,16 +199,17 @@ Reason Explanations::WhyWaiting(const Job& job, Time now) const {
     return reason::OutOfMemory{absl::StrJoin(too_small, ", "), job.id};
   }
   if (!usable) {
-    if (auto reserved = WhyReserved(job)) return *reserved;
-    if (auto kept_out = WhyKeptOut(job)) return *kept_out;
-    if (auto drained = WhyDrained(job, cluster_, throughputs_)) return *drained;
+    if (auto reserved = WhyReserved(s, job)) return *reserved;
+    if (auto kept_out = WhyKeptOut(s, job)) return *kept_out;
+    if (auto drained = WhyDrained(job, s.cluster, s.throughputs))
+      return *drained;
     return reason::Unusable{job.spec.LeastWorkers()};
   }
   if (job.counted_since == kNever) return reason::Submitted();
-  if (std::ranges::binary_search(allocation_.result().too_extreme, job.id)) {
+  if (std::ranges::binary_search(s.allocation.result().too_extreme, job.id)) {
     return reason::TooExtreme{ExtremesOf(job.spec), job.id};
   }
-  const JobShares shares = ledger_.SharesOf(job.id, now);
+  const JobShares shares = s.ledger.SharesOf(job.id, now);
   const double ratio = shares.target > 0 ? shares.received / shares.target : 0;
   return reason::Priority{"", 0, 100 * ratio};
 }

@@ -24,58 +24,17 @@
 
 namespace gavel::engine {
 
-class Explanations {
- public:
-  // The arguments are borrowed, and must outlive this object.
-  Explanations(const Terms& terms, const JobTable& jobs, const Cluster& cluster,
-               const ThroughputMatrix& throughputs, const LeaseBook& leases,
-               const EngineOptions& options, const AllocationTable& allocation,
-               const Checkpoints& checkpoints, const Figures& figures,
-               const HangWatch& hang, const Ledger& ledger,
-               const RoundRows& rows, const Avoidance& avoidance)
-      : terms_(terms),
-        jobs_(jobs),
-        cluster_(cluster),
-        throughputs_(throughputs),
-        leases_(leases),
-        options_(options),
-        allocation_(allocation),
-        checkpoints_(checkpoints),
-        figures_(figures),
-        hang_(hang),
-        ledger_(ledger),
-        rows_(rows),
-        avoidance_(avoidance) {}
+struct State;
 
-  // The time that an active job has received in all and, for each type, the
-  // figures of the job alone (not of its pairs) that its priority is computed
-  // from.
-  event::Received ReceivedOf(JobId job, Time now) const;
-  // The reason for the job's state, with its place in line if it waits for its
-  // priority.
-  Reason Why(JobId job, Time now) const;
-  // The same without the place in line.
-  Reason WhyUnranked(JobId job, Time now) const;
-
- private:
-  Reason WhyWaiting(const Job& job, Time now) const;
-  std::optional<reason::KeptOut> WhyKeptOut(const Job& job) const;
-  std::optional<reason::WaitsForRelease> WhyReserved(const Job& job) const;
-
-  const Terms& terms_;
-  const JobTable& jobs_;
-  const Cluster& cluster_;
-  const ThroughputMatrix& throughputs_;
-  const LeaseBook& leases_;
-  const EngineOptions& options_;
-  const AllocationTable& allocation_;
-  const Checkpoints& checkpoints_;
-  const Figures& figures_;
-  const HangWatch& hang_;
-  const Ledger& ledger_;
-  const RoundRows& rows_;
-  const Avoidance& avoidance_;
-};
+// The time that an active job has received in all and, for each type, the
+// figures of the job alone (not of its pairs) that its priority is computed
+// from.
+event::Received ReceivedOf(const State& s, JobId job, Time now);
+// The reason for the job's state, with its place in line if it waits for its
+// priority.
+Reason Why(const State& s, JobId job, Time now);
+// The same without the place in line.
+Reason WhyUnranked(const State& s, JobId job, Time now);
 
 }  // namespace gavel::engine
 

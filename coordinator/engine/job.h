@@ -181,7 +181,7 @@ struct Worker {
            parked_at != kNever;
   }
 
-  // A restart forgets these; Core::SetDown gives most of them new values.
+  // A restart forgets these; SetDown (engine.cc) gives most of them new values.
   Time lease_expires = 0;        // end of its lease, drift included
   Time pause_sent_at = kNever;   // its lease or process must go
   Time stop_sent_at = kNever;    // StopWorker to the agent

@@ -11,33 +11,34 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/endings.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/state.h"
 #include "core/launch_errors.h"
 #include "core/text.h"
 
 namespace gavel::engine {
 
-void LeaseEvents::On(Time now, const event::WorkerJoined& e) {
-  Worker* worker = jobs_.Find(e.hello.worker);
-  Job* job = jobs_.Find(e.hello.worker.job);
+void On(State& s, Time now, const event::WorkerJoined& e) {
+  Worker* worker = s.jobs.Find(e.hello.worker);
+  Job* job = s.jobs.Find(e.hello.worker.job);
   if (worker == nullptr) return;
-  changes_.Touch(*job);
+  s.changes.Touch(*job);
   worker->spoke = true;
   job->hung_launches = 0;
-  processes_.EndSilence(now, e.hello.worker, *worker);
+  EndSilence(s, now, e.hello.worker, *worker);
   if (!e.hello.ready) {
     worker->launch_sent_at = now;  // the start timeout counts from here
-    return agenda_.Due(now + StartTimeout(*job, options_));
+    return s.agenda.Due(now + StartTimeout(*job, s.options));
   }
   worker->process = ProcessState::kJoined;
   worker->launch_sent_at = kNever;
   worker->stop_sent_at = kNever;
   worker->asked_at = now;
-  agenda_.Due(now + StartTimeout(*job, options_));
+  s.agenda.Due(now + StartTimeout(*job, s.options));
   worker->progress = e.hello.progress;
   worker->progress_at = now;
   worker->Know(now, e.hello.progress);
-  checkpoints_.NoteRestored(*job, worker->server);
-  checkpoints_.EndFetch(e.hello.worker);
+  s.checkpoints.NoteRestored(*job, worker->server);
+  s.checkpoints.EndFetch(e.hello.worker);
   // A checkpoint of a later step shows that the job advanced since the last
   // start. A newer generation alone does not: an eviction makes one of the same
   // step.
@@ -45,21 +46,21 @@ void LeaseEvents::On(Time now, const event::WorkerJoined& e) {
   if (start.step > job->restored.step) job->failures_in_a_row = 0;
   job->restored = std::max(job->restored, start);
   // Other ranks may be done already, in a gang that did not come to its end.
-  processes_.ReviveDone(now, *job);
-  processes_.NotifyReady(*job);
+  ReviveDone(s, now, *job);
+  NotifyReady(s, *job);
 }
 
-void LeaseEvents::On(Time now, const event::LeaseStarted& e) {
-  Job* job = jobs_.Find(e.worker.job);
-  Worker* worker = jobs_.Find(e.worker);
+void On(State& s, Time now, const event::LeaseStarted& e) {
+  Job* job = s.jobs.Find(e.worker.job);
+  Worker* worker = s.jobs.Find(e.worker);
   if (worker == nullptr) return;
-  changes_.Touch(*job);
-  ledger_.BookStart(now, *job, *worker);
+  s.changes.Touch(*job);
+  s.ledger.BookStart(now, *job, *worker);
   worker->held_epoch = e.epoch;
   worker->held = e.accelerator;
   worker->world_size = job->world_size;
   worker->held_with = job->partner;
-  worker->lease_seq = outbox_.seq();
+  worker->lease_seq = s.outbox.seq();
   worker->leased_at = now;
   worker->accrued_at = now;
   worker->lease_expires = now;    // until it is granted
@@ -72,37 +73,37 @@ void LeaseEvents::On(Time now, const event::LeaseStarted& e) {
   worker->parked_at = kNever;
   worker->kept_on = AcceleratorId();
   worker->left_on = AcceleratorId();
-  if (CountsContexts(cluster_.accelerator(worker->held).info) &&
+  if (CountsContexts(s.cluster.accelerator(worker->held).info) &&
       worker->contexts.insert(worker->held).second) {
-    leases_.AddContext(worker->held, e.worker);
+    s.leases.AddContext(worker->held, e.worker);
   }
-  leases_.Begin(worker->held, e.worker);
+  s.leases.Begin(worker->held, e.worker);
   if (e.worker.rank == 0) job->stays.Begin(e.accelerator);
-  checkpoints_.NoteWriter(*job, worker->server, e.epoch);
-  trials_.NoteTried(*job, *worker);
-  assignments_.NoteResized(now, *job);
+  s.checkpoints.NoteWriter(*job, worker->server, e.epoch);
+  s.trials.NoteTried(*job, *worker);
+  NoteResized(now, *job);
   if (job->spec.opaque() && worker->launch_sent_at == kNever) {
     worker->lease_expires = kNever;
-    processes_.BeginLaunch(now, *job, e.worker.rank);
+    BeginLaunch(s, now, *job, e.worker.rank);
   }
 }
 
-void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
-  Worker* worker = jobs_.Find(e.worker);
-  Job* job = jobs_.Find(e.worker.job);
+void On(State& s, Time now, const event::LeaseEnded& e) {
+  Worker* worker = s.jobs.Find(e.worker);
+  Job* job = s.jobs.Find(e.worker.job);
   if (worker == nullptr || worker->held_epoch != e.epoch) return;
-  changes_.Touch(*job);
+  s.changes.Touch(*job);
   // The job ran on this accelerator. That is judged by this row alone, as for
   // StepsReported.
   if (e.cause == ReleaseCause::kPaused && !e.finished &&
       e.progress.steps_done > 0) {
-    accusations_.NoteGoodEnd(e.worker.job, worker->held);
+    s.accusations.NoteGoodEnd(e.worker.job, worker->held);
   }
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->Know(now, e.progress);
   if (e.worker.rank == 0 && e.progress.window_s > 0) {
-    measurements_.Measure(now, *job, e.progress);
+    Measure(s, now, *job, e.progress);
   }
   worker->finished |= e.finished;
   if (e.finished_code) worker->finished_code = e.finished_code;
@@ -116,40 +117,40 @@ void LeaseEvents::On(Time now, const event::LeaseEnded& e) {
   const JobId held_with = worker->held_with;
   const bool kept = worker->pause_tier == PauseTier::kKeep &&
                     e.cause == ReleaseCause::kPaused && !e.finished;
-  endings_.EndLease(now, *job, *worker);
+  EndLease(s, now, *job, *worker);
   worker->parked_at = now;
   worker->kept_on = kept ? held : AcceleratorId();
   worker->left_on = held;
   if (e.cause == ReleaseCause::kOutOfMemory ||
       e.cause == ReleaseCause::kNoRoom) {
     worker->out_of_memory = e.finished;
-    endings_.OutOfMemory(*job, held, held_with, e.cause, now);
+    OutOfMemory(s, *job, held, held_with, e.cause, now);
   } else if (given_up && !e.finished && job->active() &&
              !job->assigned.empty()) {
-    endings_.GiveUpEpoch(now, *job, e.cause);
+    GiveUpEpoch(s, now, *job, e.cause);
   }
-  processes_.ReviveDone(now, *job);
-  processes_.NotifyReady(*job);
+  ReviveDone(s, now, *job);
+  NotifyReady(s, *job);
 }
 
-void LeaseEvents::On(Time now, const event::StepsReported& e) {
-  Worker* worker = jobs_.Find(e.worker);
+void On(State& s, Time now, const event::StepsReported& e) {
+  Worker* worker = s.jobs.Find(e.worker);
   if (worker == nullptr) return;
   // The job runs. That is judged by this row alone: a replay does not have the
   // reports that were not journaled.
   if (e.progress.throughput_steps_per_s > 0) {
-    jobs_.at(e.worker.job).failed_starts = 0;
+    s.jobs.at(e.worker.job).failed_starts = 0;
     if (worker->held_epoch != 0) {
-      accusations_.NoteGoodEnd(e.worker.job, worker->held);
+      s.accusations.NoteGoodEnd(e.worker.job, worker->held);
     }
   }
   worker->need_bytes = std::max(worker->need_bytes, e.progress.device_bytes);
-  Job& job = jobs_.at(e.worker.job);
-  changes_.Touch(job);
-  hang_.NoteSteps(now, *worker, e.progress);
+  Job& job = s.jobs.at(e.worker.job);
+  s.changes.Touch(job);
+  NoteSteps(now, *worker, e.progress);
   worker->Know(now, e.progress);
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
-  measurements_.Measure(now, job, e.progress);
+  Measure(s, now, job, e.progress);
 }
 
 namespace {
@@ -198,32 +199,48 @@ std::string JobsText(const std::set<JobId>& jobs) {
 
 }  // namespace
 
-void LeaseDesk::Reject(const WorkerKey& worker, std::string reason) {
-  outbox_.EmitNow(action::SendToWorker{
+static void Reject(State& s, const WorkerKey& worker, std::string reason);
+static void AnswerRequest(State& s, Time now, Job& job, Worker& worker,
+                          const LeaseRequest& request);
+// The shortest lease, in seconds, that is granted to a job which has its
+// accelerators.
+static double LeastLease(const State& s, const Job& job);
+static void Deny(State& s, const WorkerKey& key, const Job& job, uint64_t nonce,
+                 double retry_after_s);
+static void Grant(State& s, Time now, Job& job, int rank, uint64_t nonce,
+                  bool renewal);
+static void AdmitFailedDevice(State& s, Time now, JobId job,
+                              AcceleratorId where);
+static void NoteFailure(State& s, Time now, JobId job, AcceleratorId where);
+static void AddPart(const State& s, const Job& job, int rank,
+                    LeaseGrant& grant);
+
+void Reject(State& s, const WorkerKey& worker, std::string reason) {
+  s.outbox.EmitNow(action::SendToWorker{
       worker,
-      WorkerRejected{worker, outbox_.durable_position(), std::move(reason)}});
+      WorkerRejected{worker, s.outbox.durable_position(), std::move(reason)}});
 }
 
-void LeaseDesk::Admit(Time now, const event::WorkerJoined& e) {
+void Admit(State& s, Time now, const event::WorkerJoined& e) {
   const WorkerKey& key = e.hello.worker;
-  Worker* worker = jobs_.Find(key);
+  Worker* worker = s.jobs.Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||
       worker->process == ProcessState::kDone) {
-    return Reject(key, StrCat("job ", key.job.value(), " rank ", key.rank,
-                              " does not run as incarnation ", key.incarnation,
-                              " any more"));
+    return Reject(
+        s, key,
+        StrCat("job ", key.job.value(), " rank ", key.rank,
+               " does not run as incarnation ", key.incarnation, " any more"));
   }
   const bool news = e.hello.ready || !worker->spoke;
-  if (worker->process == ProcessState::kLaunching && news)
-    recorder_.Record(now, e);
+  if (worker->process == ProcessState::kLaunching && news) Record(s, now, e);
   // This also answers a repeated hello.
-  outbox_.Emit(action::SendToWorker{
-      key, LeaseNotice{key, outbox_.position(), jobs_.Find(key.job)->epoch}});
-  outbox_.Flush();
+  s.outbox.Emit(action::SendToWorker{
+      key, LeaseNotice{key, s.outbox.position(), s.jobs.Find(key.job)->epoch}});
+  s.outbox.Flush();
 }
 
-void LeaseDesk::Admit(Time now, event::LeaseEnded e) {
-  Worker* worker = jobs_.Find(e.worker);
+void Admit(State& s, Time now, event::LeaseEnded e) {
+  Worker* worker = s.jobs.Find(e.worker);
   if (worker == nullptr || e.epoch == 0 || worker->held_epoch != e.epoch) {
     return;
   }
@@ -232,44 +249,44 @@ void LeaseDesk::Admit(Time now, event::LeaseEnded e) {
   const bool failed = e.cause == ReleaseCause::kDeviceFailed;
   if (e.cause == ReleaseCause::kPaused && !e.finished &&
       e.progress.steps_done > 0) {
-    streaks_.NoteGoodEnd(job, held);
+    s.streaks.NoteGoodEnd(job, held);
   }
   // Decisions also use the speeds of the reports that were not journaled, so
   // this row carries them.
   worker->unjournaled.MoveInto(e.progress);
-  recorder_.Record(now, std::move(e));
-  if (failed) AdmitFailedDevice(now, job, held);
+  Record(s, now, std::move(e));
+  if (failed) AdmitFailedDevice(s, now, job, held);
 }
 
-void LeaseDesk::Admit(Time now, event::StepsReported e) {
-  Worker* worker = jobs_.Find(e.worker);
+void Admit(State& s, Time now, event::StepsReported e) {
+  Worker* worker = s.jobs.Find(e.worker);
   if (worker == nullptr || worker->held_epoch != e.epoch || e.epoch == 0) {
     return;
   }
-  if (now - worker->reported_at < options_.report_interval_s) {
+  if (now - worker->reported_at < s.options.report_interval_s) {
     worker->unjournaled.Add(e.progress);
-    return hang_.NoteSteps(now, *worker, e.progress);
+    return NoteSteps(now, *worker, e.progress);
   }
   worker->reported_at = now;
   worker->unjournaled.MoveInto(e.progress);
-  recorder_.Record(now, std::move(e));
+  Record(s, now, std::move(e));
 }
 
-void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
+void Admit(State& s, Time now, const event::WorkerGone& e) {
   const WorkerKey& key = e.exit.worker;
-  const Worker* worker = jobs_.Find(key);
+  const Worker* worker = s.jobs.Find(key);
   const bool current = worker != nullptr && worker->server == e.exit.server &&
                        (worker->process == ProcessState::kLaunching ||
                         worker->process == ProcessState::kJoined);
-  const bool quarantined = leases_.IsQuarantined(key, e.exit.server);
-  agents_.DropStranger(key, e.exit.server);
+  const bool quarantined = s.leases.IsQuarantined(key, e.exit.server);
+  s.agents.DropStranger(key, e.exit.server);
   // The agent says that it does not know the process. While a process may still
   // run that the agent has not swept, that is no proof of its end: the Sweeper
   // asks again later.
   const bool holds =
       current ? worker->held_epoch != 0 && worker->unswept : quarantined;
   if (holds && e.exit.no_failure && !e.exit.launch_error.empty() &&
-      now < agents_.SweptAt(e.exit.server)) {
+      now < s.agents.SweptAt(e.exit.server)) {
     return;
   }
   if (current || quarantined) {
@@ -277,7 +294,7 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
     gone.hung_s = current ? worker->hung_s : 0;
     if (worker != nullptr) {
       UncoverCode(*worker, gone.exit);
-      gone.end = ReadEnd(now, *jobs_.Find(key.job), key.rank, gone.exit);
+      gone.end = ReadEnd(now, *s.jobs.Find(key.job), key.rank, gone.exit);
       // A process without a lease has used the accelerator that it was launched
       // on: the row says which, and since when. An opaque process has a lease
       // for that.
@@ -288,60 +305,61 @@ void LeaseDesk::Admit(Time now, const event::WorkerGone& e) {
     }
     const AcceleratorId failed_on =
         current && IsFailure(*worker, gone.exit)
-            ? PlaceOf(*jobs_.Find(key.job), key.rank, cluster_)
+            ? PlaceOf(*s.jobs.Find(key.job), key.rank, s.cluster)
             : AcceleratorId();
-    recorder_.Record(now, std::move(gone));
-    if (failed_on.valid()) NoteFailure(now, key.job, failed_on);
-    const Job* const job = jobs_.Find(key.job);
+    Record(s, now, std::move(gone));
+    if (failed_on.valid()) NoteFailure(s, now, key.job, failed_on);
+    const Job* const job = s.jobs.Find(key.job);
     const bool may_run =
         job != nullptr && (job->active() || job->state == JobState::kHeld);
-    if (!may_run) streaks_.Forget(key.job);
+    if (!may_run) s.streaks.Forget(key.job);
   }
   // The acknowledgement waits for the row to be on disk. Until then the agent
   // repeats its message.
-  outbox_.Emit(
+  s.outbox.Emit(
       action::SendToAgent{e.exit.server, ExitAcknowledged{e.exit.server, key}});
-  outbox_.Flush();
+  s.outbox.Flush();
 }
 
-void LeaseDesk::Admit(Time now, const event::WorkerBusy& e) {
-  Worker* worker = jobs_.Find(e.message.worker);
+void Admit(State& s, Time now, const event::WorkerBusy& e) {
+  Worker* worker = s.jobs.Find(e.message.worker);
   if (worker != nullptr) NoteBytes(now, e.message, *worker);
 }
 
-void LeaseDesk::Admit(Time now, const event::WorkerSaidFinished& e) {
+void Admit(State& s, Time now, const event::WorkerSaidFinished& e) {
   const WorkerFinished& end = e.message;
   const bool out_of_memory = end.exit_code != 0 && TellsOutOfMemory(end.detail);
   const bool failed =
       end.exit_code != 0 && end.exit_code != kExitEvicted && !out_of_memory;
-  Worker* const worker = jobs_.Find(end.worker);
+  Worker* const worker = s.jobs.Find(end.worker);
   // This is noted without a lease, too: a worker whose checkpoint has all steps
   // already finishes without one.
   if (worker != nullptr) worker->finished_code = end.exit_code;
   const AcceleratorId held =
       worker != nullptr && worker->held_epoch == end.epoch ? worker->held
                                                            : AcceleratorId();
-  Admit(now, event::LeaseEnded{e.message.worker,
-                               e.message.epoch,
-                               WithoutSpeed(e.message.progress),
-                               true,
-                               out_of_memory ? ReleaseCause::kOutOfMemory
-                                             : ReleaseCause::kPaused,
-                               {},
-                               end.exit_code});
+  Admit(s, now,
+        event::LeaseEnded{
+            e.message.worker,
+            e.message.epoch,
+            WithoutSpeed(e.message.progress),
+            true,
+            out_of_memory ? ReleaseCause::kOutOfMemory : ReleaseCause::kPaused,
+            {},
+            end.exit_code});
   if (!held.valid()) return;
-  if (failed) NoteFailure(now, end.worker.job, held);
-  if (end.exit_code == 0) streaks_.NoteGoodEnd(end.worker.job, held);
+  if (failed) NoteFailure(s, now, end.worker.job, held);
+  if (end.exit_code == 0) s.streaks.NoteGoodEnd(end.worker.job, held);
 }
 
-void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
+void Admit(State& s, Time now, const event::LeaseRequested& e) {
   const LeaseRequest& request = e.request;
   const WorkerKey& key = request.worker;
-  Job* job = jobs_.Find(key.job);
-  Worker* worker = jobs_.Find(key);
+  Job* job = s.jobs.Find(key.job);
+  Worker* worker = s.jobs.Find(key);
   if (worker == nullptr || worker->process == ProcessState::kNone ||
       worker->process == ProcessState::kDone) {
-    return Reject(key, "another incarnation has taken its place");
+    return Reject(s, key, "another incarnation has taken its place");
   }
   // The hello comes first, and is repeated until it is answered. The nonce
   // keeps an old request from being taken for a new one.
@@ -352,77 +370,78 @@ void LeaseDesk::Admit(Time now, const event::LeaseRequested& e) {
   // The worker asked before its loop ended, and the request came late. The
   // worker only has to exit now.
   if (worker->finished) return;
-  AnswerRequest(now, *job, *worker, request);
+  AnswerRequest(s, now, *job, *worker, request);
 }
 
-void LeaseDesk::AnswerRequest(Time now, Job& job, Worker& worker,
-                              const LeaseRequest& request) {
+void AnswerRequest(State& s, Time now, Job& job, Worker& worker,
+                   const LeaseRequest& request) {
   const WorkerKey& key = request.worker;
   // The message that gave the lease back was lost; the request says the same.
   if (worker.held_epoch != 0 && request.released_epoch >= worker.held_epoch) {
-    Admit(now, event::LeaseEnded{key, worker.held_epoch,
-                                 WithoutSpeed(worker.progress), false});
+    Admit(s, now,
+          event::LeaseEnded{key, worker.held_epoch,
+                            WithoutSpeed(worker.progress), false});
   }
   if (worker.leaving) {
     const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;
     const uint64_t epoch =
         worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
-    outbox_.Emit(action::SendToWorker{
-        key, PauseRequest{key, outbox_.position(), epoch, tier}});
-    return outbox_.Flush();
+    s.outbox.Emit(action::SendToWorker{
+        key, PauseRequest{key, s.outbox.position(), epoch, tier}});
+    return s.outbox.Flush();
   }
   if (worker.held_epoch != 0) {
     if (worker.pause_sent_at != kNever || MustGo(job, key.rank)) {
-      processes_.Pause(now, job, key.rank, worker.pause_tier);
-      return outbox_.Flush();
+      Pause(s, now, job, key.rank, worker.pause_tier);
+      return s.outbox.Flush();
     }
     // The worker is about to be killed. If the agent can't be reached, its
     // lease runs out.
     if (worker.hung_s > 0) return;
-    if (key.rank == 0) processes_.NoteGang(job, worker, request);
+    if (key.rank == 0) NoteGang(s, job, worker, request);
     // The lease was granted, but the worker never received the grant, and the
     // address of rank 0's store is not known (any more). The worker can't start
     // without it.
-    if (!request.holding &&
-        processes_.WaitsForGang(job, key.rank, worker.held_epoch)) {
-      return Deny(key, job, request.nonce, kGangRetry_s);
+    if (!request.holding && WaitsForGang(job, key.rank, worker.held_epoch)) {
+      return Deny(s, key, job, request.nonce, kGangRetry_s);
     }
     // While the row of its lease is not on disk, this grant waits for it like
     // the first one.
-    return Grant(now, job, key.rank, request.nonce,
-                 /*renewal=*/worker.lease_seq <= outbox_.persisted());
+    return Grant(s, now, job, key.rank, request.nonce,
+                 /*renewal=*/worker.lease_seq <= s.outbox.persisted());
   }
   // The worker was left outside the gang when the gang became smaller.
-  if (leases_.CanStart(job) && key.rank >= job.world_size) {
-    return Reject(key, StrCat("job ", job.id.value(), " runs with ",
-                              job.world_size, " workers now"));
+  if (s.leases.CanStart(job) && key.rank >= job.world_size) {
+    return Reject(s, key,
+                  StrCat("job ", job.id.value(), " runs with ", job.world_size,
+                         " workers now"));
   }
-  if (leases_.CanStart(job) &&
-      round_.LeaseHorizon(job) - now >= LeastLease(job)) {
-    if (processes_.WaitsForGang(job, key.rank, job.epoch)) {
-      return Deny(key, job, request.nonce, kGangRetry_s);
+  if (s.leases.CanStart(job) &&
+      s.round.LeaseHorizon(job) - now >= LeastLease(s, job)) {
+    if (WaitsForGang(job, key.rank, job.epoch)) {
+      return Deny(s, key, job, request.nonce, kGangRetry_s);
     }
-    if (now < leases_.lost_until()) {
-      return Deny(key, job, request.nonce, leases_.lost_until() - now);
+    if (now < s.leases.lost_until()) {
+      return Deny(s, key, job, request.nonce, s.leases.lost_until() - now);
     }
     if (!TakeLeaseStart(now, worker)) {
-      return Deny(key, job, request.nonce, kRetryAfter_s);
+      return Deny(s, key, job, request.nonce, kRetryAfter_s);
     }
-    recorder_.Record(
-        now, event::LeaseStarted{key, job.epoch,
-                                 job.assigned[static_cast<size_t>(key.rank)]});
-    return Grant(now, job, key.rank, request.nonce,
+    Record(s, now,
+           event::LeaseStarted{key, job.epoch,
+                               job.assigned[static_cast<size_t>(key.rank)]});
+    return Grant(s, now, job, key.rank, request.nonce,
                  /*renewal=*/false);
   }
-  Deny(key, job, request.nonce, kRetryAfter_s);
+  Deny(s, key, job, request.nonce, kRetryAfter_s);
 }
 
-double LeaseDesk::LeastLease(const Job& job) const {
+double LeastLease(const State& s, const Job& job) {
   if (!job.is_gang()) return kLeaseMin_s;
   const double whole_s =
-      std::min(terms_.lease_duration_s(), terms_.round_duration_s());
-  const std::string& type = cluster_.accelerator(job.assigned[0]).info.type;
-  const double steps_per_s = throughputs_.Get(job.id, type).steps_per_s;
+      std::min(s.terms.lease_duration_s(), s.terms.round_duration_s());
+  const std::string& type = s.cluster.accelerator(job.assigned[0]).info.type;
+  const double steps_per_s = s.throughputs.Get(job.id, type).steps_per_s;
   const double steps_s = steps_per_s > 0 ? kGangLeaseMinSteps / steps_per_s : 0;
   return std::max(kLeaseMin_s, std::clamp(steps_s, kGangLeaseMin * whole_s,
                                           kGangLeaseMinMost * whole_s));
@@ -430,28 +449,28 @@ double LeaseDesk::LeastLease(const Job& job) const {
 
 // The denial names the epoch, so it must wait until the event that raised the
 // epoch is on disk.
-void LeaseDesk::Deny(const WorkerKey& key, const Job& job, uint64_t nonce,
-                     double retry_after_s) {
-  outbox_.Emit(action::SendToWorker{
+void Deny(State& s, const WorkerKey& key, const Job& job, uint64_t nonce,
+          double retry_after_s) {
+  s.outbox.Emit(action::SendToWorker{
       key,
-      LeaseDenied{key, outbox_.position(), job.epoch, nonce, retry_after_s}});
-  outbox_.Flush();
+      LeaseDenied{key, s.outbox.position(), job.epoch, nonce, retry_after_s}});
+  s.outbox.Flush();
 }
 
 // Renewals never wait behind an fsync; the first grant of an epoch always does.
-void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
-                      bool renewal) {
+void Grant(State& s, Time now, Job& job, int rank, uint64_t nonce,
+           bool renewal) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   const WorkerKey key{job.id, rank, worker.incarnation};
   LeaseGrant grant;
   grant.worker = key;
-  grant.position = renewal ? outbox_.durable_position() : outbox_.position();
+  grant.position = renewal ? s.outbox.durable_position() : s.outbox.position();
   grant.epoch = worker.held_epoch;
   grant.nonce = nonce;
-  grant.duration_s = std::max(
-      0.0, std::min(options_.lease_duration_s, round_.LeaseHorizon(job) - now));
-  grant.extension_lead_s = round_.ExtensionLead(job, now, grant.duration_s);
-  AddPart(job, rank, grant);
+  grant.duration_s = std::max(0.0, std::min(s.options.lease_duration_s,
+                                            s.round.LeaseHorizon(job) - now));
+  grant.extension_lead_s = s.round.ExtensionLead(job, now, grant.duration_s);
+  AddPart(s, job, rank, grant);
   grant.world_size = worker.world_size;
   if (rank != 0 && job.gang_epoch == worker.held_epoch) {
     grant.gang_address = job.gang_address;
@@ -459,30 +478,31 @@ void LeaseDesk::Grant(Time now, Job& job, int rank, uint64_t nonce,
   // A renewal may end before an earlier grant does, if a plan was taken back.
   // If that renewal is lost, the worker still uses the earlier grant, so the
   // later of the two ends counts here.
-  const Time expires = now + grant.duration_s * (1 + options_.drift);
+  const Time expires = now + grant.duration_s * (1 + s.options.drift);
   worker.lease_expires = std::max(worker.lease_expires, expires);
-  agenda_.Due(worker.lease_expires);
+  s.agenda.Due(worker.lease_expires);
   if (renewal) {
-    outbox_.EmitNow(action::SendToWorker{key, std::move(grant)});
+    s.outbox.EmitNow(action::SendToWorker{key, std::move(grant)});
   } else {
-    outbox_.Emit(action::SendToWorker{key, std::move(grant)});
+    s.outbox.Emit(action::SendToWorker{key, std::move(grant)});
   }
 }
 
 // A lease was given back because its device failed. The device counts as lost
 // unless another job holds a lease of it at this moment.
-void LeaseDesk::AdmitFailedDevice(Time now, JobId job, AcceleratorId where) {
-  if (!leases_.Holders(where).empty()) return;
-  const Accelerator& accelerator = cluster_.accelerator(where);
+void AdmitFailedDevice(State& s, Time now, JobId job, AcceleratorId where) {
+  if (!s.leases.Holders(where).empty()) return;
+  const Accelerator& accelerator = s.cluster.accelerator(where);
   if (accelerator.state == AcceleratorState::kLost) return;
-  recorder_.Record(now, event::AcceleratorLost{accelerator.server,
-                                               accelerator.info.uuid, job});
+  Record(
+      s, now,
+      event::AcceleratorLost{accelerator.server, accelerator.info.uuid, job});
 }
 
-void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
-  const std::set<JobId> jobs = streaks_.NoteFailure(
-      job, where, jobs_.at(job).spec.owner, jobs_.HasSeveralUsers());
-  const Accelerator& accelerator = cluster_.accelerator(where);
+void NoteFailure(State& s, Time now, JobId job, AcceleratorId where) {
+  const std::set<JobId> jobs = s.streaks.NoteFailure(
+      job, where, s.jobs.at(job).spec.owner, s.jobs.HasSeveralUsers());
+  const Accelerator& accelerator = s.cluster.accelerator(where);
   if (jobs.empty() || accelerator.drained) return;
   event::AcceleratorsDrained drained{accelerator.server, accelerator.info.uuid};
   drained.why = StrCat("jobs ", JobsText(jobs),
@@ -491,7 +511,7 @@ void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
                        accelerator.server, "/", accelerator.info.uuid, "`");
   drained.scoped = true;
   drained.errors = accelerator.errors_known;
-  recorder_.Record(now, std::move(drained));
+  Record(s, now, std::move(drained));
 }
 
 // Adds to `grant` the part of the accelerator that `rank` may use: all of it,
@@ -503,16 +523,16 @@ void LeaseDesk::NoteFailure(Time now, JobId job, AcceleratorId where) {
 // need and half of the rest, or, if the needs exceed the memory, a part in
 // proportion to its need. A job for which that is too little runs out of memory
 // and is not packed so again; it does not take its partner down with it.
-void LeaseDesk::AddPart(const Job& job, int rank, LeaseGrant& grant) const {
+void AddPart(const State& s, const Job& job, int rank, LeaseGrant& grant) {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
-  grant.accelerator = cluster_.accelerator(worker.held).info;
+  grant.accelerator = s.cluster.accelerator(worker.held).info;
   if (worker.sees_only.valid()) {
     grant.accelerator.device = OnlyDevice(grant.accelerator.device);
   }
   if (!job.partner.valid()) return;
   grant.slots = 1;
   AcceleratorInfo& info = grant.accelerator;
-  if (jobs_.Together(job, job.partner)) {
+  if (s.jobs.Together(job, job.partner)) {
     const int odd = job.id < job.partner ? 1 : 0;
     info.threads = std::max(1, (info.threads + odd) / 2);
   }
@@ -521,7 +541,7 @@ void LeaseDesk::AddPart(const Job& job, int rank, LeaseGrant& grant) const {
       static_cast<double>(info.memory_bytes - 2 * info.context_bytes);
   const auto own = static_cast<double>(worker.need_bytes);
   double other = 0;
-  const Job& partner = jobs_.at(job.partner);
+  const Job& partner = s.jobs.at(job.partner);
   for (size_t i = 0; i < partner.assigned.size(); ++i) {
     if (partner.assigned[i] != worker.held) continue;
     other = static_cast<double>(partner.workers[i].need_bytes);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/state.h"
 #include "coordinator/engine/type_names.h"
 #include "core/text.h"
 
@@ -30,21 +31,28 @@ Time TogetherSince(const Job& job, const Job& other) {
 
 }  // namespace
 
-void Measurements::FillThroughputs(JobSpec& spec) const {
-  NameInFull(cluster_.types(), &spec.throughputs);
-  const ThroughputTable* table = options_.throughputs.get();
+static bool WasBeside(const State& s, Time now, const Job& job,
+                      double window_s);
+static void MeasurePair(State& s, Time now, Job& job, const Progress& progress);
+static std::vector<ProfiledCell> CellsOf(const State& s, const Job& job);
+static void MeasureAlone(State& s, Time now, Job& job,
+                         const Progress& progress);
+
+void FillThroughputs(const State& s, JobSpec& spec) {
+  NameInFull(s.cluster.types(), &spec.throughputs);
+  const ThroughputTable* table = s.options.throughputs.get();
   if (table == nullptr) return;
   const std::optional<ThroughputTable::Row> row = table->FindRow(
       spec.app.empty() ? spec.name : spec.app, spec.scale_factor);
   if (!row.has_value()) return;
-  for (const std::string& type : cluster_.types()) {
+  for (const std::string& type : s.cluster.types()) {
     const std::optional<size_t> known =
-        FindColumn(*table, type, cluster_.types());
+        FindColumn(*table, type, s.cluster.types());
     if (!known.has_value()) continue;
     if (const std::optional<double> alone = table->Alone(*row, *known)) {
       spec.throughputs.try_emplace(type, *alone);
     }
-    if (!options_.placement_sensitive) continue;
+    if (!s.options.placement_sensitive) continue;
     if (const std::optional<double> spread =
             table->Alone(*row, *known, /*consolidated=*/false)) {
       spec.throughputs.try_emplace(StrCat(type, Figures::kUnconsolidated),
@@ -53,83 +61,83 @@ void Measurements::FillThroughputs(JobSpec& spec) const {
   }
 }
 
-void Measurements::Measure(Time now, Job& job, const Progress& progress) {
+void Measure(State& s, Time now, Job& job, const Progress& progress) {
   // Beside another job it says nothing of how fast it is alone.
-  if (WasBeside(now, job, progress.window_s)) {
-    return MeasurePair(now, job, progress);
+  if (WasBeside(s, now, job, progress.window_s)) {
+    return MeasurePair(s, now, job, progress);
   }
-  MeasureAlone(now, job, progress);
+  MeasureAlone(s, now, job, progress);
 }
 
-void Measurements::FindTableRows() {
-  references_.reset();
-  if (options_.reference_models > 0 && options_.throughputs != nullptr) {
-    references_.emplace(options_.throughputs, options_.reference_models);
+void FindTableRows(State& s) {
+  s.references.reset();
+  if (s.options.reference_models > 0 && s.options.throughputs != nullptr) {
+    s.references.emplace(s.options.throughputs, s.options.reference_models);
   }
-  for (auto& [id, job] : jobs_.all()) FindTableRow(job);
+  for (auto& [id, job] : s.jobs.all()) FindTableRow(s, job);
 }
 
-void Measurements::BarTypes(const Job& job) {
+void BarTypes(State& s, const Job& job) {
   std::set<std::string, std::less<>> barred;
   const std::vector<std::string>& wanted = job.spec.types;
-  for (const std::string& type : cluster_.types()) {
+  for (const std::string& type : s.cluster.types()) {
     if (wanted.empty()) break;
-    const std::vector<std::string> names = NamesOfType(type, cluster_.types());
+    const std::vector<std::string> names = NamesOfType(type, s.cluster.types());
     const bool is_wanted =
         std::ranges::any_of(names, [&](const std::string& name) {
           return std::ranges::find(wanted, name) != wanted.end();
         });
     if (!is_wanted) barred.insert(type);
   }
-  throughputs_.SetBarred(job.id, std::move(barred));
+  s.throughputs.SetBarred(job.id, std::move(barred));
 }
 
 // Another job was on its accelerators, too, at some time in the last window_s.
-bool Measurements::WasBeside(Time now, const Job& job, double window_s) const {
+bool WasBeside(const State& s, Time now, const Job& job, double window_s) {
   if (!job.partner.valid()) return false;
-  const Job* other = jobs_.Find(job.partner);
+  const Job* other = s.jobs.Find(job.partner);
   if (other == nullptr) return false;
   return other->live || now - other->ended_at < window_s;
 }
 
 // What `job` reports while it runs beside its partner is the pair's figure,
 // provided that the partner was there all the while.
-void Measurements::MeasurePair(Time now, Job& job, const Progress& progress) {
-  if (!jobs_.Together(job, job.partner)) return;
-  const Time since = TogetherSince(job, jobs_.at(job.partner));
+void MeasurePair(State& s, Time now, Job& job, const Progress& progress) {
+  if (!s.jobs.Together(job, job.partner)) return;
+  const Time since = TogetherSince(job, s.jobs.at(job.partner));
   if (!(now - since >= progress.window_s)) return;
-  const Job& partner = jobs_.at(job.partner);
+  const Job& partner = s.jobs.at(job.partner);
   const AcceleratorId where = job.workers.front().held;
-  const std::string& type = cluster_.accelerator(where).info.type;
+  const std::string& type = s.cluster.accelerator(where).info.type;
   // Only the first time: then it is known, and blended with that.
   std::optional<std::pair<double, double>> told;
-  if (options_.throughputs != nullptr &&
-      !throughputs_.Together(job.id, partner.id, type).has_value()) {
-    told = figures_.TablePair(
-        job, partner, static_cast<size_t>(cluster_.TypeIndex(type)),
-        FindColumn(*options_.throughputs, type, cluster_.types()),
+  if (s.options.throughputs != nullptr &&
+      !s.throughputs.Together(job.id, partner.id, type).has_value()) {
+    told = s.figures.TablePair(
+        job, partner, static_cast<size_t>(s.cluster.TypeIndex(type)),
+        FindColumn(*s.options.throughputs, type, s.cluster.types()),
         /*consolidated=*/true);
   }
-  const bool moved = throughputs_.MeasureTogether(
+  const bool moved = s.throughputs.MeasureTogether(
       job.id, job.partner, type, progress.throughput_steps_per_s,
       progress.window_s, told.has_value() ? told->first : 0, now);
-  const bool kept = KeepPairCell(job, partner, type);
+  const bool kept = KeepPairCell(s, job, partner, type);
   if (!moved) return;
-  agenda_.SolveNextRound();
-  if (kept) FindTableRow(job);
+  s.agenda.SolveNextRound();
+  if (kept) FindTableRow(s, job);
 }
 
-bool Measurements::KeepPairCell(Job& job, const Job& other,
-                                const std::string& type) {
+bool KeepPairCell(State& s, Job& job, const Job& other,
+                  const std::string& type) {
   const auto of_table = [](const Job& one) {
     return one.table_row.has_value() && !(one.row_speed > 0);
   };
   if (of_table(job) || !of_table(other)) return false;
-  const auto& row = options_.throughputs->NameOf(*other.table_row);
+  const auto& row = s.options.throughputs->NameOf(*other.table_row);
   const std::string& name = row.first;
   if (row.second != job.spec.scale_factor) return false;
-  const Throughput alone = throughputs_.Get(job.id, type);
-  const auto together = throughputs_.Together(job.id, other.id, type);
+  const Throughput alone = s.throughputs.Get(job.id, type);
+  const auto together = s.throughputs.Together(job.id, other.id, type);
   if (alone.source == ThroughputSource::kGuessed || !(alone.steps_per_s > 0) ||
       !together.has_value()) {
     return false;
@@ -147,8 +155,8 @@ bool Measurements::KeepPairCell(Job& job, const Job& other,
   return true;
 }
 
-void Measurements::FindTableRow(Job& job) {
-  const ThroughputTable* table = options_.throughputs.get();
+void FindTableRow(State& s, Job& job) {
+  const ThroughputTable* table = s.options.throughputs.get();
   job.table_row.reset();
   job.row_speed = 0;
   if (table == nullptr) return;
@@ -156,9 +164,9 @@ void Measurements::FindTableRow(Job& job) {
       table->FindRow(job.spec.app.empty() ? job.spec.name : job.spec.app,
                      job.spec.scale_factor);
   if (job.table_row.has_value()) return;
-  if (!references_.has_value()) return;
-  const std::vector<ProfiledCell> cells = CellsOf(job);
-  const auto match = references_->Find(job.spec.scale_factor, cells);
+  if (!s.references.has_value()) return;
+  const std::vector<ProfiledCell> cells = CellsOf(s, job);
+  const auto match = s.references->Find(job.spec.scale_factor, cells);
   if (!match.has_value() || !(match->speed > 0)) return;
   // How fast it is alone says too little of what it does beside others.
   if (std::any_of(cells.begin(), cells.end(),
@@ -171,14 +179,14 @@ void Measurements::FindTableRow(Job& job) {
     const double alone = table->Alone(match->row, type).value_or(0);
     if (alone > 0) estimates[table->types()[type]] = match->speed * alone;
   }
-  throughputs_.Estimate(job.id, std::move(estimates));
+  s.throughputs.Estimate(job.id, std::move(estimates));
 }
 
 // All that was measured of it, or given.
-std::vector<ProfiledCell> Measurements::CellsOf(const Job& job) const {
+std::vector<ProfiledCell> CellsOf(const State& s, const Job& job) {
   std::vector<ProfiledCell> cells = job.profile;
-  for (const std::string& type : cluster_.types()) {
-    const Throughput alone = throughputs_.Get(job.id, type);
+  for (const std::string& type : s.cluster.types()) {
+    const Throughput alone = s.throughputs.Get(job.id, type);
     if (alone.source == ThroughputSource::kGuessed) continue;
     cells.push_back({type, "", alone.steps_per_s});
   }
@@ -187,23 +195,23 @@ std::vector<ProfiledCell> Measurements::CellsOf(const Job& job) const {
 
 // What a job that runs alone tells, as it would be on accelerators that are as
 // fast as their type.
-void Measurements::MeasureAlone(Time now, Job& job, const Progress& progress) {
+void MeasureAlone(State& s, Time now, Job& job, const Progress& progress) {
   const Worker& first = job.workers.front();
-  const Accelerator& held = cluster_.accelerator(first.held);
+  const Accelerator& held = s.cluster.accelerator(first.held);
   const double steps_per_s = progress.throughput_steps_per_s;
   const std::string& type = held.info.type;
   if (first.world_size == 1) {
-    speeds_.Measure(job.id, type, held.id, steps_per_s, progress.window_s);
+    s.speeds.Measure(job.id, type, held.id, steps_per_s, progress.window_s);
   }
   const std::string name =
-      figures_.FigureName(job.id, type, figures_.IsSpread(job));
-  if (!throughputs_.MeasureSize(job.id, name, first.world_size,
-                                steps_per_s / figures_.SpeedOf(job),
-                                progress.window_s, now)) {
+      s.figures.FigureName(job.id, type, s.figures.IsSpread(job));
+  if (!s.throughputs.MeasureSize(job.id, name, first.world_size,
+                                 steps_per_s / s.figures.SpeedOf(job),
+                                 progress.window_s, now)) {
     return;
   }
-  agenda_.SolveNextRound();
-  if (references_.has_value()) FindTableRow(job);
+  s.agenda.SolveNextRound();
+  if (s.references.has_value()) FindTableRow(s, job);
 }
 
 }  // namespace gavel::engine

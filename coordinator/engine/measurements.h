@@ -24,55 +24,28 @@
 
 namespace gavel::engine {
 
-class Measurements {
- public:
-  // The arguments are borrowed, and must outlive this object.
-  Measurements(Agenda& agenda, JobTable& jobs, const Cluster& cluster,
-               ThroughputMatrix& throughputs, AcceleratorSpeeds& speeds,
-               const EngineOptions& options, const Figures& figures)
-      : agenda_(agenda),
-        jobs_(jobs),
-        cluster_(cluster),
-        throughputs_(throughputs),
-        speeds_(speeds),
-        options_(options),
-        figures_(figures) {}
+struct State;
 
-  // Fills in from the table the throughputs that the job file leaves open, and
-  // replaces short names of types by full ones. The result is journaled with
-  // the job, so that a replay needs no table.
-  void FillThroughputs(JobSpec& spec) const;
-  // Takes the speed that rank 0 reports for its lease, alone or in a pair.
-  void Measure(Time now, Job& job, const Progress& progress);
-  // Finds the rows of all jobs again, as the throughput file may have changed.
-  void FindTableRows();
-  // Bars the job from types that its job file does not allow. Covers the types
-  // that are there; call this again when another one joins.
-  void BarTypes(const Job& job);
-  // Notes in the profile of `job`, which is not in the table, the part of its
-  // speed that it keeps beside `other`, which is, so that the figure outlives
-  // `other`. False: there is no such figure.
-  bool KeepPairCell(Job& job, const Job& other, const std::string& type);
-  // Finds the job's own row of the table, else the reference that it is most
-  // like by all of its measurements. That reference then gives the estimates
-  // for types where the job's speed is not known.
-  void FindTableRow(Job& job);
-
- private:
-  bool WasBeside(Time now, const Job& job, double window_s) const;
-  void MeasurePair(Time now, Job& job, const Progress& progress);
-  std::vector<ProfiledCell> CellsOf(const Job& job) const;
-  void MeasureAlone(Time now, Job& job, const Progress& progress);
-
-  Agenda& agenda_;
-  JobTable& jobs_;
-  const Cluster& cluster_;
-  ThroughputMatrix& throughputs_;
-  AcceleratorSpeeds& speeds_;
-  const EngineOptions& options_;
-  const Figures& figures_;
-  std::optional<ReferenceRows> references_;  // of options_.throughputs
-};
+// Fills in from the table the throughputs that the job file leaves open, and
+// replaces short names of types by full ones. The result is journaled with
+// the job, so that a replay needs no table.
+void FillThroughputs(const State& s, JobSpec& spec);
+// Takes the speed that rank 0 reports for its lease, alone or in a pair.
+void Measure(State& s, Time now, Job& job, const Progress& progress);
+// Finds the rows of all jobs again, as the throughput file may have changed.
+void FindTableRows(State& s);
+// Bars the job from types that its job file does not allow. Covers the types
+// that are there; call this again when another one joins.
+void BarTypes(State& s, const Job& job);
+// Notes in the profile of `job`, which is not in the table, the part of its
+// speed that it keeps beside `other`, which is, so that the figure outlives
+// `other`. False: there is no such figure.
+bool KeepPairCell(State& s, Job& job, const Job& other,
+                  const std::string& type);
+// Finds the job's own row of the table, else the reference that it is most
+// like by all of its measurements. That reference then gives the estimates
+// for types where the job's speed is not known.
+void FindTableRow(State& s, Job& job);
 
 }  // namespace gavel::engine
 

@@ -46,58 +46,17 @@
 
 namespace gavel::engine {
 
-class MemoryPlan {
- public:
-  using Tiers = std::vector<std::pair<JobId, PauseTier>>;
-  // Borrowed, and outlive this.
-  MemoryPlan(const Terms& terms, Agenda& agenda, const JobTable& jobs,
-             const Cluster& cluster, const AssignedAccelerators& assigned,
-             const LeaseBook& leases, const Agents& agents,
-             const EngineOptions& options, Recorder& recorder,
-             const RoundRows& rows, const RoundClock& round,
-             Processes& processes)
-      : terms_(terms),
-        agenda_(agenda),
-        jobs_(jobs),
-        cluster_(cluster),
-        assigned_(assigned),
-        leases_(leases),
-        agents_(agents),
-        options_(options),
-        recorder_(recorder),
-        rows_(rows),
-        round_(round),
-        processes_(processes) {}
+struct State;
 
-  // Of those whose round is over, where it is not kPark. Chosen once and
-  // journaled with the round: a replay decides nothing.
-  Tiers ChooseTiers(Time now) const;
-  // Records who has to end, where a budget is exceeded.
-  void MakeRoom(Time now);
-  void On(Time now, const event::WorkersEvicted& e);
-  // Where a waiting job has its tensors, for people.
-  std::string MemoryText(const Job& job) const;
-
- private:
-  double ExpectedAbsence(const Job& job, const WaitingUnits& line) const;
-  bool MayKeep(const Job& job, std::map<AcceleratorId, double>& kept) const;
-  void MakeRoomOn(AcceleratorId id, std::set<WorkerKey>& evicted) const;
-  std::string WhyEvicted(AcceleratorId from) const;
-  void MakeRoomOnHosts(std::set<WorkerKey>& evicted) const;
-
-  const Terms& terms_;
-  Agenda& agenda_;
-  const JobTable& jobs_;
-  const Cluster& cluster_;
-  const AssignedAccelerators& assigned_;
-  const LeaseBook& leases_;
-  const Agents& agents_;
-  const EngineOptions& options_;
-  Recorder& recorder_;
-  const RoundRows& rows_;
-  const RoundClock& round_;
-  Processes& processes_;
-};
+using Tiers = std::vector<std::pair<JobId, PauseTier>>;
+// Of those whose round is over, where it is not kPark. Chosen once and
+// journaled with the round: a replay decides nothing.
+Tiers ChooseTiers(const State& s, Time now);
+// Records who has to end, where a budget is exceeded.
+void MakeRoom(State& s, Time now);
+void On(State& s, Time now, const event::WorkersEvicted& e);
+// Where a waiting job has its tensors, for people.
+std::string MemoryText(const State& s, const Job& job);
 
 }  // namespace gavel::engine
 

@@ -12,6 +12,7 @@
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/lease_book.h"
+#include "coordinator/engine/state.h"
 #include "coordinator/engine/type_names.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/text.h"
@@ -302,137 +303,138 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
 
 namespace gavel::engine {
 
-void Operators::On(Time, const event::PricesChanged& e) {
-  for (const auto& [type, price] : e.prices) allocation_.SetPrice(type, price);
-  changes_.TouchAll();
-  agenda_.SolveSoon();
+static void Release(State& s, Time now, Job& job);
+static void Leave(State& s, Time now, const event::AcceleratorsDrained& e);
+
+void On(State& s, Time, const event::PricesChanged& e) {
+  for (const auto& [type, price] : e.prices) s.allocation.SetPrice(type, price);
+  s.changes.TouchAll();
+  s.agenda.SolveSoon();
 }
 
-void Operators::Admit(Time now, const event::JobCommanded& e) {
-  const Job* job = jobs_.Find(e.job);
-  const bool kept_out = job != nullptr && (throughputs_.HasExclusions(e.job) ||
-                                           accusations_.IsKeptOut(e.job) ||
-                                           checkpoints_.IsStranded(*job));
+void Admit(State& s, Time now, const event::JobCommanded& e) {
+  const Job* job = s.jobs.Find(e.job);
+  const bool kept_out = job != nullptr && (s.throughputs.HasExclusions(e.job) ||
+                                           s.accusations.IsKeptOut(e.job) ||
+                                           s.checkpoints.IsStranded(*job));
   std::string error = WhyNot(e, job, kept_out);
-  if (error.empty()) return recorder_.Record(now, e);
-  outbox_.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
+  if (error.empty()) return Record(s, now, e);
+  s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
 
-void Operators::Admit(Time now, const event::JobUpdated& e) {
-  std::string error = WhyNot(e, jobs_.Find(e.job), cluster_);
-  if (error.empty()) return recorder_.Record(now, e);
-  outbox_.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
+void Admit(State& s, Time now, const event::JobUpdated& e) {
+  std::string error = WhyNot(e, s.jobs.Find(e.job), s.cluster);
+  if (error.empty()) return Record(s, now, e);
+  s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
 
-void Operators::Admit(Time now, const event::ServerForgotten& e) {
-  std::string error =
-      WhyNot(e, agents_, leases_, jobs_, cluster_, options_.agent_timeout_s);
-  if (error.empty()) return recorder_.Record(now, e);
-  outbox_.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
+void Admit(State& s, Time now, const event::ServerForgotten& e) {
+  std::string error = WhyNot(e, s.agents, s.leases, s.jobs, s.cluster,
+                             s.options.agent_timeout_s);
+  if (error.empty()) return Record(s, now, e);
+  s.outbox.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
 }
 
-void Operators::Admit(Time now, event::AcceleratorsDrained e) {
+void Admit(State& s, Time now, event::AcceleratorsDrained e) {
   e.scoped = true;
-  std::string error = WhyNot(e, cluster_);
-  if (error.empty()) return recorder_.Record(now, std::move(e));
-  outbox_.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
+  std::string error = WhyNot(e, s.cluster);
+  if (error.empty()) return Record(s, now, std::move(e));
+  s.outbox.EmitNow(action::Reply{e.reply_to, JobId(), std::move(error)});
 }
 
-void Operators::On(Time now, const event::JobCommanded& e) {
-  Job* job = jobs_.Find(e.job);
-  outbox_.Emit(action::Reply{e.reply_to, e.job, ""});
+void On(State& s, Time now, const event::JobCommanded& e) {
+  Job* job = s.jobs.Find(e.job);
+  s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
   switch (e.kind) {
     case CommandKind::kRelease:
-      return Release(now, *job);
+      return Release(s, now, *job);
     case CommandKind::kHold:
-      return endings_.EndJob(now, *job, JobState::kHeld,
-                             reason::HeldByUser{e.by, e.job},
-                             PauseTier::kEvict);
+      return EndJob(s, now, *job, JobState::kHeld,
+                    reason::HeldByUser{e.by, e.job}, PauseTier::kEvict);
     case CommandKind::kRequeue:
-      assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
+      Assign(s, now, *job, {}, JobId(), PauseTier::kEvict);
       // Evict the processes without a lease too. A process that is still
       // starting stays: it starts anew anyway.
       for (int rank = 0; rank < job->world_size; ++rank) {
         const Worker& worker = job->workers[static_cast<size_t>(rank)];
         if (worker.process != ProcessState::kJoined || worker.leaving) continue;
-        processes_.Pause(now, *job, rank, PauseTier::kEvict);
+        Pause(s, now, *job, rank, PauseTier::kEvict);
       }
-      agenda_.FillSoon();
+      s.agenda.FillSoon();
       return;
     case CommandKind::kCheckpoint:
       for (int rank = 0; rank < job->world_size; ++rank) {
         const Worker& worker = job->workers[static_cast<size_t>(rank)];
         if (worker.held_epoch == 0) continue;
         const WorkerKey key{job->id, rank, worker.incarnation};
-        outbox_.Emit(action::SendToWorker{
-            key, CheckpointRequest{key, outbox_.position()}});
+        s.outbox.Emit(action::SendToWorker{
+            key, CheckpointRequest{key, s.outbox.position()}});
       }
       return;
     default:
-      endings_.EndJob(now, *job, JobState::kCancelled, reason::Cancelled{e.by});
+      EndJob(s, now, *job, JobState::kCancelled, reason::Cancelled{e.by});
   }
 }
 
-void Operators::Release(Time now, Job& job) {
-  if (checkpoints_.IsStranded(job)) checkpoints_.ForgoCheckpoints(job);
-  throughputs_.Readmit(job.id);
-  accusations_.Forgive(job.id);
+void Release(State& s, Time now, Job& job) {
+  if (s.checkpoints.IsStranded(job)) s.checkpoints.ForgoCheckpoints(job);
+  s.throughputs.Readmit(job.id);
+  s.accusations.Forgive(job.id);
   std::erase_if(job.profile, [](const ProfiledCell& cell) {
     return !cell.beside.empty() && cell.value == 0;
   });
-  isolated_.CountChanged(now);
-  jobs_.Release(job);
-  changes_.Touch(job);
+  s.isolated.CountChanged(now);
+  s.jobs.Release(job);
+  s.changes.Touch(job);
   job.failures_in_a_row = 0;
   job.failed_starts = 0;
   job.hung_launches = 0;
-  agenda_.SolveSoon();
+  s.agenda.SolveSoon();
 }
 
-void Operators::On(Time now, const event::JobUpdated& e) {
-  Job& job = *jobs_.Find(e.job);
-  outbox_.Emit(action::Reply{e.reply_to, e.job, ""});
+void On(State& s, Time now, const event::JobUpdated& e) {
+  Job& job = *s.jobs.Find(e.job);
+  s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
   ApplyUpdate(e.update, &job.spec);
-  measurements_.BarTypes(job);
+  BarTypes(s, job);
   const int least = job.spec.LeastWorkers();
   const int most = job.spec.MostWorkers();
   job.scale_factor = std::clamp(job.scale_factor, least, most);
-  jobs_.NoteElastic(job);
+  s.jobs.NoteElastic(job);
   const int has = static_cast<int>(job.assigned.size());
-  if (has > 0 && (has < least || has > most))
-    assignments_.Assign(now, job, {}, JobId());
+  if (has > 0 && (has < least || has > most)) Assign(s, now, job, {}, JobId());
   // Its row in the policy's problem may have changed.
-  changes_.TouchAll();
-  agenda_.SolveSoon();
-  agenda_.FillSoon();
+  s.changes.TouchAll();
+  s.agenda.SolveSoon();
+  s.agenda.FillSoon();
 }
 
-void Operators::On(Time now, const event::AcceleratorsDrained& e) {
-  outbox_.Emit(action::Reply{e.reply_to, JobId(), ""});
-  const std::vector<AcceleratorId> which = AcceleratorsOf(e, cluster_);
+void On(State& s, Time now, const event::AcceleratorsDrained& e) {
+  s.outbox.Emit(action::Reply{e.reply_to, JobId(), ""});
+  const std::vector<AcceleratorId> which = AcceleratorsOf(e, s.cluster);
   if (e.by_agent) {
-    cluster_.SetLeaving(e.server);
+    s.cluster.SetLeaving(e.server);
   } else {
     for (const AcceleratorId id : which) {
-      cluster_.SetDrained(id, e.drained, e.why, e.scoped && !e.uuid.empty());
-      if (!e.why.empty()) cluster_.NoteErrors(id, e.errors);
+      s.cluster.SetDrained(id, e.drained, e.why, e.scoped && !e.uuid.empty());
+      if (!e.why.empty()) s.cluster.NoteErrors(id, e.errors);
     }
   }
-  assigned_.Recount();
-  agenda_.SolveSoon();
-  agenda_.FillSoon();
-  for (const AcceleratorId id : which) operated_.drains.erase(id);
+  s.assigned.Recount();
+  s.agenda.SolveSoon();
+  s.agenda.FillSoon();
+  for (const AcceleratorId id : which) s.operated.drains.erase(id);
   if (!e.drained) return;
-  if (now >= e.until) return Leave(now, e);
-  for (const AcceleratorId id : which) operated_.drains[id] = e.until;
-  agenda_.Due(e.until);
+  if (now >= e.until) return Leave(s, now, e);
+  for (const AcceleratorId id : which) s.operated.drains[id] = e.until;
+  s.agenda.Due(e.until);
 }
 
 // Evicts the processes on these accelerators. Each one ends with a checkpoint,
 // and the next plan decides where its job resumes. An opaque job has no
 // checkpoint: it stays to its end, unless the agent itself ends.
-void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
-  const std::vector<AcceleratorId> ids = AcceleratorsOf(e, cluster_);
+void Leave(State& s, Time now, const event::AcceleratorsDrained& e) {
+  const std::vector<AcceleratorId> ids = AcceleratorsOf(e, s.cluster);
   const auto is_drained = [&](AcceleratorId id) {
     return std::ranges::find(ids, id) != ids.end();
   };
@@ -441,11 +443,11 @@ void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
     return is_drained(worker.held) || is_drained(worker.kept_on) ||
            std::ranges::any_of(worker.contexts, is_drained);
   };
-  for (auto& [id, job] : jobs_.live()) {
+  for (auto& [id, job] : s.jobs.live()) {
     if (job->pinned() && !e.by_agent) continue;
     const std::vector<AcceleratorId> places = job->assigned;
     if (std::ranges::any_of(places, is_drained)) {
-      assignments_.Assign(now, *job, {}, JobId(), PauseTier::kEvict);
+      Assign(s, now, *job, {}, JobId(), PauseTier::kEvict);
     }
     for (size_t rank = 0; rank < job->workers.size(); ++rank) {
       const Worker& worker = job->workers[rank];
@@ -454,58 +456,58 @@ void Operators::Leave(Time now, const event::AcceleratorsDrained& e) {
                           is_drained(places[rank]);
       if (!worker.is_live() || worker.leaving) continue;
       if (!starts && !must_go(worker)) continue;
-      processes_.Pause(now, *job, static_cast<int>(rank), PauseTier::kEvict);
+      Pause(s, now, *job, static_cast<int>(rank), PauseTier::kEvict);
     }
   }
 }
 
-void Operators::SweepDrains(Time now) {
+void SweepDrains(State& s, Time now) {
   std::vector<event::AcceleratorsDrained> due;
-  for (const auto& [id, until] : operated_.drains) {
+  for (const auto& [id, until] : s.operated.drains) {
     if (now < until) {
-      agenda_.Due(until);
+      s.agenda.Due(until);
       continue;
     }
-    const Accelerator& accelerator = cluster_.accelerator(id);
+    const Accelerator& accelerator = s.cluster.accelerator(id);
     due.push_back({accelerator.server, accelerator.info.uuid});
     due.back().until = until;
   }
   for (event::AcceleratorsDrained& drained : due) {
-    recorder_.Record(now, std::move(drained));
+    Record(s, now, std::move(drained));
   }
 }
 
-void Operators::On(Time, const event::ServerForgotten& e) {
-  outbox_.Emit(action::Reply{e.reply_to, JobId(), ""});
-  for (const AcceleratorId id : AcceleratorsOf({e.server}, cluster_)) {
-    operated_.drains.erase(id);
-    accusations_.Forget(id);
+void On(State& s, Time, const event::ServerForgotten& e) {
+  s.outbox.Emit(action::Reply{e.reply_to, JobId(), ""});
+  for (const AcceleratorId id : AcceleratorsOf({e.server}, s.cluster)) {
+    s.operated.drains.erase(id);
+    s.accusations.Forget(id);
   }
-  agents_.Forget(e.server);
-  cluster_.Forget(e.server);
-  assigned_.Recount();
-  agenda_.SolveSoon();
+  s.agents.Forget(e.server);
+  s.cluster.Forget(e.server);
+  s.assigned.Recount();
+  s.agenda.SolveSoon();
 }
 
-void Operators::On(Time, const event::PolicyChanged& e) {
-  outbox_.Emit(action::Reply{e.reply_to, JobId(), ""});
-  operated_.policy = {e.policy, e.instead_of, e.packing, e.progress};
-  terms_.SetPolicy(e.packing, e.progress);
+void On(State& s, Time, const event::PolicyChanged& e) {
+  s.outbox.Emit(action::Reply{e.reply_to, JobId(), ""});
+  s.operated.policy = {e.policy, e.instead_of, e.packing, e.progress};
+  s.terms.SetPolicy(e.packing, e.progress);
   // The solve in progress is for the previous policy. Running jobs continue
   // until the new policy's allocation is in force.
-  solver_.Abandon(/*answer=*/true);
-  problems_.Drop();
-  changes_.TouchAll();
-  agenda_.SolveSoon();
+  Abandon(s, /*answer=*/true);
+  Drop(s);
+  s.changes.TouchAll();
+  s.agenda.SolveSoon();
 }
 
-void Operators::TakePolicyOf(const event::CoordinatorStarted& e) {
-  DecidingPolicy& policy = operated_.policy;
+void TakePolicyOf(State& s, const event::CoordinatorStarted& e) {
+  DecidingPolicy& policy = s.operated.policy;
   if (policy.instead_of.empty() || policy.name != e.policy) {
     policy = {e.policy, ""};
     return;
   }
-  terms_.SetPolicy(policy.packing, policy.progress);
+  s.terms.SetPolicy(policy.packing, policy.progress);
 }
 
 }  // namespace gavel::engine

@@ -78,96 +78,28 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
 
 namespace gavel::engine {
 
+struct State;
+
 // Applies the commands of operators and owners. Each is one event; drains,
 // holds, updates and changes of the policy are undone by another event.
 //
 // Not thread-safe. Snapshot fields: the policy that was set, and drains.
 
-class Operators {
- public:
-  // Borrowed, and outlive this.
-  Operators(Terms& terms, Outbox& outbox, Agenda& agenda, JobTable& jobs,
-            Changes& changes, Cluster& cluster, ThroughputMatrix& throughputs,
-            AssignedAccelerators& assigned, const LeaseBook& leases,
-            Agents& agents, const EngineOptions& options, Recorder& recorder,
-            AllocationTable& allocation, Checkpoints& checkpoints,
-            Measurements& measurements, Processes& processes,
-            Assignments& assignments, Accusations& accusations,
-            Endings& endings, IsolatedTime& isolated, Problems& problems,
-            Solver& solver)
-      : terms_(terms),
-        outbox_(outbox),
-        agenda_(agenda),
-        jobs_(jobs),
-        changes_(changes),
-        cluster_(cluster),
-        throughputs_(throughputs),
-        assigned_(assigned),
-        leases_(leases),
-        agents_(agents),
-        options_(options),
-        recorder_(recorder),
-        allocation_(allocation),
-        checkpoints_(checkpoints),
-        measurements_(measurements),
-        processes_(processes),
-        assignments_(assignments),
-        accusations_(accusations),
-        endings_(endings),
-        isolated_(isolated),
-        problems_(problems),
-        solver_(solver) {}
-
-  void On(Time now, const event::PricesChanged& e);
-  void Admit(Time now, const event::JobCommanded& e);
-  void Admit(Time now, const event::JobUpdated& e);
-  void Admit(Time now, const event::ServerForgotten& e);
-  void Admit(Time now, event::AcceleratorsDrained e);
-  void On(Time now, const event::JobCommanded& e);
-  void On(Time now, const event::JobUpdated& e);
-  void On(Time now, const event::AcceleratorsDrained& e);
-  // Makes workers leave the drained accelerators on which their time is up.
-  void SweepDrains(Time now);
-  void On(Time now, const event::ServerForgotten& e);
-  void On(Time now, const event::PolicyChanged& e);
-  // Takes the policy that the new coordinator names. If that is the policy
-  // which an operator had set, it stays set with its options.
-  void TakePolicyOf(const event::CoordinatorStarted& e);
-
-  const Operated& operated() const { return operated_; }
-
-  static auto State(auto& part) {
-    return std::tie(part.operated_.policy, part.operated_.drains);
-  }
-
- private:
-  void Release(Time now, Job& job);
-  void Leave(Time now, const event::AcceleratorsDrained& e);
-
-  Terms& terms_;
-  Outbox& outbox_;
-  Agenda& agenda_;
-  JobTable& jobs_;
-  Changes& changes_;
-  Cluster& cluster_;
-  ThroughputMatrix& throughputs_;
-  AssignedAccelerators& assigned_;
-  const LeaseBook& leases_;
-  Agents& agents_;
-  const EngineOptions& options_;
-  Recorder& recorder_;
-  AllocationTable& allocation_;
-  Checkpoints& checkpoints_;
-  Measurements& measurements_;
-  Processes& processes_;
-  Assignments& assignments_;
-  Accusations& accusations_;
-  Endings& endings_;
-  IsolatedTime& isolated_;
-  Problems& problems_;
-  Solver& solver_;
-  Operated operated_;
-};
+void On(State& s, Time now, const event::PricesChanged& e);
+void Admit(State& s, Time now, const event::JobCommanded& e);
+void Admit(State& s, Time now, const event::JobUpdated& e);
+void Admit(State& s, Time now, const event::ServerForgotten& e);
+void Admit(State& s, Time now, event::AcceleratorsDrained e);
+void On(State& s, Time now, const event::JobCommanded& e);
+void On(State& s, Time now, const event::JobUpdated& e);
+void On(State& s, Time now, const event::AcceleratorsDrained& e);
+// Makes workers leave the drained accelerators on which their time is up.
+void SweepDrains(State& s, Time now);
+void On(State& s, Time now, const event::ServerForgotten& e);
+void On(State& s, Time now, const event::PolicyChanged& e);
+// Takes the policy that the new coordinator names. If that is the policy
+// which an operator had set, it stays set with its options.
+void TakePolicyOf(State& s, const event::CoordinatorStarted& e);
 
 }  // namespace gavel::engine
 

@@ -1,6 +1,3 @@
-// The output of the engine: Recorder journals an event and applies it, and
-// Outbox holds each message back until the row that it follows from is on disk.
-// Not thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_OUTBOX_H_
 #define GAVEL_COORDINATOR_ENGINE_OUTBOX_H_
 
@@ -18,23 +15,10 @@
 
 namespace gavel::engine {
 
-// Parts record events through this interface; each event is journaled and then
-// applied. The only recorder is engine::Core, which outlives the parts.
-
-class Recorder {
- public:
-  // Applies the event before it returns, so state of jobs and workers that the
-  // caller has read before may be out of date afterwards.
-  virtual void Record(Time now, Event event) = 0;
-
- protected:
-  ~Recorder() = default;
-};
-
 // The messages that leave the engine, each with the position of the journal
-// that it waits for. Every part hands its messages to the one outbox, and
-// engine::Core takes them out. A message that follows from a journaled event
-// leaves only when that event is on disk.
+// that it waits for. All functions of the engine hand their messages to the one
+// outbox, and Engine::Step takes them out. A message that follows from a
+// journaled event leaves only when that event is on disk.
 //
 // Not thread-safe. Snapshot fields: the term and when and where it began, the
 // last row, the last row on disk, halted, and the first rows of terms.

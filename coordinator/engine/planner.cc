@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "coordinator/engine/solver.h"
+#include "coordinator/engine/state.h"
 
 namespace gavel::engine {
 namespace {
@@ -28,11 +29,17 @@ constexpr double kServed_s = 1e-9;
 }  // namespace
 
 // Only while jobs wait: with an accelerator for each, nothing is gained.
-void RoundRows::AddPairTrials(RoundTable& units, Time at,
-                              const std::vector<int>& left) const {
-  const std::vector<int>& capacity = cluster_.Capacity();
+static void WeighEntities(const State& s, RoundTable& units);
+static void AddPairTrials(const State& s, RoundTable& units, Time at,
+                          const std::vector<int>& left);
+static void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
+                      RoundUnit& row);
+
+void AddPairTrials(const State& s, RoundTable& units, Time at,
+                   const std::vector<int>& left) {
+  const std::vector<int>& capacity = s.cluster.Capacity();
   const std::vector<int> half =
-      trials_.TrialBudgets(options_.profiling_percentage / 2);
+      s.trials.TrialBudgets(s.options.profiling_percentage / 2);
   std::vector<JobId> alone;
   int wanted = 0;
   for (size_t u = 0; u < units.size(); ++u) {
@@ -47,16 +54,16 @@ void RoundRows::AddPairTrials(RoundTable& units, Time at,
   for (size_t type = 0; type < capacity.size(); ++type) {
     int budget = std::min(left[type], half[type]);
     for (size_t i = 0; i < alone.size() && budget > 0; ++i) {
-      const Job& a = jobs_.at(alone[i]);
+      const Job& a = s.jobs.at(alone[i]);
       if (taken.contains(a.id) || a.pair_trials >= TrialBook::kPairTrialsMax)
         continue;
       for (size_t j = i + 1; j < alone.size(); ++j) {
-        const Job& b = jobs_.at(alone[j]);
+        const Job& b = s.jobs.at(alone[j]);
         if (taken.contains(b.id) || a.spec.scale_factor > budget ||
-            !trials_.IsPairTrial(a, b, type)) {
+            !s.trials.IsPairTrial(a, b, type)) {
           continue;
         }
-        MakeUnit({a.id, b.id}, *jobs_.live().at(a.id), at, row);
+        MakeUnit(s, {a.id, b.id}, *s.jobs.live().at(a.id), at, row);
         row.share.assign(capacity.size(), 0);
         row.usable.assign(capacity.size(), false);
         row.share[type] = 1;
@@ -72,34 +79,34 @@ void RoundRows::AddPairTrials(RoundTable& units, Time at,
   }
 }
 
-RoundTable RoundRows::RoundUnits(Time at, bool with_trials) const {
-  RoundTable units(cluster_.types().size());
-  units.Reserve(jobs_.live().size());
+RoundTable RoundUnits(const State& s, Time at, bool with_trials) {
+  RoundTable units(s.cluster.types().size());
+  units.Reserve(s.jobs.live().size());
   RoundUnit row;
-  for (const auto& [id, job] : jobs_.live())
-    AddUnits(*job, at, with_trials, row, units);
+  for (const auto& [id, job] : s.jobs.live())
+    AddUnits(s, *job, at, with_trials, row, units);
   const auto add_pair = [&](const ShareUnit& unit) {
-    if (!unit.packed() || !candidates_.MayRun(unit)) return;
-    MakeUnit(unit, *jobs_.live().at(unit.job), at, row);
+    if (!unit.packed() || !s.candidates.MayRun(unit)) return;
+    MakeUnit(s, unit, *s.jobs.live().at(unit.job), at, row);
     units.Add(row);
   };
-  for (const TypeAssignment& entry : allocation_.result().assignment)
+  for (const TypeAssignment& entry : s.allocation.result().assignment)
     add_pair(entry.unit);
   const std::span<const ShareUnit> allocated =
-      allocation_.result().allocation.units();
+      s.allocation.result().allocation.units();
   for (size_t u = 0; u < allocated.size(); ++u) {
     if (allocated[u].packed() &&
-        IsShare(allocation_.result().allocation.RowAt(u))) {
+        IsShare(s.allocation.result().allocation.RowAt(u))) {
       add_pair(allocated[u]);
     }
   }
-  if (!options_.entities.empty() && !allocation_.result().is_assignment) {
-    WeighEntities(units);
+  if (!s.options.entities.empty() && !s.allocation.result().is_assignment) {
+    WeighEntities(s, units);
   }
-  if (with_trials && !allocation_.result().is_assignment) {
-    const std::vector<int> left = trials_.AddTrials(units);
-    if (options_.packing && options_.pair_trials) {
-      AddPairTrials(units, at, left);
+  if (with_trials && !s.allocation.result().is_assignment) {
+    const std::vector<int> left = s.trials.AddTrials(units);
+    if (s.options.packing && s.options.pair_trials) {
+      AddPairTrials(s, units, at, left);
     }
   }
   return units;
@@ -112,9 +119,9 @@ RoundTable RoundRows::RoundUnits(Time at, bool with_trials) const {
 // their order among each other. An entity is ahead only as far as others are
 // behind: time that nobody else could use is free. The move-aware mechanism
 // orders by deficits, so it gets a correction of the deficits instead.
-void RoundRows::WeighEntities(RoundTable& units) const {
+void WeighEntities(const State& s, RoundTable& units) {
   const size_t types = units.types();
-  const std::vector<PolicyEntity>& entities = options_.entities;
+  const std::vector<PolicyEntity>& entities = s.options.entities;
   std::map<std::string_view, size_t> number_of;
   for (size_t e = 0; e < entities.size(); ++e) number_of[entities[e].name] = e;
   // The last one is of all jobs without an entity.
@@ -126,7 +133,7 @@ void RoundRows::WeighEntities(RoundTable& units) const {
       entities.size() + 1,
       {std::vector<double>(types), std::vector<double>(types)});
   const auto entity_of = [&](JobId id) {
-    const auto found = number_of.find(jobs_.at(id).spec.entity);
+    const auto found = number_of.find(s.jobs.at(id).spec.entity);
     return found == number_of.end() ? entities.size() : found->second;
   };
   // Calls visit(entity, part of the unit) for each job of the unit.
@@ -145,9 +152,9 @@ void RoundRows::WeighEntities(RoundTable& units) const {
       }
     });
   }
-  const bool by_debt = terms_.mechanism() == MechanismKind::kMoveAware;
+  const bool by_debt = s.terms.mechanism() == MechanismKind::kMoveAware;
   for (size_t e = 0; e < entities.size(); ++e) {
-    const std::span<const double> ended = ledger_.EndedAhead(entities[e].name);
+    const std::span<const double> ended = s.ledger.EndedAhead(entities[e].name);
     for (size_t j = 0; j < std::min(types, ended.size()); ++j) {
       standings[e].ahead_s[j] += ended[j];
     }
@@ -164,7 +171,7 @@ void RoundRows::WeighEntities(RoundTable& units) const {
       }
     }
   }
-  const double round_s = terms_.round_duration_s();
+  const double round_s = s.terms.round_duration_s();
   for (size_t u = 0; u < units.size(); ++u) {
     for (size_t j = 0; j < types; ++j) {
       double ahead_rounds = 0;
@@ -190,14 +197,14 @@ void RoundRows::WeighEntities(RoundTable& units) const {
   }
 }
 
-void RoundRows::AddUnits(const Job& job, std::optional<Time> at,
-                         bool with_trials, RoundUnit& row,
-                         RoundTable& units) const {
-  if (!candidates_.MayRun(job) || job.pinned() ||
-      (job.assigned.empty() && !allocation_.IsAllocated(job)))
+void AddUnits(const State& s, const Job& job, std::optional<Time> at,
+              bool with_trials, RoundUnit& row, RoundTable& units) {
+  if (!s.candidates.MayRun(job) || job.pinned() ||
+      (job.assigned.empty() && !s.allocation.IsAllocated(job)))
     return;
   const auto make = [&](const ShareUnit& unit) {
-    at.has_value() ? MakeUnit(unit, job, *at, row) : MakePlace(unit, job, row);
+    at.has_value() ? MakeUnit(s, unit, job, *at, row)
+                   : MakePlace(s, unit, job, row);
   };
   make({job.id, JobId()});
   // Who is not to be disturbed keeps the size that it runs with.
@@ -205,17 +212,17 @@ void RoundRows::AddUnits(const Job& job, std::optional<Time> at,
     row.scale_factor = static_cast<int>(job.assigned.size());
   }
   units.Add(row);
-  const ShareUnit running = jobs_.UnitOf(job);
+  const ShareUnit running = s.jobs.UnitOf(job);
   if (running.packed() && running.job == job.id &&
-      !allocation_.HasShare(running)) {
+      !s.allocation.HasShare(running)) {
     make(running);
     units.Add(row);
   }
 }
 
 // What tells where it goes, into a row that may have been another unit's.
-void RoundRows::MakePlace(const ShareUnit& unit, const Job& job,
-                          RoundUnit& row) const {
+void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
+               RoundUnit& row) {
   row.unit = unit;
   row.scale_factor = job.scale_factor;
   row.holds.clear();
@@ -226,163 +233,170 @@ void RoundRows::MakePlace(const ShareUnit& unit, const Job& job,
     row.home_server = job.workers.front().server;
     row.home = job.workers.front().sees_only;
   }
-  if (jobs_.UnitOf(job) == unit) row.holds = job.assigned;
+  if (s.jobs.UnitOf(job) == unit) row.holds = job.assigned;
 }
 
-void RoundRows::MakeUnit(const ShareUnit& unit, const Job& job, Time at,
-                         RoundUnit& row) const {
-  MakePlace(unit, job, row);
-  const size_t types = cluster_.types().size();
-  const std::span<const double> allocated = allocation_.Allocated(unit);
+void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
+              RoundUnit& row) {
+  MakePlace(s, unit, job, row);
+  const size_t types = s.cluster.types().size();
+  const std::span<const double> allocated = s.allocation.Allocated(unit);
   row.share.assign(allocated.begin(), allocated.end());
   row.share.resize(types, 0);
   const uint32_t chosen =
-      unit.packed() ? allocation_.Chosen(unit) : allocation_.Chosen(job);
+      unit.packed() ? s.allocation.Chosen(unit) : s.allocation.Chosen(job);
   if (chosen != kNoIndex) row.share[chosen] = 1;
-  ledger_.time_received().Rows(unit, types, row.time_received_s, row.deficit_s);
+  s.ledger.time_received().Rows(unit, types, row.time_received_s,
+                                row.deficit_s);
   if (unit.packed()) {
     row.usable.clear();
     for (const double share : row.share) row.usable.push_back(share > 0);
   } else {
-    row.usable = figures_.UsableTypes(job);
+    row.usable = s.figures.UsableTypes(job);
   }
   row.worth.clear();
-  if (!allocation_.result().is_assignment) {
-    AddWorth(allocation_.result().worth,
-             {throughputs_, cluster_.types(), allocation_.prices()}, unit, job,
-             row);
+  if (!s.allocation.result().is_assignment) {
+    AddWorth(s.allocation.result().worth,
+             {s.throughputs, s.cluster.types(), s.allocation.prices()}, unit,
+             job, row);
   }
   row.preempt_cost_s = row.move_cost_s = row.owed_part = 0;
   AddCosts(job, row);
-  if (unit.packed()) AddCosts(jobs_.at(unit.partner), row);
+  if (unit.packed()) AddCosts(s.jobs.at(unit.partner), row);
   if (row.holds.empty()) return;
-  const auto type = static_cast<size_t>(cluster_.TypeOf(row.holds.front()));
+  const auto type = static_cast<size_t>(s.cluster.TypeOf(row.holds.front()));
   row.usable[type] = true;
   for (const Worker& worker : job.workers) {
     if (worker.held_epoch == 0) continue;
     const double seconds =
         std::max(0.0, at - worker.accrued_at) / worker.world_size;
-    const size_t booked = job.BookedType(cluster_.TypeOf(worker.held), types);
+    const size_t booked = job.BookedType(s.cluster.TypeOf(worker.held), types);
     row.time_received_s[booked] += seconds;
-    if (allocation_.result().is_assignment) continue;  // see Book
+    if (s.allocation.result().is_assignment) continue;  // see Book
     row.deficit_s[booked] -= seconds;
   }
 }
 
-bool Planner::PlansWhole() const {
-  const std::vector<int>& capacity = cluster_.Capacity();
+static bool IsSettled(const State& s, const Job& job);
+static std::optional<std::vector<JobId>> Unsettled(State& s);
+static RoundAssignment PlaceJobs(State& s, Time at,
+                                 const std::vector<JobId>& jobs,
+                                 bool keep_running,
+                                 const std::vector<bool>& types);
+
+bool PlansWhole(const State& s) {
+  const std::vector<int>& capacity = s.cluster.Capacity();
   const int usable = std::accumulate(capacity.begin(), capacity.end(), 0);
-  return !allocation_.result().is_assignment || options_.packing ||
-         jobs_.elastic() || static_cast<size_t>(usable) != cluster_.size() ||
-         agents_.any_own_checkpoints();
+  return !s.allocation.result().is_assignment || s.options.packing ||
+         s.jobs.elastic() || static_cast<size_t>(usable) != s.cluster.size() ||
+         s.agents.any_own_checkpoints();
 }
 
 // It is where it is to be in the next round, and runs there or waits.
-bool Planner::IsSettled(const Job& job) const {
+bool IsSettled(const State& s, const Job& job) {
   if (job.pinned()) return true;
   const uint32_t chosen =
-      candidates_.MayRun(job) ? allocation_.Chosen(job) : kNoIndex;
+      s.candidates.MayRun(job) ? s.allocation.Chosen(job) : kNoIndex;
   if (job.assigned.empty()) return chosen == kNoIndex;
   return chosen != kNoIndex && job.HoldsAny() &&
-         !jobs_.Together(job, job.partner) &&
+         !s.jobs.Together(job, job.partner) &&
          chosen ==
-             static_cast<uint32_t>(cluster_.TypeOf(job.assigned.front())) &&
+             static_cast<uint32_t>(s.cluster.TypeOf(job.assigned.front())) &&
          static_cast<int>(job.assigned.size()) == job.scale_factor;
 }
 
 // Those of jobs_.live() that are not settled, ascending; nullopt: all are
 // planned.
-std::optional<std::vector<JobId>> Planner::Unsettled() {
-  const bool whole = PlansWhole();
-  const bool all = changes_.all(Changes::kPlan);
-  const std::vector<JobId> changed = changes_.Take(Changes::kPlan, jobs_);
-  changes_.SetAll(Changes::kPlan, whole);
+std::optional<std::vector<JobId>> Unsettled(State& s) {
+  const bool whole = PlansWhole(s);
+  const bool all = s.changes.all(Changes::kPlan);
+  const std::vector<JobId> changed = s.changes.Take(Changes::kPlan, s.jobs);
+  s.changes.SetAll(Changes::kPlan, whole);
   if (all) {
-    unsettled_.clear();
+    s.unsettled.clear();
     if (!whole) {
-      for (const auto& [id, job] : jobs_.live()) unsettled_.push_back(id);
+      for (const auto& [id, job] : s.jobs.live()) s.unsettled.push_back(id);
     }
   } else {
-    unsettled_.insert(unsettled_.end(), changed.begin(), changed.end());
+    s.unsettled.insert(s.unsettled.end(), changed.begin(), changed.end());
   }
   if (whole) return std::nullopt;
-  std::sort(unsettled_.begin(), unsettled_.end());
-  unsettled_.erase(std::unique(unsettled_.begin(), unsettled_.end()),
-                   unsettled_.end());
-  std::erase_if(unsettled_, [&](JobId id) {
-    const Job* job = jobs_.FindLive(id);
-    return job == nullptr || IsSettled(*job);
+  std::sort(s.unsettled.begin(), s.unsettled.end());
+  s.unsettled.erase(std::unique(s.unsettled.begin(), s.unsettled.end()),
+                    s.unsettled.end());
+  std::erase_if(s.unsettled, [&](JobId id) {
+    const Job* job = s.jobs.FindLive(id);
+    return job == nullptr || IsSettled(s, *job);
   });
-  return unsettled_;
+  return s.unsettled;
 }
 
-RoundPlan Planner::PlanAll(Time at, bool keep_running,
-                           const std::vector<bool>& types) {
-  RoundPlan plan{Unsettled(), {}};
+RoundPlan PlanAll(State& s, Time at, bool keep_running,
+                  const std::vector<bool>& types) {
+  RoundPlan plan{Unsettled(s), {}};
   if (plan.jobs.has_value()) {
-    plan.places = PlaceJobs(at, *plan.jobs, keep_running, types);
+    plan.places = PlaceJobs(s, at, *plan.jobs, keep_running, types);
   } else {
-    RoundTable units = rows_.RoundUnits(at, !keep_running);
-    units.SetSlow(speeds_.slow());
-    units.SetAvoided(avoidance_.At(at));
-    if (allocation_.result().is_assignment) {
+    RoundTable units = RoundUnits(s, at, !keep_running);
+    units.SetSlow(s.speeds.slow());
+    units.SetAvoided(s.avoidance.At(at));
+    if (s.allocation.result().is_assignment) {
       std::vector<uint32_t> chosen(units.size());
       for (size_t u = 0; u < chosen.size(); ++u) {
-        chosen[u] = allocation_.Chosen(units.unit(u));
+        chosen[u] = s.allocation.Chosen(units.unit(u));
       }
-      plan.places = PlaceAssignment(cluster_, units, chosen);
+      plan.places = PlaceAssignment(s.cluster, units, chosen);
     } else {
       RoundOptions options;
-      options.mechanism = terms_.mechanism();
-      options.queue = terms_.queue();
-      options.round_duration_s = terms_.round_duration_s();
+      options.mechanism = s.terms.mechanism();
+      options.queue = s.terms.queue();
+      options.round_duration_s = s.terms.round_duration_s();
       options.keep_running = keep_running;
       options.leftovers_by_worth =
-          allocation_.result().worth >= TypeWorth::kThroughput;
-      plan.places = PlanRound(cluster_, units, options);
-      plan.trials = trials_.TrialsOf(units, plan.places);
+          s.allocation.result().worth >= TypeWorth::kThroughput;
+      plan.places = PlanRound(s.cluster, units, options);
+      plan.trials = s.trials.TrialsOf(units, plan.places);
     }
   }
   plan.places.EraseIf([&](const auto& entry) {
-    return !checkpoints_.ShareCheckpoints(entry.second);
+    return !s.checkpoints.ShareCheckpoints(entry.second);
   });
   return plan;
 }
 
 // On what nobody has, and on what these jobs have.
-RoundAssignment Planner::PlaceJobs(Time at, const std::vector<JobId>& jobs,
-                                   bool keep_running,
-                                   const std::vector<bool>& types) {
+RoundAssignment PlaceJobs(State& s, Time at, const std::vector<JobId>& jobs,
+                          bool keep_running, const std::vector<bool>& types) {
   const auto is_meant = [&](size_t type) {
     return types.empty() || types[type];
   };
   RoundTable units(/*types=*/0);
   units.Reserve(jobs.size());
-  units.SetSlow(speeds_.slow());
-  units.SetAvoided(avoidance_.At(at));
+  units.SetSlow(s.speeds.slow());
+  units.SetAvoided(s.avoidance.At(at));
   RoundUnit row;
   std::vector<uint32_t> chosen;
   std::vector<AcceleratorId> own;
   for (const JobId id : jobs) {
-    const Job& job = *jobs_.FindLive(id);
+    const Job& job = *s.jobs.FindLive(id);
     for (const AcceleratorId place : job.assigned) {
-      if (is_meant(static_cast<size_t>(cluster_.TypeOf(place))))
+      if (is_meant(static_cast<size_t>(s.cluster.TypeOf(place))))
         own.push_back(place);
     }
-    const uint32_t type = allocation_.Chosen(job);
+    const uint32_t type = s.allocation.Chosen(job);
     if (type != kNoIndex && !is_meant(type)) continue;
-    rows_.AddUnits(job, std::nullopt, !keep_running, row, units);
+    AddUnits(s, job, std::nullopt, !keep_running, row, units);
     while (chosen.size() < units.size()) {
       const ShareUnit& unit = units.unit(chosen.size());
-      chosen.push_back(unit.packed() ? allocation_.Chosen(unit) : type);
+      chosen.push_back(unit.packed() ? s.allocation.Chosen(unit) : type);
     }
   }
   // Two that ran as a pair have the same.
   std::ranges::sort(own);
   own.erase(std::unique(own.begin(), own.end()), own.end());
-  FreePlaces& free = assigned_.Places();
+  FreePlaces& free = s.assigned.Places();
   for (const AcceleratorId place : own) free.Release(place);
-  RoundAssignment plan = PlaceAssignment(cluster_, units, chosen, &free);
+  RoundAssignment plan = PlaceAssignment(s.cluster, units, chosen, &free);
   for (const auto& [unit, places] : plan) {
     for (const AcceleratorId place : places) free.Release(place);
   }
@@ -390,32 +404,32 @@ RoundAssignment Planner::PlaceJobs(Time at, const std::vector<JobId>& jobs,
   return plan;
 }
 
-void Planner::PlaceElsewhere(Time at,
-                             const std::optional<std::vector<JobId>>& jobs,
-                             std::vector<RoundAssignment::Entry>& places) {
-  if (!allocation_.result().is_assignment) return;
-  const std::vector<int>& free_now = assigned_.free();
+void PlaceElsewhere(State& s, Time at,
+                    const std::optional<std::vector<JobId>>& jobs,
+                    std::vector<RoundAssignment::Entry>& places) {
+  if (!s.allocation.result().is_assignment) return;
+  const std::vector<int>& free_now = s.assigned.free();
   if (std::ranges::all_of(free_now, [](int free) { return free == 0; })) return;
-  FreePlaces& free = assigned_.Places();
+  FreePlaces& free = s.assigned.Places();
   std::vector<int> left = free_now;
   std::set<JobId> placed;
   for (const auto& [unit, taken] : places) {
     placed.insert({unit.job, unit.partner});
-    left[static_cast<size_t>(cluster_.TypeOf(taken.front()))] -=
+    left[static_cast<size_t>(s.cluster.TypeOf(taken.front()))] -=
         static_cast<int>(taken.size());
   }
   RoundTable units(/*types=*/0);
-  units.SetSlow(speeds_.slow());
-  units.SetAvoided(avoidance_.At(at));
+  units.SetSlow(s.speeds.slow());
+  units.SetAvoided(s.avoidance.At(at));
   RoundUnit row;
   std::vector<uint32_t> types;
   const auto add = [&](const Job& job) {
-    if (!job.assigned.empty() || allocation_.Chosen(job) == kNoIndex ||
-        placed.contains(job.id) || !candidates_.MayRun(job)) {
+    if (!job.assigned.empty() || s.allocation.Chosen(job) == kNoIndex ||
+        placed.contains(job.id) || !s.candidates.MayRun(job)) {
       return;
     }
     uint32_t best = kNoIndex;
-    const std::vector<bool>& usable = figures_.UsableTypes(job);
+    const std::vector<bool>& usable = s.figures.UsableTypes(job);
     for (uint32_t type = 0; type < left.size(); ++type) {
       if (!usable[type] || left[type] < job.scale_factor) continue;
       if (best == kNoIndex || job.steps_per_s[type] > job.steps_per_s[best]) {
@@ -423,21 +437,21 @@ void Planner::PlaceElsewhere(Time at,
       }
     }
     if (best == kNoIndex) return;
-    rows_.AddUnits(job, std::nullopt, /*with_trials=*/false, row, units);
+    AddUnits(s, job, std::nullopt, /*with_trials=*/false, row, units);
     if (types.size() == units.size()) return;
     types.resize(units.size(), best);
     left[best] -= job.scale_factor;
   };
   if (jobs.has_value()) {
-    for (const JobId id : *jobs) add(*jobs_.FindLive(id));
+    for (const JobId id : *jobs) add(*s.jobs.FindLive(id));
   } else {
-    for (const auto& [id, job] : jobs_.live()) add(*job);
+    for (const auto& [id, job] : s.jobs.live()) add(*job);
   }
   if (types.empty()) return;
   for (const auto& [unit, taken] : places) {
     for (const AcceleratorId place : taken) free.Claim(place);
   }
-  RoundAssignment elsewhere = PlaceAssignment(cluster_, units, types, &free);
+  RoundAssignment elsewhere = PlaceAssignment(s.cluster, units, types, &free);
   for (RoundAssignment::Entry& entry : elsewhere.Release()) {
     places.push_back(std::move(entry));
   }
@@ -445,7 +459,7 @@ void Planner::PlaceElsewhere(Time at,
     for (const AcceleratorId place : taken) free.Release(place);
   }
   std::erase_if(places, [&](const RoundAssignment::Entry& entry) {
-    return !checkpoints_.ShareCheckpoints(entry.second);
+    return !s.checkpoints.ShareCheckpoints(entry.second);
   });
   std::ranges::sort(places);
 }

@@ -11,11 +11,18 @@
 #include <vector>
 
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/state.h"
 
 namespace gavel::engine {
 
-void Processes::NoteGang(Job& job, const Worker& worker,
-                         const LeaseRequest& request) {
+static void AddPlaceInGang(const State& s, const Job& job, int rank,
+                           LaunchWorker& launch);
+static void Launch(State& s, Time now, Job& job, int rank, AcceleratorId where);
+static Message LaunchMessage(State& s, const Job& job, int rank);
+static void Notify(State& s, const Job& job, int rank);
+
+void NoteGang(State& s, Job& job, const Worker& worker,
+              const LeaseRequest& request) {
   if (!job.is_gang() || !request.holding || request.gang_address.empty() ||
       request.epoch != worker.held_epoch || worker.held_epoch != job.epoch) {
     return;
@@ -26,20 +33,20 @@ void Processes::NoteGang(Job& job, const Worker& worker,
   job.gang_epoch = job.epoch;
   job.gang_address = request.gang_address;
   for (int rank = 1; rank < job.world_size; ++rank) {
-    Notify(job, rank);
+    Notify(s, job, rank);
   }
-  outbox_.Flush();
+  s.outbox.Flush();
 }
 
-bool Processes::WaitsForGang(const Job& job, int rank, uint64_t epoch) {
+bool WaitsForGang(const Job& job, int rank, uint64_t epoch) {
   return rank > 0 && job.gang_epoch != epoch;
 }
 
-void Processes::RestartGang(Time now, Job& job) {
+void RestartGang(State& s, Time now, Job& job) {
   for (Worker& worker : job.workers) {
     if (!worker.is_live()) continue;
     worker.restarting = true;
-    TellToStop(now, job, worker, options_.stop_grace_s);
+    TellToStop(s, now, job, worker, s.options.stop_grace_s);
   }
 }
 
@@ -48,11 +55,11 @@ void Processes::RestartGang(Time now, Job& job) {
 // index of the server, with servers in the order of their first ranks. The
 // values hold at the time of the launch; a process that stays while others move
 // keeps them.
-void Processes::AddPlaceInGang(const Job& job, int rank,
-                               LaunchWorker& launch) const {
+void AddPlaceInGang(const State& s, const Job& job, int rank,
+                    LaunchWorker& launch) {
   auto& environment = launch.environment;
   const std::vector<AcceleratorId>& where =
-      job.assigned.empty() ? round_.PlannedFor(job) : job.assigned;
+      job.assigned.empty() ? s.round.PlannedFor(job) : job.assigned;
   // The rank may be placed on another server by now. Then the process is alone
   // on its own.
   const std::string& own = job.workers[static_cast<size_t>(rank)].server;
@@ -61,7 +68,7 @@ void Processes::AddPlaceInGang(const Job& job, int rank,
   size_t group = 0;
   std::vector<std::string_view> servers;  // before its own
   for (size_t other = 0; other < where.size(); ++other) {
-    const std::string& server = cluster_.accelerator(where[other]).server;
+    const std::string& server = s.cluster.accelerator(where[other]).server;
     if (server == own) {
       if (static_cast<int>(other) < rank) ++local_rank;
       ++local_world_size;
@@ -82,8 +89,8 @@ void Processes::AddPlaceInGang(const Job& job, int rank,
                            std::to_string(job.spec.MostWorkers()));
 }
 
-void Processes::EnsureProcesses(Time now, Job& job,
-                                const std::vector<AcceleratorId>& where) {
+void EnsureProcesses(State& s, Time now, Job& job,
+                     const std::vector<AcceleratorId>& where) {
   // All ranks must start from the same generation, and a process that is still
   // ending may be writing one.
   if (IsRestarting(job)) return;
@@ -94,16 +101,16 @@ void Processes::EnsureProcesses(Time now, Job& job,
         worker.process == ProcessState::kDone) {
       // A rank that is done starts again with the rest of its gang. It ends at
       // once, since its last generation has all its steps.
-      Launch(now, job, rank, accelerator);
+      Launch(s, now, job, rank, accelerator);
     } else if (worker.is_live() && !worker.leaving &&
-               (worker.server != cluster_.accelerator(accelerator).server ||
+               (worker.server != s.cluster.accelerator(accelerator).server ||
                 !worker.Sees(accelerator))) {
-      Pause(now, job, rank, PauseTier::kEvict);
+      Pause(s, now, job, rank, PauseTier::kEvict);
     }
   }
 }
 
-void Processes::ReviveDone(Time now, Job& job) {
+void ReviveDone(State& s, Time now, Job& job) {
   if (!job.active() || job.assigned.empty()) return;
   bool done = false;
   bool stopped = false;
@@ -113,19 +120,19 @@ void Processes::ReviveDone(Time now, Job& job) {
                worker.held_epoch == 0 && !worker.finished;
   }
   if (done && (stopped || !job.AnyLive())) {
-    EnsureProcesses(now, job, job.assigned);
+    EnsureProcesses(s, now, job, job.assigned);
   }
 }
 
 // A new incarnation gets a new epoch before any grant.
-void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
-  changes_.Touch(job);
+void Launch(State& s, Time now, Job& job, int rank, AcceleratorId where) {
+  s.changes.Touch(job);
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   assert(!worker.is_live());  // one process a rank
-  worker.incarnation = std::max(worker.incarnation + 1, jobs_.numbers_from());
+  worker.incarnation = std::max(worker.incarnation + 1, s.jobs.numbers_from());
   worker.process = ProcessState::kLaunching;
-  worker.server = cluster_.accelerator(where).server;
-  worker.sees_only = SeesOneOnly(job.spec, cluster_.accelerator(where).info)
+  worker.server = s.cluster.accelerator(where).server;
+  worker.sees_only = SeesOneOnly(job.spec, s.cluster.accelerator(where).info)
                          ? where
                          : AcceleratorId();
   worker.leaving = false;
@@ -143,95 +150,96 @@ void Processes::Launch(Time now, Job& job, int rank, AcceleratorId where) {
   worker.launch_sent_at = kNever;
   worker.launch_repeated_at = kNever;
   worker.launched_on = where;
-  leases_.AddSilent(where, {job.id, rank, worker.incarnation});
+  s.leases.AddSilent(where, {job.id, rank, worker.incarnation});
   ++job.epoch;
   if (job.spec.opaque()) {
     // The launch of an opaque job begins with its lease (Sweeper::SweepOpaque).
     // It may use all of the memory.
-    for (const WorkerKey& parked : leases_.ParkedOn(where)) {
-      Pause(now, jobs_.at(parked.job), parked.rank, PauseTier::kEvict);
+    for (const WorkerKey& parked : s.leases.ParkedOn(where)) {
+      Pause(s, now, s.jobs.at(parked.job), parked.rank, PauseTier::kEvict);
     }
-    return agenda_.Due(now);
+    return s.agenda.Due(now);
   }
-  if (!leases_.InTheWay(job, worker)) BeginLaunch(now, job, rank);
+  if (!s.leases.InTheWay(job, worker)) BeginLaunch(s, now, job, rank);
 }
 
-void Processes::BeginLaunch(Time now, Job& job, int rank) {
+void BeginLaunch(State& s, Time now, Job& job, int rank) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  worker.launch_sent_at = std::max(launches_.Next(now, options_.launches_per_s),
-                                   now + RetryDelay(job));
+  worker.launch_sent_at = std::max(
+      s.launches.Next(now, s.options.launches_per_s), now + RetryDelay(job));
   worker.accrued_at = worker.launch_sent_at;
-  if (worker.launch_sent_at > now) return agenda_.Due(worker.launch_sent_at);
-  agenda_.Due(now + StartTimeout(job, options_));
-  SendLaunch(now, job, rank);
+  if (worker.launch_sent_at > now) return s.agenda.Due(worker.launch_sent_at);
+  s.agenda.Due(now + StartTimeout(job, s.options));
+  SendLaunch(s, now, job, rank);
 }
 
-void Processes::EndSilence(Time now, const WorkerKey& key, Worker& worker) {
+void EndSilence(State& s, Time now, const WorkerKey& key, Worker& worker) {
   if (!worker.launched_on.valid()) return;
   const AcceleratorId where =
       std::exchange(worker.launched_on, AcceleratorId());
-  leases_.EndSilent(where, key);
-  const auto [begin, end] = leases_.silent().equal_range(where);
+  s.leases.EndSilent(where, key);
+  const auto [begin, end] = s.leases.silent().equal_range(where);
   for (auto it = begin; it != end; ++it) {
     const WorkerKey& next = it->second;
-    Job& job = jobs_.at(next.job);
+    Job& job = s.jobs.at(next.job);
     Worker& waiting = job.workers[static_cast<size_t>(next.rank)];
     if (waiting.launch_sent_at != kNever || waiting.leaving ||
         job.spec.opaque()) {
       continue;
     }
-    if (!leases_.InTheWay(job, waiting)) BeginLaunch(now, job, next.rank);
+    if (!s.leases.InTheWay(job, waiting)) BeginLaunch(s, now, job, next.rank);
   }
-  AcceleratorFreed(where);
+  AcceleratorFreed(s, where);
 }
 
-void Processes::EndMisplaced(Time now, Job& job) {
+void EndMisplaced(State& s, Time now, Job& job) {
   const std::vector<AcceleratorId>& places =
-      job.assigned.empty() ? round_.PlannedFor(job) : job.assigned;
+      job.assigned.empty() ? s.round.PlannedFor(job) : job.assigned;
   for (size_t rank = 0; rank < job.workers.size(); ++rank) {
     const Worker& worker = job.workers[rank];
     const bool in_place =
         rank < places.size() && places[rank] == worker.launched_on;
     if (!worker.launched_on.valid() || worker.leaving || in_place) continue;
-    Pause(now, job, static_cast<int>(rank), PauseTier::kEvict);
+    Pause(s, now, job, static_cast<int>(rank), PauseTier::kEvict);
   }
 }
 
-void Processes::EndMisplaced(Time now) {
-  for (const auto& [where, key] : leases_.silent()) {
-    EndMisplaced(now, jobs_.at(key.job));
+void EndMisplaced(State& s, Time now) {
+  for (const auto& [where, key] : s.leases.silent()) {
+    EndMisplaced(s, now, s.jobs.at(key.job));
   }
 }
 
-void Processes::HoldLaunches(Time now, Job& job) {
+void HoldLaunches(State& s, Time now, Job& job) {
   for (Worker& worker : job.workers) {
     const bool is_later =
         worker.launch_sent_at != kNever && worker.launch_sent_at > now;
     if (!is_later || !worker.launched_on.valid() || job.spec.opaque()) continue;
-    const auto [begin, end] = leases_.silent().equal_range(worker.launched_on);
+    const auto [begin, end] = s.leases.silent().equal_range(worker.launched_on);
     const bool beside = std::any_of(begin, end, [&](const auto& entry) {
       const JobId other = entry.second.job;
-      return other != job.id && !jobs_.Together(job, other);
+      return other != job.id && !s.jobs.Together(job, other);
     });
     if (beside) worker.launch_sent_at = kNever;  // EndSilence begins it
   }
 }
 
-void Processes::SendLaunch(Time now, Job& job, int rank) {
+void SendLaunch(State& s, Time now, Job& job, int rank) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   worker.launch_repeated_at = now;
-  checkpoints_.OfferCheckpoint(job, checkpoints_.SourceFor(job, worker.server),
-                               worker.server);
-  outbox_.Emit(action::SendToAgent{worker.server, LaunchMessage(job, rank)});
+  s.checkpoints.OfferCheckpoint(
+      job, s.checkpoints.SourceFor(job, worker.server), worker.server);
+  s.outbox.Emit(
+      action::SendToAgent{worker.server, LaunchMessage(s, job, rank)});
 }
 
-Message Processes::LaunchMessage(const Job& job, int rank) const {
+Message LaunchMessage(State& s, const Job& job, int rank) {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
   Message message = LaunchWorker{};
   LaunchWorker& launch = std::get<LaunchWorker>(message);
   launch.server = worker.server;
   launch.worker = {job.id, rank, worker.incarnation};
-  launch.position = outbox_.position();
+  launch.position = s.outbox.position();
   launch.job_name = job.spec.name;
   launch.argv = job.spec.argv;
   launch.working_directory = job.spec.working_directory;
@@ -240,11 +248,11 @@ Message Processes::LaunchMessage(const Job& job, int rank) const {
   launch.environment.reserve(job.spec.environment.size() + kOwnVariables);
   launch.environment.emplace_back(
       "GAVEL_PAUSE_GRACE_S",
-      std::to_string(std::llround(PauseGrace(job, options_))));
+      std::to_string(std::llround(PauseGrace(job, s.options))));
   // The job's own value wins.
   launch.environment.emplace_back(
       "GAVEL_FAILURE_INTERVAL_S",
-      std::to_string(std::llround(ledger_.failure_rate().Interval_s())));
+      std::to_string(std::llround(s.ledger.failure_rate().Interval_s())));
   launch.environment.insert(launch.environment.end(),
                             job.spec.environment.begin(),
                             job.spec.environment.end());
@@ -254,31 +262,31 @@ Message Processes::LaunchMessage(const Job& job, int rank) const {
                                     std::to_string(job.spec.steps_total));
   }
   launch.world_size = job.assigned.empty() ? job.scale_factor : job.world_size;
-  AddPlaceInGang(job, rank, launch);
+  AddPlaceInGang(s, job, rank, launch);
   // No accelerator is named if the rank has lost its place since, or will have
   // one on another server.
   const auto at = static_cast<size_t>(rank);
-  for (const auto* places : {&job.assigned, &round_.PlannedFor(job)}) {
+  for (const auto* places : {&job.assigned, &s.round.PlannedFor(job)}) {
     if (at >= places->size()) continue;
-    const Accelerator& place = cluster_.accelerator((*places)[at]);
+    const Accelerator& place = s.cluster.accelerator((*places)[at]);
     if (place.server != worker.server) continue;
     launch.accelerator = place.info;
     break;
   }
   if (worker.sees_only.valid()) {
-    launch.accelerator = cluster_.accelerator(worker.sees_only).info;
+    launch.accelerator = s.cluster.accelerator(worker.sees_only).info;
     launch.accelerator.alone_visible = true;
   }
-  launch.source = checkpoints_.SourceFor(job, worker.server);
+  launch.source = s.checkpoints.SourceFor(job, worker.server);
   return message;
 }
 
-void Processes::Pause(Time now, Job& job, int rank, PauseTier tier) {
+void Pause(State& s, Time now, Job& job, int rank, PauseTier tier) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
   if (worker.launched_on.valid()) {
-    return TellToStop(
-        now, job, worker,
-        job.spec.opaque() ? PauseGrace(job, options_) : options_.stop_grace_s);
+    return TellToStop(s, now, job, worker,
+                      job.spec.opaque() ? PauseGrace(job, s.options)
+                                        : s.options.stop_grace_s);
   }
   const WorkerKey key{job.id, rank, worker.incarnation};
   if (StrongerThan(tier, PauseTier::kPark)) worker.leaving = true;
@@ -286,64 +294,70 @@ void Processes::Pause(Time now, Job& job, int rank, PauseTier tier) {
     worker.pause_tier = tier;
   }
   if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
-  agenda_.Due(now + PauseGrace(job, options_));
+  s.agenda.Due(now + PauseGrace(job, s.options));
   const uint64_t epoch = worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
-  outbox_.Emit(action::SendToWorker{
-      key, PauseRequest{key, outbox_.position(), epoch, tier}});
+  s.outbox.Emit(action::SendToWorker{
+      key, PauseRequest{key, s.outbox.position(), epoch, tier}});
 }
 
-void Processes::EndWorkers(Time now, Job& job, PauseTier tier) {
+void EndWorkers(State& s, Time now, Job& job, PauseTier tier) {
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
     const bool told = worker.launched_on.valid() && worker.leaving;
-    if (worker.is_live() && !told) Pause(now, job, rank, tier);
+    if (worker.is_live() && !told) Pause(s, now, job, rank, tier);
   }
 }
 
-void Processes::TellToStop(Time now, const Job& job, Worker& worker,
-                           double grace_s) {
+void TellToStop(State& s, Time now, const Job& job, Worker& worker,
+                double grace_s) {
   worker.leaving = true;
   worker.stop_sent_at = now;
   if (worker.pause_sent_at == kNever) worker.pause_sent_at = now;
-  agenda_.Due(now + PauseGrace(job, options_));
+  s.agenda.Due(now + PauseGrace(job, s.options));
   const auto rank = static_cast<int>(&worker - job.workers.data());
-  outbox_.Emit(action::SendToAgent{
+  s.outbox.Emit(action::SendToAgent{
       worker.server,
       StopWorker{worker.server, WorkerKey{job.id, rank, worker.incarnation},
-                 outbox_.position(), grace_s}});
+                 s.outbox.position(), grace_s}});
 }
 
-void Processes::NotifyReady(Job& job) {
-  if (!leases_.CanStart(job)) return;
+void NotifyReady(State& s, Job& job) {
+  if (!s.leases.CanStart(job)) return;
   for (int rank = 0; rank < job.world_size; ++rank) {
     const Worker& worker = job.workers[static_cast<size_t>(rank)];
     if (worker.held_epoch != 0 || WaitsForGang(job, rank, job.epoch)) continue;
-    Notify(job, rank);
+    Notify(s, job, rank);
   }
 }
 
-void Processes::Notify(const Job& job, int rank) {
+void Notify(State& s, const Job& job, int rank) {
   const Worker& worker = job.workers[static_cast<size_t>(rank)];
   const WorkerKey key{job.id, rank, worker.incarnation};
-  outbox_.Emit(action::SendToWorker{
-      key, LeaseNotice{key, outbox_.position(), job.epoch}});
+  s.outbox.Emit(action::SendToWorker{
+      key, LeaseNotice{key, s.outbox.position(), job.epoch}});
 }
 
-void Processes::AcceleratorFreed(AcceleratorId accelerator) {
-  for (const JobId id : assigned_.JobsOn(accelerator)) {
-    Job& job = *jobs_.Find(id);
-    if (job.spec.opaque()) agenda_.Due(0);  // the next sweep may start it
-    NotifyReady(job);
+void AcceleratorFreed(State& s, AcceleratorId accelerator) {
+  for (const JobId id : s.assigned.JobsOn(accelerator)) {
+    Job& job = *s.jobs.Find(id);
+    if (job.spec.opaque()) s.agenda.Due(0);  // the next sweep may start it
+    NotifyReady(s, job);
   }
 }
 
-void Processes::NoticeHolders(Job& job) {
-  if (!options_.renewals) return;
+void NoticeHolders(State& s, Job& job) {
+  if (!s.options.renewals) return;
   for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
     if (job.workers[static_cast<size_t>(rank)].held_epoch != 0) {
-      Notify(job, rank);
+      Notify(s, job, rank);
     }
   }
 }
+
+Time NextLaunch(State& s, Time now) {
+  return s.launches.Next(now, s.options.launches_per_s);
+}
+
+void RestartPace(State& s) { s.launches = {}; }
 
 }  // namespace gavel::engine

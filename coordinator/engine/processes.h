@@ -29,103 +29,62 @@
 
 namespace gavel::engine {
 
-class Processes {
- public:
-  // Borrowed, and outlive this.
-  Processes(Outbox& outbox, Agenda& agenda, const JobTable& jobs,
-            Changes& changes, const Cluster& cluster,
-            const AssignedAccelerators& assigned, LeaseBook& leases,
-            const EngineOptions& options, Checkpoints& checkpoints,
-            const Ledger& ledger, const RoundClock& round)
-      : outbox_(outbox),
-        agenda_(agenda),
-        jobs_(jobs),
-        changes_(changes),
-        cluster_(cluster),
-        assigned_(assigned),
-        leases_(leases),
-        options_(options),
-        checkpoints_(checkpoints),
-        ledger_(ledger),
-        round_(round) {}
+struct State;
 
-  // Notes the address of the store of a gang. Rank 0 sends it with every
-  // request, so that a restarted coordinator learns it again.
-  void NoteGang(Job& job, const Worker& worker, const LeaseRequest& request);
-  // Whether the rank has to wait for rank 0 to open the store of that epoch.
-  static bool WaitsForGang(const Job& job, int rank, uint64_t epoch);
-  // One rank is gone, so the others can't continue: they are ended, and all
-  // ranks start again from the last generation.
-  void RestartGang(Time now, Job& job);
-  // Makes sure that each rank has a process which can use its accelerator of
-  // `where`. Launches a missing one. Asks one to end that is on another server
-  // or sees only another accelerator; its exit leads here again.
-  void EnsureProcesses(Time now, Job& job,
-                       const std::vector<AcceleratorId>& where);
-  // A rank that stopped before the end of its gang needs the other ranks, so
-  // those that are already done start once more.
-  void ReviveDone(Time now, Job& job);
-  // No other process is in the way of this launch: sends it to the agent when
-  // its turn comes.
-  void BeginLaunch(Time now, Job& job, int rank);
-  // The process has said hello, or is gone. From now on its lease alone says
-  // which accelerator it may use. Begins the launches that waited for it.
-  void EndSilence(Time now, const WorkerKey& key, Worker& worker);
-  // Ends the processes that have not said hello and were launched on an
-  // accelerator which their rank neither has nor is planned to get. Other jobs
-  // may get that accelerator. The second form does so for all jobs.
-  void EndMisplaced(Time now, Job& job);
-  void EndMisplaced(Time now);
-  // The job was parted from its partner. A launch of the job that is not due
-  // yet waits until the partner's process has said hello or is gone.
-  void HoldLaunches(Time now, Job& job);
-  // Sends the launch to the agent. It may be sent again with the same key.
-  void SendLaunch(Time now, Job& job, int rank);
-  // Asks the worker to stop. Its process stays if `tier` is kPark or kKeep. A
-  // process that has not said hello can't receive the request: its agent ends
-  // it.
-  void Pause(Time now, Job& job, int rank, PauseTier tier);
-  void EndWorkers(Time now, Job& job, PauseTier tier);
-  // Lets the agent stop the worker, whatever the worker itself does. Sweeper
-  // repeats the message.
-  void TellToStop(Time now, const Job& job, Worker& worker, double grace_s);
-  // If all ranks have joined and the accelerators are free, notifies the ranks
-  // that they may request their leases now.
-  void NotifyReady(Job& job);
-  // Jobs that are assigned the accelerator may be able to start now.
-  void AcceleratorFreed(AcceleratorId accelerator);
-  // Notifies the ranks that hold a lease that they may request the next
-  // round's.
-  void NoticeHolders(Job& job);
-
-  // The time at which the next launch may be sent, in turn with all others.
-  Time NextLaunch(Time now) {
-    return launches_.Next(now, options_.launches_per_s);
-  }
-  // Starts the pace anew. Call this if no launch is waiting any more.
-  void RestartPace() { launches_ = {}; }
-
-  static auto State(auto& part) { return std::tie(part.launches_); }
-
- private:
-  void AddPlaceInGang(const Job& job, int rank, LaunchWorker& launch) const;
-  void Launch(Time now, Job& job, int rank, AcceleratorId where);
-  Message LaunchMessage(const Job& job, int rank) const;
-  void Notify(const Job& job, int rank);
-
-  Outbox& outbox_;
-  Agenda& agenda_;
-  const JobTable& jobs_;
-  Changes& changes_;
-  const Cluster& cluster_;
-  const AssignedAccelerators& assigned_;
-  LeaseBook& leases_;
-  const EngineOptions& options_;
-  Checkpoints& checkpoints_;
-  const Ledger& ledger_;
-  const RoundClock& round_;
-  LaunchPace launches_;
-};
+// Notes the address of the store of a gang. Rank 0 sends it with every
+// request, so that a restarted coordinator learns it again.
+void NoteGang(State& s, Job& job, const Worker& worker,
+              const LeaseRequest& request);
+// Whether the rank has to wait for rank 0 to open the store of that epoch.
+bool WaitsForGang(const Job& job, int rank, uint64_t epoch);
+// One rank is gone, so the others can't continue: they are ended, and all
+// ranks start again from the last generation.
+void RestartGang(State& s, Time now, Job& job);
+// Makes sure that each rank has a process which can use its accelerator of
+// `where`. Launches a missing one. Asks one to end that is on another server
+// or sees only another accelerator; its exit leads here again.
+void EnsureProcesses(State& s, Time now, Job& job,
+                     const std::vector<AcceleratorId>& where);
+// A rank that stopped before the end of its gang needs the other ranks, so
+// those that are already done start once more.
+void ReviveDone(State& s, Time now, Job& job);
+// No other process is in the way of this launch: sends it to the agent when
+// its turn comes.
+void BeginLaunch(State& s, Time now, Job& job, int rank);
+// The process has said hello, or is gone. From now on its lease alone says
+// which accelerator it may use. Begins the launches that waited for it.
+void EndSilence(State& s, Time now, const WorkerKey& key, Worker& worker);
+// Ends the processes that have not said hello and were launched on an
+// accelerator which their rank neither has nor is planned to get. Other jobs
+// may get that accelerator. The second form does so for all jobs.
+void EndMisplaced(State& s, Time now, Job& job);
+void EndMisplaced(State& s, Time now);
+// The job was parted from its partner. A launch of the job that is not due
+// yet waits until the partner's process has said hello or is gone.
+void HoldLaunches(State& s, Time now, Job& job);
+// Sends the launch to the agent. It may be sent again with the same key.
+void SendLaunch(State& s, Time now, Job& job, int rank);
+// Asks the worker to stop. Its process stays if `tier` is kPark or kKeep. A
+// process that has not said hello can't receive the request: its agent ends
+// it.
+void Pause(State& s, Time now, Job& job, int rank, PauseTier tier);
+void EndWorkers(State& s, Time now, Job& job, PauseTier tier);
+// Lets the agent stop the worker, whatever the worker itself does. Sweeper
+// repeats the message.
+void TellToStop(State& s, Time now, const Job& job, Worker& worker,
+                double grace_s);
+// If all ranks have joined and the accelerators are free, notifies the ranks
+// that they may request their leases now.
+void NotifyReady(State& s, Job& job);
+// Jobs that are assigned the accelerator may be able to start now.
+void AcceleratorFreed(State& s, AcceleratorId accelerator);
+// Notifies the ranks that hold a lease that they may request the next
+// round's.
+void NoticeHolders(State& s, Job& job);
+// The time at which the next launch may be sent, in turn with all others.
+Time NextLaunch(State& s, Time now);
+// Starts the pace anew. Call this if no launch is waiting any more.
+void RestartPace(State& s);
 
 }  // namespace gavel::engine
 

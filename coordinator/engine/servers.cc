@@ -7,18 +7,26 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/state.h"
 #include "coordinator/engine/type_names.h"
 #include "core/text.h"
 
 namespace gavel::engine {
 
-void ServerDesk::Admit(Time now, const event::ServerJoined& e) {
+static std::string WhyUnfit(const AcceleratorHealth& told,
+                            const Accelerator& accelerator);
+static void NoteHealth(State& s, Time now, const std::string& server,
+                       const AcceleratorHealth& told);
+static void Reconcile(State& s, Time now, const AgentHello& hello,
+                      const Agent& before);
+
+void Admit(State& s, Time now, const event::ServerJoined& e) {
   const AgentHello& hello = e.hello;
-  const Agent* known = agents_.Find(hello.server);
+  const Agent* known = s.agents.Find(hello.server);
   const auto refuse = [&](std::string why) {
-    outbox_.EmitNow(action::SendToAgent{
+    s.outbox.EmitNow(action::SendToAgent{
         hello.server,
-        AgentRejected{hello.server, outbox_.durable_position(), std::move(why),
+        AgentRejected{hello.server, s.outbox.durable_position(), std::move(why),
                       hello.incarnation, hello.state_id}});
   };
   if (known != nullptr && known->state_id != hello.state_id) {
@@ -29,7 +37,7 @@ void ServerDesk::Admit(Time now, const event::ServerJoined& e) {
           "another agent of server \"", hello.server,
           "\", with another state directory, is at work; stop that one and "
           "wait ",
-          options_.agent_timeout_s,
+          s.options.agent_timeout_s,
           " s, or give this one another name with --server"));
     }
   } else if (known != nullptr && hello.incarnation < known->incarnation) {
@@ -42,36 +50,36 @@ void ServerDesk::Admit(Time now, const event::ServerJoined& e) {
       !joined.ok()) {
     return refuse(std::string(joined.message()));
   }
-  if (!agents_.FitsCheckpoints(hello)) {
+  if (!s.agents.FitsCheckpoints(hello)) {
     return refuse(
         "the agents of a cluster share their checkpoint directories, or none "
         "does; start all with --own-checkpoints, or none");
   }
-  recorder_.Record(now, e);
+  Record(s, now, e);
 }
 
-void ServerDesk::Admit(Time now, const event::AgentHeard& e) {
+void Admit(State& s, Time now, const event::AgentHeard& e) {
   const AgentHeartbeat& beat = e.heartbeat;
-  const Agent* agent = agents_.Find(beat.server);
+  const Agent* agent = s.agents.Find(beat.server);
   // The welcome carries the present term and names nobody: an agent that does
   // not know that term yet, or was given up, says hello with all that runs.
   if (agent == nullptr || agent->incarnation != beat.incarnation ||
-      !agent->reachable || beat.highest_seen.term < outbox_.term()) {
-    return outbox_.EmitNow(action::SendToAgent{
-        beat.server, AgentWelcome{beat.server, outbox_.durable_position(),
-                                  options_.heartbeat_interval_s}});
+      !agent->reachable || beat.highest_seen.term < s.outbox.term()) {
+    return s.outbox.EmitNow(action::SendToAgent{
+        beat.server, AgentWelcome{beat.server, s.outbox.durable_position(),
+                                  s.options.heartbeat_interval_s}});
   }
-  agents_.NoteHeard(beat.server, now);
+  s.agents.NoteHeard(beat.server, now);
   for (const AcceleratorHealth& told : beat.health) {
-    NoteHealth(now, beat.server, told);
+    NoteHealth(s, now, beat.server, told);
   }
 }
 
 // What is wrong with it for good, and was not when somebody resumed it last.
 // The count of errors begins anew with the driver, so another one is news, be
 // it lower.
-std::string ServerDesk::WhyUnfit(const AcceleratorHealth& told,
-                                 const Accelerator& accelerator) {
+std::string WhyUnfit(const AcceleratorHealth& told,
+                     const Accelerator& accelerator) {
   if (!told.failure.empty()) return told.failure;
   if (told.uncorrectable_errors == 0 ||
       told.uncorrectable_errors == accelerator.errors_known) {
@@ -83,70 +91,70 @@ std::string ServerDesk::WhyUnfit(const AcceleratorHealth& told,
       accelerator.server, "/", told.uuid, "`");
 }
 
-void ServerDesk::NoteHealth(Time now, const std::string& server,
-                            const AcceleratorHealth& told) {
-  const AcceleratorId id = cluster_.Find(server, told.uuid);
+void NoteHealth(State& s, Time now, const std::string& server,
+                const AcceleratorHealth& told) {
+  const AcceleratorId id = s.cluster.Find(server, told.uuid);
   if (!id.valid()) return;
-  agents_.NoteHealth(server, told);
-  const Accelerator& accelerator = cluster_.accelerator(id);
+  s.agents.NoteHealth(server, told);
+  const Accelerator& accelerator = s.cluster.accelerator(id);
   event::AcceleratorsDrained drained{server, told.uuid};
   drained.why = WhyUnfit(told, accelerator);
   drained.scoped = true;
   drained.errors = told.uncorrectable_errors;
   if (drained.why.empty() || accelerator.drained) return;
-  recorder_.Record(now, std::move(drained));
+  Record(s, now, std::move(drained));
 }
 
-void ServerDesk::On(Time now, const event::ServerJoined& e) {
+void On(State& s, Time now, const event::ServerJoined& e) {
   const AgentHello& hello = e.hello;
-  const Agent known = agents_.Entry(hello.server);
-  const std::vector<int> before = cluster_.Capacity();
-  const size_t types_before = cluster_.types().size();
-  if (IsNewAgent(hello, known)) accusations_.ForgetLost(hello.server);
-  if (!cluster_.Join(hello.server, hello.accelerators).ok()) return;
-  if (cluster_.types().size() > types_before) {
-    for (auto& [id, job] : jobs_.live()) {
-      measurements_.BarTypes(*job);
-      NameInFull(cluster_.types(), &job->spec.throughputs);
-      throughputs_.AddGiven(id, job->spec.throughputs);
+  const Agent known = s.agents.Entry(hello.server);
+  const std::vector<int> before = s.cluster.Capacity();
+  const size_t types_before = s.cluster.types().size();
+  if (IsNewAgent(hello, known)) s.accusations.ForgetLost(hello.server);
+  if (!s.cluster.Join(hello.server, hello.accelerators).ok()) return;
+  if (s.cluster.types().size() > types_before) {
+    for (auto& [id, job] : s.jobs.live()) {
+      BarTypes(s, *job);
+      NameInFull(s.cluster.types(), &job->spec.throughputs);
+      s.throughputs.AddGiven(id, job->spec.throughputs);
     }
   }
   const Time swept_at =
       IsAnotherAgent(hello, known)
-          ? std::max(leases_.earlier_until(), terms_.LeasesOver(now)) +
-                options_.pause_grace_s
+          ? std::max(s.leases.earlier_until(), s.terms.LeasesOver(now)) +
+                s.options.pause_grace_s
           : known.swept_at;
-  agents_.Join(now, hello, swept_at);
+  s.agents.Join(now, hello, swept_at);
   // Whoever mends a slow machine starts its agent anew.
   if (known.incarnation != hello.incarnation) {
-    for (const AcceleratorId id : cluster_.servers().at(hello.server)) {
-      speeds_.Forget(id);
+    for (const AcceleratorId id : s.cluster.servers().at(hello.server)) {
+      s.speeds.Forget(id);
     }
   }
-  agenda_.Due(now + options_.agent_timeout_s);
-  outbox_.Emit(action::SendToAgent{
-      hello.server, AgentWelcome{hello.server, outbox_.position(),
-                                 options_.heartbeat_interval_s,
+  s.agenda.Due(now + s.options.agent_timeout_s);
+  s.outbox.Emit(action::SendToAgent{
+      hello.server, AgentWelcome{hello.server, s.outbox.position(),
+                                 s.options.heartbeat_interval_s,
                                  hello.incarnation, hello.state_id}});
-  assigned_.Recount();
-  Reconcile(now, hello, known);
-  if (cluster_.Capacity() != before) agenda_.SolveSoon();
-  agenda_.FillSoon();
+  s.assigned.Recount();
+  Reconcile(s, now, hello, known);
+  if (s.cluster.Capacity() != before) s.agenda.SolveSoon();
+  s.agenda.FillSoon();
 }
 
 // A new agent has swept what its predecessor recorded, so its list of processes
 // is complete: what is missing in it is gone. One with another state directory
 // has swept nothing: what it does not list may run until its lease is over.
 // What is in any agent's list and not known here must go.
-void ServerDesk::Reconcile(Time now, const AgentHello& hello,
-                           const Agent& before) {
+void Reconcile(State& s, Time now, const AgentHello& hello,
+               const Agent& before) {
   const bool stranger_agent = IsAnotherAgent(hello, before);
   const bool swept = IsNewAgent(hello, before) && !stranger_agent;
   std::set<WorkerKey> running;
   for (const RunningWorker& worker : hello.running) {
     running.insert(worker.worker);
   }
-  for (auto& [id, live_job] : jobs_.live()) {
+  for (auto& [id, live_job] : s.jobs.live()) {
     Job& job = *live_job;
     for (int rank = 0; rank < static_cast<int>(job.workers.size()); ++rank) {
       Worker& worker = job.workers[static_cast<size_t>(rank)];
@@ -155,31 +163,31 @@ void ServerDesk::Reconcile(Time now, const AgentHello& hello,
                         worker.process == ProcessState::kJoined;
       // The row of its end is lost, and acknowledged: nobody repeats it. A
       // process that has started since has a higher incarnation.
-      const bool lost = worker.incarnation < jobs_.numbers_from();
+      const bool lost = worker.incarnation < s.jobs.numbers_from();
       if (!live || worker.server != hello.server || running.erase(key) > 0) {
         continue;
       }
       if (stranger_agent && worker.held_epoch != 0) {
         // Never renewed again.
         worker.unswept = true;
-        processes_.Pause(now, job, rank, PauseTier::kEvict);
-        agenda_.Due(now);
+        Pause(s, now, job, rank, PauseTier::kEvict);
+        s.agenda.Due(now);
       } else if (stranger_agent) {
         // It holds no lease and gets none: its successor has another number.
-        leases_.Quarantine(worker, key);
-        endings_.ProcessEnded(now, job, rank,
-                              EndedWithAgent(hello.server, worker, key));
+        s.leases.Quarantine(worker, key);
+        ProcessEnded(s, now, job, rank,
+                     EndedWithAgent(hello.server, worker, key));
       } else if ((swept || lost) && !worker.unswept) {
         // Also one that is only being launched: the agent before may have
         // started it, and its word of the end may be on its way yet. A process
         // of the same key would be taken for that one.
         WorkerExited exit = EndedWithAgent(hello.server, worker, key);
         exit.launch_hung &= !lost;
-        endings_.ProcessEnded(now, job, rank, exit);
+        ProcessEnded(s, now, job, rank, exit);
       } else if (worker.process == ProcessState::kLaunching &&
                  worker.launch_repeated_at != kNever) {
         // The launch was lost, or is on its way: once more, by the same key.
-        processes_.SendLaunch(now, job, rank);
+        SendLaunch(s, now, job, rank);
       }
       // A joined one that has ended: the agent repeats its exit.
     }
@@ -187,48 +195,49 @@ void ServerDesk::Reconcile(Time now, const AgentHello& hello,
   // A hello may be late, and its list older than a process that was abandoned
   // since. Only an agent that starts has swept: another one is asked, and says
   // that it ended.
-  leases_.EndQuarantinesOn(hello.server, [&](const WorkerKey& holder) {
+  s.leases.EndQuarantinesOn(hello.server, [&](const WorkerKey& holder) {
     const bool gone = swept && !running.contains(holder);
     if (!gone) running.insert(holder);
     return gone;
   });
-  agents_.DropStrangersOf(hello.server);
+  s.agents.DropStrangersOf(hello.server);
   for (const WorkerKey& stranger : running) {
-    agents_.AddStranger(stranger, hello.server);
-    agenda_.Due(now + options_.heartbeat_interval_s);
-    outbox_.Emit(action::SendToAgent{
+    s.agents.AddStranger(stranger, hello.server);
+    s.agenda.Due(now + s.options.heartbeat_interval_s);
+    s.outbox.Emit(action::SendToAgent{
         hello.server,
-        StopWorker{hello.server, stranger, outbox_.position(), 0}});
+        StopWorker{hello.server, stranger, s.outbox.position(), 0}});
   }
 }
 
-void ServerDesk::On(Time now, const event::ServerLost& e) {
-  agents_.Lose(now, e.server, e.left);
-  cluster_.MarkUnreachable(e.server);
-  assigned_.Recount();
-  agenda_.SolveSoon();
-  endings_.GiveUpFetches(now);
-  agenda_.Due(now);  // its workers
+void On(State& s, Time now, const event::ServerLost& e) {
+  s.agents.Lose(now, e.server, e.left);
+  s.cluster.MarkUnreachable(e.server);
+  s.assigned.Recount();
+  s.agenda.SolveSoon();
+  GiveUpFetches(s, now);
+  s.agenda.Due(now);  // its workers
 }
 
-void ServerDesk::Admit(Time now, const event::AgentLeaves& e) {
+void Admit(State& s, Time now, const event::AgentLeaves& e) {
   const AgentLeaving& message = e.message;
-  const Agent* agent = agents_.Find(message.server);
+  const Agent* agent = s.agents.Find(message.server);
   if (agent == nullptr || !agent->reachable ||
       agent->incarnation != message.incarnation) {
     return;
   }
-  agents_.NoteHeard(message.server, now);
+  s.agents.NoteHeard(message.server, now);
   if (message.gone)
-    return recorder_.Record(now, event::ServerLost{message.server, true});
-  const std::vector<AcceleratorId>& ids = cluster_.servers().at(message.server);
+    return Record(s, now, event::ServerLost{message.server, true});
+  const std::vector<AcceleratorId>& ids =
+      s.cluster.servers().at(message.server);
   const bool told = std::ranges::all_of(
-      ids, [&](AcceleratorId id) { return cluster_.accelerator(id).leaving; });
+      ids, [&](AcceleratorId id) { return s.cluster.accelerator(id).leaving; });
   if (told) return;
   event::AcceleratorsDrained drained{message.server};
   drained.by_agent = true;
   drained.until = now;
-  recorder_.Record(now, std::move(drained));
+  Record(s, now, std::move(drained));
 }
 
 }  // namespace gavel::engine

@@ -22,64 +22,14 @@
 
 namespace gavel::engine {
 
-class ServerDesk {
- public:
-  // Borrowed, and outlive this.
-  ServerDesk(const Terms& terms, Outbox& outbox, Agenda& agenda,
-             const JobTable& jobs, Cluster& cluster,
-             ThroughputMatrix& throughputs, AcceleratorSpeeds& speeds,
-             AssignedAccelerators& assigned, LeaseBook& leases, Agents& agents,
-             const EngineOptions& options, Recorder& recorder,
-             Measurements& measurements, Processes& processes,
-             Accusations& accusations, Endings& endings)
-      : terms_(terms),
-        outbox_(outbox),
-        agenda_(agenda),
-        jobs_(jobs),
-        cluster_(cluster),
-        throughputs_(throughputs),
-        speeds_(speeds),
-        assigned_(assigned),
-        leases_(leases),
-        agents_(agents),
-        options_(options),
-        recorder_(recorder),
-        measurements_(measurements),
-        processes_(processes),
-        accusations_(accusations),
-        endings_(endings) {}
+struct State;
 
-  void Admit(Time now, const event::ServerJoined& e);
-  void Admit(Time now, const event::AgentHeard& e);
-  void On(Time now, const event::ServerJoined& e);
-  void On(Time now, const event::ServerLost& e);
-  // Records the event once, although the agent repeats its message.
-  void Admit(Time now, const event::AgentLeaves& e);
-
- private:
-  static std::string WhyUnfit(const AcceleratorHealth& told,
-                              const Accelerator& accelerator);
-  void NoteHealth(Time now, const std::string& server,
-                  const AcceleratorHealth& told);
-  void Reconcile(Time now, const AgentHello& hello, const Agent& before);
-
-  const Terms& terms_;
-  Outbox& outbox_;
-  Agenda& agenda_;
-  const JobTable& jobs_;
-  Cluster& cluster_;
-  ThroughputMatrix& throughputs_;
-  AcceleratorSpeeds& speeds_;
-  AssignedAccelerators& assigned_;
-  LeaseBook& leases_;
-  Agents& agents_;
-  const EngineOptions& options_;
-  Recorder& recorder_;
-  Measurements& measurements_;
-  Processes& processes_;
-  Accusations& accusations_;
-  Endings& endings_;
-};
+void Admit(State& s, Time now, const event::ServerJoined& e);
+void Admit(State& s, Time now, const event::AgentHeard& e);
+void On(State& s, Time now, const event::ServerJoined& e);
+void On(State& s, Time now, const event::ServerLost& e);
+// Records the event once, although the agent repeats its message.
+void Admit(State& s, Time now, const event::AgentLeaves& e);
 
 }  // namespace gavel::engine
 

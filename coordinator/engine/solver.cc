@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/state.h"
 #include "coordinator/engine/type_names.h"
 #include "coordinator/policy/policy.h"
 
@@ -158,34 +159,44 @@ std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
 
 }  // namespace
 
-bool Problems::KeepsProblem() const {
-  return !options_.progress && !options_.packing &&
-         !options_.placement_sensitive && !changes_.all(Changes::kProblem) &&
-         !problem_guesses_ && problem_version_ == throughputs_.version();
+static bool KeepsProblem(const State& s);
+static void UpdateProblem(State& s, Time now);
+static PolicyJob ProblemJob(const State& s, const Job& job, Time now);
+static void AddPlacement(const State& s, PolicyProblem& problem);
+static void AddThroughputs(State& s, PolicyProblem& problem);
+static void AddThroughputs(State& s, const PolicyJob& row,
+                           PolicyProblem& problem, std::vector<double>& out);
+static void AddPairs(const State& s, PolicyProblem& problem);
+
+bool KeepsProblem(const State& s) {
+  return !s.options.progress && !s.options.packing &&
+         !s.options.placement_sensitive && !s.changes.all(Changes::kProblem) &&
+         !s.solving.problem_guesses &&
+         s.solving.problem_version == s.throughputs.version();
 }
 
-void Problems::UpdateProblem(Time now) {
+void UpdateProblem(State& s, Time now) {
   // The solver may still be reading the last problem.
-  if (problem_.use_count() > 1)
-    problem_ = std::make_shared<PolicyProblem>(*problem_);
-  PolicyProblem& problem = *problem_;
+  if (s.solving.problem.use_count() > 1)
+    s.solving.problem = std::make_shared<PolicyProblem>(*s.solving.problem);
+  PolicyProblem& problem = *s.solving.problem;
   const auto columns = static_cast<std::ptrdiff_t>(problem.columns());
   if (!KeepsRows(problem)) problem.rows = JobRows(problem);
   std::vector<uint32_t>& row_of = problem.rows.row_of;
   std::vector<std::ptrdiff_t> gone;
   bool sound = problem.checked;
   std::vector<double> throughputs;
-  for (const JobId id : changes_.Take(Changes::kProblem, jobs_)) {
+  for (const JobId id : s.changes.Take(Changes::kProblem, s.jobs)) {
     const auto row =
         std::ranges::lower_bound(problem.jobs, id, {}, &PolicyJob::id);
     const std::ptrdiff_t index = row - problem.jobs.begin();
     const bool known = row != problem.jobs.end() && row->id == id;
-    const Job* job = jobs_.FindLive(id);
+    const Job* job = s.jobs.FindLive(id);
     if (job == nullptr || !job->active() || job->pinned()) {
       if (known) gone.push_back(index);
       continue;
     }
-    const PolicyJob now_so = ProblemJob(*job, now);
+    const PolicyJob now_so = ProblemJob(s, *job, now);
     const bool resized = known && (row->scale_factor != now_so.scale_factor ||
                                    row->weight != now_so.weight);
     if (known) *row = now_so;
@@ -195,7 +206,7 @@ void Problems::UpdateProblem(Time now) {
       continue;
     }
     throughputs.clear();
-    AddThroughputs(now_so, problem, throughputs);
+    AddThroughputs(s, now_so, problem, throughputs);
     const uint32_t number = problem.rows.Number(now_so, throughputs);
     const auto at = problem.throughputs.begin() + index * columns;
     if (known) {
@@ -217,88 +228,91 @@ void Problems::UpdateProblem(Time now) {
   if (!sound) problem.checked = CheckProblem(problem).ok();
 }
 
-void Problems::BuildProblem(Time now) {
-  if (options_.user_shares) {
-    for (Job* job : users_.Update(jobs_.live())) changes_.Touch(*job);
+void BuildProblem(State& s, Time now) {
+  if (s.options.user_shares) {
+    for (Job* job : s.solving.users.Update(s.jobs.live()))
+      s.changes.Touch(*job);
   }
-  if (problem_ != nullptr && KeepsProblem()) return UpdateProblem(now);
-  changes_.Take(Changes::kProblem, jobs_);
-  problem_ = std::make_shared<PolicyProblem>();
-  PolicyProblem& problem = *problem_;
-  problem.types = cluster_.types();
-  problem.capacity = cluster_.Capacity();
-  for (const auto& [id, job] : jobs_.live()) {
+  if (s.solving.problem != nullptr && KeepsProblem(s))
+    return UpdateProblem(s, now);
+  s.changes.Take(Changes::kProblem, s.jobs);
+  s.solving.problem = std::make_shared<PolicyProblem>();
+  PolicyProblem& problem = *s.solving.problem;
+  problem.types = s.cluster.types();
+  problem.capacity = s.cluster.Capacity();
+  for (const auto& [id, job] : s.jobs.live()) {
     if (!job->active() || job->pinned()) continue;
-    problem.jobs.push_back(ProblemJob(*job, now));
+    problem.jobs.push_back(ProblemJob(s, *job, now));
   }
-  for (const PolicyEntity& entity : options_.entities) {
+  for (const PolicyEntity& entity : s.options.entities) {
     problem.entities.push_back(entity);
   }
-  if (!allocation_.prices().empty()) {
-    std::map<std::string, double> prices(allocation_.prices().begin(),
-                                         allocation_.prices().end());
+  if (!s.allocation.prices().empty()) {
+    std::map<std::string, double> prices(s.allocation.prices().begin(),
+                                         s.allocation.prices().end());
     NameInFull(problem.types, &prices);
     for (const std::string& type : problem.types) {
       const auto price = prices.find(type);
       problem.cost.push_back(price == prices.end() ? 0 : price->second);
     }
   }
-  if (options_.placement_sensitive) AddPlacement(problem);
-  AddThroughputs(problem);
-  if (options_.packing) AddPairs(problem);
-  problem_version_ = throughputs_.version();
+  if (s.options.placement_sensitive) AddPlacement(s, problem);
+  AddThroughputs(s, problem);
+  if (s.options.packing) AddPairs(s, problem);
+  s.solving.problem_version = s.throughputs.version();
 }
 
-PolicyJob Problems::ProblemJob(const Job& job, Time now) const {
+PolicyJob ProblemJob(const State& s, const Job& job, Time now) {
   PolicyJob row;
   row.id = job.id;
   row.scale_factor = job.scale_factor;
-  row.weight = options_.user_shares ? users_.WeightOf(job) : job.spec.weight;
+  row.weight =
+      s.options.user_shares ? s.solving.users.WeightOf(job) : job.spec.weight;
   row.arrival_s = job.submitted_at;
-  if (options_.progress) {
+  if (s.options.progress) {
     row.time_since_start_s = now - job.submitted_at;
-    row.time_received_s = ledger_.SecondsReceived(job, now);
-    row.isolated_s = isolated_.SumOf(job, now).seconds;
+    row.time_received_s = s.ledger.SecondsReceived(job, now);
+    row.isolated_s = s.isolated.SumOf(job, now).seconds;
     row.steps_remaining =
         std::max(0.0, static_cast<double>(job.spec.steps_total) -
-                          figures_.StepsDone(job, now));
+                          s.figures.StepsDone(job, now));
     if (job.spec.deadline_s.has_value()) {
       // A round realises shares only to within its length: a job with exactly
       // the share that its deadline takes could end up to a round late.
       const double left_s = job.submitted_at + *job.spec.deadline_s - now;
-      row.deadline_s = left_s - std::min(terms_.round_duration_s(),
+      row.deadline_s = left_s - std::min(s.terms.round_duration_s(),
                                          std::max(0.0, left_s / 2));
     }
   }
-  for (size_t i = 0; i < options_.entities.size(); ++i) {
-    if (options_.entities[i].name == job.spec.entity) {
+  for (size_t i = 0; i < s.options.entities.size(); ++i) {
+    if (s.options.entities[i].name == job.spec.entity) {
       row.entity = static_cast<int>(i);
     }
   }
   if (!job.assigned.empty()) {
-    row.running_on = cluster_.TypeOf(job.assigned.front());
-    if (jobs_.Together(job, job.partner)) row.running_with = job.partner;
+    row.running_on = s.cluster.TypeOf(job.assigned.front());
+    if (s.jobs.Together(job, job.partner)) row.running_with = job.partner;
   }
   return row;
 }
 
 // Adds the servers only if some gang has a throughput of its own for several
 // servers.
-void Problems::AddPlacement(PolicyProblem& problem) const {
+void AddPlacement(const State& s, PolicyProblem& problem) {
   bool matters = false;
   for (const PolicyJob& row : problem.jobs) {
     if (row.scale_factor == 1) continue;
-    for (const auto& [type, steps_per_s] : jobs_.at(row.id).spec.throughputs) {
+    for (const auto& [type, steps_per_s] : s.jobs.at(row.id).spec.throughputs) {
       matters |= type.ends_with(Figures::kUnconsolidated);
     }
   }
   if (!matters) return;
   problem.servers.resize(problem.types.size());
-  for (const auto& [server, ids] : cluster_.servers()) {
+  for (const auto& [server, ids] : s.cluster.servers()) {
     std::vector<int> count(problem.types.size(), 0);
     for (const AcceleratorId id : ids) {
-      if (!cluster_.accelerator(id).usable()) continue;
-      ++count[static_cast<size_t>(cluster_.TypeOf(id))];
+      if (!s.cluster.accelerator(id).usable()) continue;
+      ++count[static_cast<size_t>(s.cluster.TypeOf(id))];
     }
     for (size_t type = 0; type < count.size(); ++type) {
       if (count[type] > 0) problem.servers[type].push_back(count[type]);
@@ -306,29 +320,29 @@ void Problems::AddPlacement(PolicyProblem& problem) const {
   }
 }
 
-void Problems::AddThroughputs(PolicyProblem& problem) {
-  problem_guesses_ = false;
+void AddThroughputs(State& s, PolicyProblem& problem) {
+  s.solving.problem_guesses = false;
   for (const PolicyJob& row : problem.jobs) {
-    AddThroughputs(row, problem, problem.throughputs);
+    AddThroughputs(s, row, problem, problem.throughputs);
   }
 }
 
-void Problems::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
-                              std::vector<double>& out) {
-  const Job& job = jobs_.at(row.id);
+void AddThroughputs(State& s, const PolicyJob& row, PolicyProblem& problem,
+                    std::vector<double>& out) {
+  const Job& job = s.jobs.at(row.id);
   for (size_t type = 0; type < problem.types.size(); ++type) {
     const Throughput known =
-        throughputs_.AtSize(row.id, problem.types[type], row.scale_factor);
-    problem_guesses_ |= known.source == ThroughputSource::kGuessed;
-    out.push_back(figures_.IsKeptOut(job, type) ? 0 : known.steps_per_s);
+        s.throughputs.AtSize(row.id, problem.types[type], row.scale_factor);
+    s.solving.problem_guesses |= known.source == ThroughputSource::kGuessed;
+    out.push_back(s.figures.IsKeptOut(job, type) ? 0 : known.steps_per_s);
   }
   if (!problem.placement_sensitive()) return;
   for (size_t type = 0; type < problem.types.size(); ++type) {
     const std::string name =
-        figures_.FigureName(row.id, problem.types[type], /*spread=*/true);
+        s.figures.FigureName(row.id, problem.types[type], /*spread=*/true);
     const double steps_per_s =
-        throughputs_.AtSize(row.id, name, row.scale_factor).steps_per_s;
-    out.push_back(figures_.IsKeptOut(job, type) ? 0 : steps_per_s);
+        s.throughputs.AtSize(row.id, name, row.scale_factor).steps_per_s;
+    out.push_back(s.figures.IsKeptOut(job, type) ? 0 : steps_per_s);
   }
 }
 
@@ -336,14 +350,14 @@ void Problems::AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
 // are known. A pair that is to be tried gets the best possible figures, those
 // of both jobs alone, so that the policy runs it. From then on its throughputs
 // are measured.
-void Problems::AddPairs(PolicyProblem& problem) const {
-  const ThroughputTable* table = options_.throughputs.get();
+void AddPairs(const State& s, PolicyProblem& problem) {
+  const ThroughputTable* table = s.options.throughputs.get();
   const bool in_table = table != nullptr && table->has_pairs();
-  const std::map<ShareUnit, size_t> to_try = trials_.PairsToTry(problem);
-  if (!in_table && !throughputs_.has_pairs() && to_try.empty()) return;
+  const std::map<ShareUnit, size_t> to_try = s.trials.PairsToTry(problem);
+  if (!in_table && !s.throughputs.has_pairs() && to_try.empty()) return;
   std::vector<const Job*> jobs;
-  for (const PolicyJob& row : problem.jobs) jobs.push_back(&jobs_.at(row.id));
-  std::set<JobId> unlike = throughputs_.UnlikeTheirKind();
+  for (const PolicyJob& row : problem.jobs) jobs.push_back(&s.jobs.at(row.id));
+  std::set<JobId> unlike = s.throughputs.UnlikeTheirKind();
   for (const auto& [unit, type] : to_try) {
     unlike.insert({unit.job, unit.partner});
   }
@@ -360,7 +374,7 @@ void Problems::AddPairs(PolicyProblem& problem) const {
   for (size_t a = 0; a < problem.jobs.size(); ++a) {
     const Job& first = *jobs[a];
     if (members[a] == 0) continue;
-    if (!first.table_row.has_value() && !throughputs_.has_pairs() &&
+    if (!first.table_row.has_value() && !s.throughputs.has_pairs() &&
         to_try.empty()) {
       continue;
     }
@@ -377,7 +391,7 @@ void Problems::AddPairs(PolicyProblem& problem) const {
       for (size_t c = 0; c < columns; ++c) {
         const size_t type = problem.TypeOfColumn(c);
         std::tie(row[2 * c], row[2 * c + 1]) =
-            figures_
+            s.figures
                 .PairThroughput(first, second, type, type_of[type],
                                 /*consolidated=*/c < problem.types.size())
                 .value_or(std::pair(0.0, 0.0));
@@ -429,91 +443,98 @@ bool Usable(const PolicyResult& result) {
 
 }  // namespace
 
-Time Solver::SolveDue() const {
-  const double gap_s = std::max(
-      options_.reset_interval_s,
-      options_.solve_gap_s_per_job * static_cast<double>(jobs_.live().size()));
-  return gap_s > 0 ? solved_at_ + gap_s : -kNever;
+static Time SolveDue(const State& s);
+static void TakeAllocation(State& s, Time now, const PolicyResult& result);
+static void AddTarget(State& s, const ShareUnit& unit, double share);
+static void TakeAssignment(State& s, Time now, const PolicyResult& result);
+
+Time SolveDue(const State& s) {
+  const double gap_s = std::max(s.options.reset_interval_s,
+                                s.options.solve_gap_s_per_job *
+                                    static_cast<double>(s.jobs.live().size()));
+  return gap_s > 0 ? s.solving.solved_at + gap_s : -kNever;
 }
 
-void Solver::MaybeSolve(Time now, const std::string& policy) {
-  if (!agenda_.unsolved() || solving_ || outbox_.replaying() ||
-      outbox_.halted())
+void MaybeSolve(State& s, Time now, const std::string& policy) {
+  if (!s.agenda.unsolved() || s.solving.runs || s.outbox.replaying() ||
+      s.outbox.halted())
     return;
-  if (now < SolveDue() || outbox_.persisted() < agenda_.unsolved_seq()) return;
-  problems_.BuildProblem(now);
-  const std::shared_ptr<PolicyProblem>& problem = problems_.problem();
-  problem_seq_ = outbox_.seq();
-  agenda_.BeginSolve();
+  if (now < SolveDue(s) || s.outbox.persisted() < s.agenda.unsolved_seq())
+    return;
+  BuildProblem(s, now);
+  const std::shared_ptr<PolicyProblem>& problem = s.solving.problem;
+  s.solving.problem_seq = s.outbox.seq();
+  s.agenda.BeginSolve();
   if (problem->jobs.empty() || problem->types.empty()) return;
-  solving_ = true;
-  solved_at_ = now;
-  solved_placement_ = problem->placement_sensitive();
-  outbox_.EmitAtOnce(action::SolvePolicy{++solve_epoch_, problem, policy});
+  s.solving.runs = true;
+  s.solving.solved_at = now;
+  s.solving.placement = problem->placement_sensitive();
+  s.outbox.EmitAtOnce(action::SolvePolicy{++s.solving.epoch, problem, policy});
 }
 
-void Solver::Admit(Time now, event::AllocationReady e) {
-  if (e.epoch != solve_epoch_) return;  // of a problem that is no more
-  solving_ = false;
-  e.problem_seq = problem_seq_;
-  e.problem_at = solved_at_;
+void Admit(State& s, Time now, event::AllocationReady e) {
+  if (e.epoch != s.solving.epoch) return;  // of a problem that is no more
+  s.solving.runs = false;
+  e.problem_seq = s.solving.problem_seq;
+  e.problem_at = s.solving.solved_at;
   if (!Usable(e.result)) {
-    solve_retry_at_ = now + options_.round_duration_s;
+    s.solving.retry_at = now + s.options.round_duration_s;
   }
   // New types are only ever appended, so the problem's are the first ones.
-  if (options_.placement_sensitive && e.result.allocation.columns() > 0) {
+  if (s.options.placement_sensitive && e.result.allocation.columns() > 0) {
     const size_t columns = e.result.allocation.columns();
-    e.result.allocation = OverTypes(e.result.allocation,
-                                    solved_placement_ ? columns / 2 : columns);
+    e.result.allocation = OverTypes(
+        e.result.allocation, s.solving.placement ? columns / 2 : columns);
   }
-  recorder_.Record(now, std::move(e));
+  Record(s, now, std::move(e));
 }
 
-void Solver::On(Time now, const event::AllocationReady& e) {
+void On(State& s, Time now, const event::AllocationReady& e) {
   const PolicyResult& result = e.result;
   if (!Usable(result)) {
-    return allocation_.NoteFailure(result);
+    return s.allocation.NoteFailure(result);
   }
-  ledger_.BookAll(now);
-  isolated_.CountAll(now);
-  TakeAllocation(now, result);
-  ledger_.BeginAllocation();
-  round_.StartRounds(now);
-  agenda_.FillSoon();
+  s.ledger.BookAll(now);
+  s.isolated.CountAll(now);
+  TakeAllocation(s, now, result);
+  s.ledger.BeginAllocation();
+  s.round.StartRounds(now);
+  s.agenda.FillSoon();
 }
 
-void Solver::TakeAllocation(Time now, const PolicyResult& result) {
-  for (const JobId id : jobs_.TakeUncounted()) {
-    Job* job = jobs_.Find(id);  // null: long over
+void TakeAllocation(State& s, Time now, const PolicyResult& result) {
+  for (const JobId id : s.jobs.TakeUncounted()) {
+    Job* job = s.jobs.Find(id);  // null: long over
     if (job == nullptr || !job->active()) continue;
     if (job->counted_since == kNever) job->counted_since = now;
   }
-  changes_.ForgetTypes();
-  if (result.is_assignment && allocation_.result().is_assignment) {
-    return TakeAssignment(now, result);
+  s.changes.ForgetTypes();
+  if (result.is_assignment && s.allocation.result().is_assignment) {
+    return TakeAssignment(s, now, result);
   }
-  allocation_.Replace(result);
-  for (const auto& [id, job] : jobs_.live()) {
-    ledger_.BookTarget(now, *job);
+  s.allocation.Replace(result);
+  for (const auto& [id, job] : s.jobs.live()) {
+    s.ledger.BookTarget(now, *job);
     job->target_share = 0;
   }
-  ledger_.SetBookedAt(now);
-  changes_.SetAll(Changes::kPlan, true);
-  for (const TypeAssignment& entry : allocation_.result().assignment) {
-    AddTarget(entry.unit, allocation_.Chosen(entry.unit) == kNoIndex ? 0 : 1);
+  s.ledger.SetBookedAt(now);
+  s.changes.SetAll(Changes::kPlan, true);
+  for (const TypeAssignment& entry : s.allocation.result().assignment) {
+    AddTarget(s, entry.unit,
+              s.allocation.Chosen(entry.unit) == kNoIndex ? 0 : 1);
   }
-  const Allocation& allocation = allocation_.result().allocation;
+  const Allocation& allocation = s.allocation.result().allocation;
   for (size_t u = 0; u < allocation.units().size(); ++u) {
     const std::span<const double> row = allocation.RowAt(u);
     if (!IsShare(row)) continue;
-    AddTarget(allocation.units()[u],
+    AddTarget(s, allocation.units()[u],
               std::accumulate(row.begin(), row.end(), 0.0));
   }
 }
 
-void Solver::AddTarget(const ShareUnit& unit, double share) {
+void AddTarget(State& s, const ShareUnit& unit, double share) {
   for (const JobId id : {unit.job, unit.partner}) {
-    Job* job = jobs_.FindLive(id);
+    Job* job = s.jobs.FindLive(id);
     if (job == nullptr) continue;
     job->target_share = std::min(1.0, job->target_share + share);
     job->left_out = false;
@@ -522,7 +543,7 @@ void Solver::AddTarget(const ShareUnit& unit, double share) {
 
 // Applies an assignment that follows another one: visits only entries that
 // differ.
-void Solver::TakeAssignment(Time now, const PolicyResult& result) {
+void TakeAssignment(State& s, Time now, const PolicyResult& result) {
   std::vector<TypeAssignment> ordered;
   const bool in_order =
       std::ranges::is_sorted(result.assignment, {}, &TypeAssignment::unit);
@@ -530,7 +551,7 @@ void Solver::TakeAssignment(Time now, const PolicyResult& result) {
     ordered = result.assignment;
     std::ranges::sort(ordered, {}, &TypeAssignment::unit);
   }
-  const std::vector<TypeAssignment>& before = allocation_.result().assignment;
+  const std::vector<TypeAssignment>& before = s.allocation.result().assignment;
   std::vector<ShareUnit> left;
   std::vector<TypeAssignment> came;
   auto old = before.begin();
@@ -549,45 +570,54 @@ void Solver::TakeAssignment(Time now, const PolicyResult& result) {
     }
   }
   for (; old != before.end(); ++old) left.push_back(old->unit);
-  allocation_.Succeed(result, std::move(ordered));
+  s.allocation.Succeed(result, std::move(ordered));
   for (const ShareUnit& unit : left) {
-    if (Job* job = jobs_.Find(unit.job)) job->chosen = kNoIndex;
+    if (Job* job = s.jobs.Find(unit.job)) job->chosen = kNoIndex;
     for (const JobId id : {unit.job, unit.partner}) {
-      Job* job = jobs_.FindLive(id);
+      Job* job = s.jobs.FindLive(id);
       if (job == nullptr) continue;
-      ledger_.BookTarget(now, *job);
+      s.ledger.BookTarget(now, *job);
       job->target_share = 0;
-      changes_.Touch(*job);
+      s.changes.Touch(*job);
     }
   }
-  allocation_.NoteChosen(came);
+  s.allocation.NoteChosen(came);
   for (const TypeAssignment& entry : came) {
     const ShareUnit& unit = entry.unit;
     for (const JobId id : {unit.job, unit.partner}) {
-      Job* job = jobs_.FindLive(id);
+      Job* job = s.jobs.FindLive(id);
       if (job == nullptr) continue;
-      ledger_.BookTarget(now, *job);
-      changes_.Touch(*job);
+      s.ledger.BookTarget(now, *job);
+      s.changes.Touch(*job);
     }
-    AddTarget(unit, allocation_.Chosen(unit) == kNoIndex ? 0 : 1);
+    AddTarget(s, unit, s.allocation.Chosen(unit) == kNoIndex ? 0 : 1);
   }
 }
 
-Time Solver::NextDeadline() const {
-  const bool may_ask = agenda_.unsolved() && !solving_ &&
-                       outbox_.persisted() >= agenda_.unsolved_seq();
-  return may_ask ? std::min(solve_retry_at_, SolveDue()) : solve_retry_at_;
+Time NextSolve(const State& s) {
+  const bool may_ask = s.agenda.unsolved() && !s.solving.runs &&
+                       s.outbox.persisted() >= s.agenda.unsolved_seq();
+  return may_ask ? std::min(s.solving.retry_at, SolveDue(s))
+                 : s.solving.retry_at;
 }
 
-void Solver::Retry(Time now) {
-  if (now < solve_retry_at_) return;
-  solve_retry_at_ = kNever;
-  agenda_.SolveSoon();
+void Retry(State& s, Time now) {
+  if (now < s.solving.retry_at) return;
+  s.solving.retry_at = kNever;
+  s.agenda.SolveSoon();
 }
 
-void Solver::Abandon(bool answer) {
-  if (answer) ++solve_epoch_;
-  solving_ = false;
+void Abandon(State& s, bool answer) {
+  if (answer) ++s.solving.epoch;
+  s.solving.runs = false;
+}
+
+void Drop(State& s) { s.solving.problem = nullptr; }
+
+bool solving(const State& s) { return s.solving.runs; }
+
+bool IsAnswerNear(State& s, Time now) {
+  return s.solving.runs || (s.agenda.unsolved() && SolveDue(s) <= now);
 }
 
 }  // namespace gavel::engine

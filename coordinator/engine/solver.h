@@ -73,9 +73,26 @@ class UserShares {
   absl::btree_map<Key, Share> shares_;
 };
 
+// The problem of the policy, and how far its solution is. Snapshot fields: all
+// but the problem itself.
+struct Solving {
+  std::shared_ptr<PolicyProblem> problem;  // the last one, kept by change
+  uint64_t problem_version = 0;            // of the throughputs
+  bool problem_guesses = false;            // it has throughputs nobody knows
+  UserShares users;
+  uint64_t epoch = 0;
+  uint64_t problem_seq = 0;  // the row that its problem was made behind
+  bool runs = false;
+  bool placement = false;    // it had consolidated columns
+  Time solved_at = -kNever;  // when the last problem went out
+  Time retry_at = kNever;    // after a solve that failed
+};
+
 }  // namespace gavel
 
 namespace gavel::engine {
+
+struct State;
 
 // Builds the policy's problem. The last one is kept from one solve to the next:
 // where the rows of other jobs can't have changed, only those of changed jobs
@@ -84,135 +101,33 @@ namespace gavel::engine {
 // Not thread-safe. No snapshot fields: the problem is built anew after a
 // restart.
 
-class Problems {
- public:
-  // Borrowed, and outlive this.
-  Problems(const Terms& terms, const JobTable& jobs, Changes& changes,
-           const Cluster& cluster, const ThroughputMatrix& throughputs,
-           const EngineOptions& options, const AllocationTable& allocation,
-           const Figures& figures, const Ledger& ledger,
-           const IsolatedTime& isolated, const TrialBook& trials)
-      : terms_(terms),
-        jobs_(jobs),
-        changes_(changes),
-        cluster_(cluster),
-        throughputs_(throughputs),
-        options_(options),
-        allocation_(allocation),
-        figures_(figures),
-        ledger_(ledger),
-        isolated_(isolated),
-        trials_(trials) {}
-
-  // Makes problem() describe the present state.
-  void BuildProblem(Time now);
-
-  // The last problem; null if none was built or it was dropped.
-  const std::shared_ptr<PolicyProblem>& problem() const { return problem_; }
-  void Drop() { problem_ = nullptr; }
-
- private:
-  bool KeepsProblem() const;
-  void UpdateProblem(Time now);
-  PolicyJob ProblemJob(const Job& job, Time now) const;
-  void AddPlacement(PolicyProblem& problem) const;
-  void AddThroughputs(PolicyProblem& problem);
-  void AddThroughputs(const PolicyJob& row, PolicyProblem& problem,
-                      std::vector<double>& out);
-  void AddPairs(PolicyProblem& problem) const;
-
-  const Terms& terms_;
-  const JobTable& jobs_;
-  Changes& changes_;
-  const Cluster& cluster_;
-  const ThroughputMatrix& throughputs_;
-  const EngineOptions& options_;
-  const AllocationTable& allocation_;
-  const Figures& figures_;
-  const Ledger& ledger_;
-  const IsolatedTime& isolated_;
-  const TrialBook& trials_;
-  std::shared_ptr<PolicyProblem> problem_;  // the last one, kept by change
-  uint64_t problem_version_ = 0;            // of throughputs_
-  bool problem_guesses_ = false;  // it has throughputs that nobody knows
-  UserShares users_;
-};
+// Makes Solving::problem describe the present state.
+void BuildProblem(State& s, Time now);
+void Drop(State& s);
 
 // Decides when to ask the policy, and applies its answer. Solving is
 // asynchronous, and the answer to an older question is dropped.
 //
 // Not thread-safe. Snapshot fields: all but problem_seq_.
 
-class Solver {
- public:
-  // Borrowed, and outlive this.
-  Solver(Outbox& outbox, Agenda& agenda, JobTable& jobs, Changes& changes,
-         const EngineOptions& options, Recorder& recorder,
-         AllocationTable& allocation, Ledger& ledger, IsolatedTime& isolated,
-         RoundClock& round, Problems& problems)
-      : outbox_(outbox),
-        agenda_(agenda),
-        jobs_(jobs),
-        changes_(changes),
-        options_(options),
-        recorder_(recorder),
-        allocation_(allocation),
-        ledger_(ledger),
-        isolated_(isolated),
-        round_(round),
-        problems_(problems) {}
-
-  // Asks for a new allocation if jobs or the cluster have changed and the
-  // change is on disk. Jobs that come together share one solve. Only one
-  // problem is out at a time; changes in the meantime lead to the next one.
-  void MaybeSolve(Time now, const std::string& policy);
-  void Admit(Time now, event::AllocationReady e);
-  void On(Time now, const event::AllocationReady& e);
-
-  bool solving() const { return solving_; }
-  // A new allocation is being made, or will be as soon as the changes are on
-  // disk.
-  bool IsAnswerNear(Time now) const {
-    return solving_ || (agenda_.unsolved() && SolveDue() <= now);
-  }
-  // The time of the next call of MaybeSolve that may have something to do;
-  // kNever if none.
-  Time NextDeadline() const;
-  // Makes a failed solve due again when its time has come.
-  void Retry(Time now);
-  // Gives up the solve in progress. `answer`: its answer may still come, and
-  // will be dropped.
-  void Abandon(bool answer);
-
-  static auto State(auto& part) {
-    return std::tie(part.solve_epoch_, part.solving_, part.solved_placement_,
-                    part.solved_at_, part.solve_retry_at_);
-  }
-
- private:
-  Time SolveDue() const;
-  void TakeAllocation(Time now, const PolicyResult& result);
-  void AddTarget(const ShareUnit& unit, double share);
-  void TakeAssignment(Time now, const PolicyResult& result);
-
-  Outbox& outbox_;
-  Agenda& agenda_;
-  JobTable& jobs_;
-  Changes& changes_;
-  const EngineOptions& options_;
-  Recorder& recorder_;
-  AllocationTable& allocation_;
-  Ledger& ledger_;
-  IsolatedTime& isolated_;
-  RoundClock& round_;
-  Problems& problems_;
-  uint64_t solve_epoch_ = 0;
-  uint64_t problem_seq_ = 0;  // the row that its problem was made behind
-  bool solving_ = false;
-  bool solved_placement_ = false;  // it had consolidated columns
-  Time solved_at_ = -kNever;       // when the last problem went out
-  Time solve_retry_at_ = kNever;   // after a solve that failed
-};
+// Asks for a new allocation if jobs or the cluster have changed and the
+// change is on disk. Jobs that come together share one solve. Only one
+// problem is out at a time; changes in the meantime lead to the next one.
+void MaybeSolve(State& s, Time now, const std::string& policy);
+void Admit(State& s, Time now, event::AllocationReady e);
+void On(State& s, Time now, const event::AllocationReady& e);
+bool solving(const State& s);
+// A new allocation is being made, or will be as soon as the changes are on
+// disk.
+bool IsAnswerNear(State& s, Time now);
+// The time of the next call of MaybeSolve that may have something to do;
+// kNever if none.
+Time NextSolve(const State& s);
+// Makes a failed solve due again when its time has come.
+void Retry(State& s, Time now);
+// Gives up the solve in progress. `answer`: its answer may still come, and
+// will be dropped.
+void Abandon(State& s, bool answer);
 
 }  // namespace gavel::engine
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "coordinator/engine/state.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -24,18 +25,18 @@ std::string Capacities(const Cluster& cluster) {
 
 }  // namespace
 
-void Submissions::Admit(Time now, event::JobSubmitted e) {
+void Admit(State& s, Time now, event::JobSubmitted e) {
   const auto refuse = [&](std::string why) {
     // It may tell of a job whose row is not yet on disk.
-    outbox_.Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
-    outbox_.Flush();
+    s.outbox.Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
+    s.outbox.Flush();
   };
-  if (const JobId taken = jobs_.Named(e.spec); taken.valid()) {
+  if (const JobId taken = s.jobs.Named(e.spec); taken.valid()) {
     return refuse(StrCat(
         "job \"", e.spec.name, "\": the name is taken by job ", taken.value(),
         ", which has not ended; choose another name or cancel that one"));
   }
-  const std::vector<PolicyEntity>& entities = options_.entities;
+  const std::vector<PolicyEntity>& entities = s.options.entities;
   if (!e.spec.entity.empty() && !entities.empty() &&
       std::ranges::find(entities, e.spec.entity, &PolicyEntity::name) ==
           entities.end()) {
@@ -46,14 +47,14 @@ void Submissions::Admit(Time now, event::JobSubmitted e) {
                          absl::StrJoin(names, ", ")));
   }
   // Each would resume from what the other saved.
-  if (const JobId other = jobs_.SavingIn(e.spec); other.valid()) {
+  if (const JobId other = s.jobs.SavingIn(e.spec); other.valid()) {
     return refuse(StrCat(
         "job \"", e.spec.name, "\": its checkpoint_directory ",
         e.spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
-        jobs_.at(other).spec.name,
+        s.jobs.at(other).spec.name,
         "\"), which has not ended; give it one of its own or cancel that one"));
   }
-  const std::vector<int>& capacity = cluster_.Capacity();
+  const std::vector<int>& capacity = s.cluster.Capacity();
   const int largest = capacity.empty()
                           ? 0
                           : *std::max_element(capacity.begin(), capacity.end());
@@ -61,33 +62,33 @@ void Submissions::Admit(Time now, event::JobSubmitted e) {
   const int needed = e.spec.LeastWorkers();
   // Accelerators that opaque jobs hold become free again.
   const auto reserved = [&] {
-    return static_cast<int>(
-        std::ranges::count_if(cluster_.accelerators(), &Accelerator::reserved));
+    return static_cast<int>(std::ranges::count_if(s.cluster.accelerators(),
+                                                  &Accelerator::reserved));
   };
   if (largest > 0 && needed > largest && needed > largest + reserved()) {
     return refuse(StrCat("job \"", e.spec.name, "\": scale factor ", needed,
                          " fits on no accelerator type of the cluster (",
-                         Capacities(cluster_),
+                         Capacities(s.cluster),
                          "); lower it or add accelerators"));
   }
-  measurements_.FillThroughputs(e.spec);
-  recorder_.Record(now, std::move(e));
+  FillThroughputs(s, e.spec);
+  Record(s, now, std::move(e));
 }
 
-void Submissions::On(Time now, const event::JobSubmitted& e) {
-  isolated_.CountChanged(now);
-  Job& job = jobs_.Add(now, e.spec);
+void On(State& s, Time now, const event::JobSubmitted& e) {
+  s.isolated.CountChanged(now);
+  Job& job = s.jobs.Add(now, e.spec);
   const JobId id = job.id;
-  job.submitted_wall_s = now + options_.wall_offset_s;
-  throughputs_.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
-  measurements_.BarTypes(job);
+  job.submitted_wall_s = now + s.options.wall_offset_s;
+  s.throughputs.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
+  BarTypes(s, job);
   job.profile = e.profile;
-  measurements_.FindTableRow(job);
-  outbox_.Emit(action::Reply{e.reply_to, id, ""});
-  if (options_.reset_interval_s > 0) agenda_.FillSoon();
-  changes_.Touch(job);
-  agenda_.SolveSoon();
-  ledger_.TakeReceived(id, e.received);
+  FindTableRow(s, job);
+  s.outbox.Emit(action::Reply{e.reply_to, id, ""});
+  if (s.options.reset_interval_s > 0) s.agenda.FillSoon();
+  s.changes.Touch(job);
+  s.agenda.SolveSoon();
+  s.ledger.TakeReceived(id, e.received);
 }
 
 }  // namespace gavel::engine

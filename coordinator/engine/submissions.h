@@ -16,42 +16,10 @@
 
 namespace gavel::engine {
 
-class Submissions {
- public:
-  // Borrowed, and outlive this.
-  Submissions(Outbox& outbox, Agenda& agenda, JobTable& jobs, Changes& changes,
-              const Cluster& cluster, ThroughputMatrix& throughputs,
-              const EngineOptions& options, Recorder& recorder,
-              Measurements& measurements, IsolatedTime& isolated,
-              Ledger& ledger)
-      : outbox_(outbox),
-        agenda_(agenda),
-        jobs_(jobs),
-        changes_(changes),
-        cluster_(cluster),
-        throughputs_(throughputs),
-        options_(options),
-        recorder_(recorder),
-        measurements_(measurements),
-        isolated_(isolated),
-        ledger_(ledger) {}
+struct State;
 
-  void Admit(Time now, event::JobSubmitted e);
-  void On(Time now, const event::JobSubmitted& e);
-
- private:
-  Outbox& outbox_;
-  Agenda& agenda_;
-  JobTable& jobs_;
-  Changes& changes_;
-  const Cluster& cluster_;
-  ThroughputMatrix& throughputs_;
-  const EngineOptions& options_;
-  Recorder& recorder_;
-  Measurements& measurements_;
-  IsolatedTime& isolated_;
-  Ledger& ledger_;
-};
+void Admit(State& s, Time now, event::JobSubmitted e);
+void On(State& s, Time now, const event::JobSubmitted& e);
 
 }  // namespace gavel::engine
 

@@ -1,0 +1,88 @@
+// All state of the engine, and how an event is recorded. The functions of the
+// subjects (leases.h, rounds.h, operators.h, ...) work on it; classes in it own
+// an invariant. engine.cc says which function takes which event.
+//
+// Not thread-safe.
+#ifndef GAVEL_COORDINATOR_ENGINE_STATE_H_
+#define GAVEL_COORDINATOR_ENGINE_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "coordinator/engine/agents.h"
+#include "coordinator/engine/allocation.h"
+#include "coordinator/engine/checkpoints.h"
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/failures.h"
+#include "coordinator/engine/job_table.h"
+#include "coordinator/engine/lease_book.h"
+#include "coordinator/engine/ledger.h"
+#include "coordinator/engine/outbox.h"
+#include "coordinator/engine/reference_rows.h"
+#include "coordinator/engine/round_clock.h"
+#include "coordinator/engine/solver.h"
+#include "coordinator/engine/terms.h"
+#include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/engine/trial_book.h"
+#include "coordinator/mechanism/cluster.h"
+#include "coordinator/policy/policy.h"
+#include "core/ids.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+struct State {
+  explicit State(EngineOptions made_with) : terms(std::move(made_with)) {}
+  State(const State&) = delete;  // its members refer to each other
+  State& operator=(const State&) = delete;
+
+  // The settings in force, what is still to be done, and what leaves.
+  Terms terms;
+  const EngineOptions& options = terms.options();
+  Outbox outbox{options.journal};
+  Agenda agenda;
+  // Jobs, accelerators, and who has what.
+  JobTable jobs;
+  Changes changes;
+  Cluster cluster;
+  Agents agents;
+  AssignedAccelerators assigned{cluster, changes};
+  LeaseBook leases{jobs, cluster};
+  Checkpoints checkpoints{outbox, agenda, jobs, cluster, agents};
+  LaunchPace launches;
+  // Speeds, as measured, given or estimated.
+  ThroughputMatrix throughputs;
+  AcceleratorSpeeds speeds;
+  std::optional<ReferenceRows> references;  // of options.throughputs
+  // What failed where.
+  Avoidance avoidance{cluster};
+  Accusations accusations{agenda, cluster, assigned, agents, jobs, avoidance};
+  FailureStreaks streaks;  // a restart forgets them
+  // The policy's answer, and what jobs have had of it.
+  AllocationTable allocation{jobs, cluster, options};
+  Candidates candidates{jobs, checkpoints};
+  Figures figures{jobs, cluster, throughputs, speeds, avoidance, options};
+  Ledger ledger{terms, jobs, cluster, allocation, candidates};
+  IsolatedTime isolated{jobs, changes, cluster, throughputs, options, figures};
+  TrialBook trials{terms,   jobs,       cluster,    throughputs,
+                   options, allocation, candidates, figures};
+  Solving solving;
+  // Rounds.
+  RoundClock round{terms, jobs, options};
+  std::vector<JobId> unsettled;  // as of the last plan, if not all are
+  // What operators did.
+  Operated operated;
+};
+
+// Journals a durable event and applies it. The event is applied before this
+// returns, so state of jobs and workers that the caller has read before may be
+// out of date afterwards.
+void Record(State& s, Time now, Event event);
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_STATE_H_
