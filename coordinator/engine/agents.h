@@ -12,12 +12,16 @@
 #include <string_view>
 #include <tuple>
 
+#include "coordinator/engine/event.h"
 #include "coordinator/engine/job_table.h"
+#include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "core/units.h"
 
 namespace gavel::engine {
+
+struct State;
 
 class Agents {
  public:
@@ -79,6 +83,17 @@ bool IsNewAgent(const AgentHello& hello, const Agent& before);
 // Whether `hello` is from an agent with another state directory. Such an agent
 // has not ended the processes that ran under the directory before.
 bool IsAnotherAgent(const AgentHello& hello, const Agent& before);
+
+// Servers that join, fall silent and leave. Admits hellos and heartbeats of
+// agents, applies ServerJoined and ServerLost, and compares the processes that
+// an agent lists with those that the engine knows. Not thread-safe; stateless.
+
+void Admit(State& s, Time now, const event::ServerJoined& e);
+void Admit(State& s, Time now, const event::AgentHeard& e);
+void On(State& s, Time now, const event::ServerJoined& e);
+void On(State& s, Time now, const event::ServerLost& e);
+// Records the event once, although the agent repeats its message.
+void Admit(State& s, Time now, const event::AgentLeaves& e);
 
 }  // namespace gavel::engine
 

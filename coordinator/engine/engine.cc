@@ -5,22 +5,17 @@
 #include <utility>
 #include <variant>
 
-#include "coordinator/engine/assignments.h"
-#include "coordinator/engine/elastic.h"
-#include "coordinator/engine/endings.h"
+#include "coordinator/engine/agents.h"
 #include "coordinator/engine/explanations.h"
 #include "coordinator/engine/leases.h"
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/memory_plan.h"
 #include "coordinator/engine/operators.h"
-#include "coordinator/engine/planner.h"
-#include "coordinator/engine/processes.h"
 #include "coordinator/engine/rounds.h"
-#include "coordinator/engine/servers.h"
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/state.h"
-#include "coordinator/engine/submissions.h"
 #include "coordinator/engine/sweeper.h"
+#include "coordinator/engine/workers.h"
 
 namespace gavel::engine {
 namespace {

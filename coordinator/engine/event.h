@@ -13,7 +13,9 @@
 #include <variant>
 #include <vector>
 
-#include "coordinator/engine/elastic.h"
+#include "coordinator/engine/engine_options.h"
+#include "coordinator/engine/job.h"
+#include "coordinator/engine/reason.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
@@ -38,6 +40,13 @@ struct DecidingPolicy {
   // As in EngineOptions; of a policy that was set.
   bool packing = false;
   bool progress = true;
+};
+
+// A change of a job's number of workers. `gavel why` renders the reason.
+struct Resize {
+  JobId job;
+  int scale_factor = 1;
+  Reason reason;
 };
 
 // What the engine keeps of what operators did, beside what is the cluster's.

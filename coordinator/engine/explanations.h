@@ -4,23 +4,46 @@
 #define GAVEL_COORDINATOR_ENGINE_EXPLANATIONS_H_
 
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "coordinator/engine/allocation.h"
-#include "coordinator/engine/checkpoints.h"
-#include "coordinator/engine/endings.h"
-#include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
-#include "coordinator/engine/failures.h"
-#include "coordinator/engine/job.h"
-#include "coordinator/engine/job_table.h"
-#include "coordinator/engine/lease_book.h"
-#include "coordinator/engine/ledger.h"
-#include "coordinator/engine/planner.h"
 #include "coordinator/engine/terms.h"
-#include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/mechanism/cluster.h"
+#include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 #include "core/units.h"
+
+// The places of waiting jobs in line, by accelerator type. Computed once for
+// all jobs from the rows of a round; code that explains jobs to people keeps
+// one. Pure; immutable once made, so that any thread may read it.
+
+namespace gavel {
+
+class WaitingLine {
+ public:
+  WaitingLine() = default;
+  // `rows` are those of Engine::LineRows, `types` those of the cluster, and
+  // rounds have this length. O(rows log rows).
+  WaitingLine(const RoundTable& rows, std::vector<std::string> types,
+              double round_duration_s);
+
+  // Completes a Priority: sets the type on which the job is nearest to its
+  // turn, and its place in line there (1: next). A job that is in no line has
+  // no share, and gets the reason NotInAllocation.
+  void Tell(JobId job, Reason* reason) const;
+
+ private:
+  struct Place {
+    size_t type = 0;
+    int number = 1;
+  };
+  std::vector<std::string> types_;
+  std::vector<std::pair<JobId, Place>> places_;  // ascending
+};
+
+}  // namespace gavel
 
 namespace gavel::engine {
 

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/engine/endings.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/measurements.h"
 #include "coordinator/engine/state.h"
+#include "coordinator/engine/workers.h"
 #include "core/launch_errors.h"
 #include "core/text.h"
 

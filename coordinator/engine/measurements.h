@@ -11,12 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/engine/allocation.h"
-#include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/job.h"
-#include "coordinator/engine/job_table.h"
-#include "coordinator/engine/reference_rows.h"
-#include "coordinator/engine/terms.h"
 #include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/mechanism/cluster.h"
 #include "core/messages.h"

@@ -28,16 +28,10 @@
 #include <vector>
 
 #include "coordinator/engine/agents.h"
-#include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
-#include "coordinator/engine/job_table.h"
-#include "coordinator/engine/lease_book.h"
-#include "coordinator/engine/outbox.h"
-#include "coordinator/engine/planner.h"
-#include "coordinator/engine/processes.h"
-#include "coordinator/engine/round_clock.h"
-#include "coordinator/engine/terms.h"
+#include "coordinator/engine/rounds.h"
+#include "coordinator/engine/workers.h"
 #include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "core/ids.h"

@@ -9,26 +9,29 @@
 #include <vector>
 
 #include "coordinator/engine/agents.h"
-#include "coordinator/engine/allocation.h"
-#include "coordinator/engine/assignments.h"
 #include "coordinator/engine/checkpoints.h"
-#include "coordinator/engine/endings.h"
-#include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
-#include "coordinator/engine/failures.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/lease_book.h"
-#include "coordinator/engine/ledger.h"
-#include "coordinator/engine/measurements.h"
-#include "coordinator/engine/outbox.h"
-#include "coordinator/engine/processes.h"
 #include "coordinator/engine/reason.h"
 #include "coordinator/engine/solver.h"
-#include "coordinator/engine/terms.h"
 #include "coordinator/engine/throughput_matrix.h"
+#include "coordinator/engine/workers.h"
 #include "coordinator/mechanism/cluster.h"
 #include "core/units.h"
+
+// Jobs that are submitted: whether they are let in, and what is kept of them.
+// Not thread-safe; stateless.
+
+namespace gavel::engine {
+
+struct State;
+
+void Admit(State& s, Time now, event::JobSubmitted e);
+void On(State& s, Time now, const event::JobSubmitted& e);
+
+}  // namespace gavel::engine
 
 namespace gavel {
 
@@ -77,8 +80,6 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
 }  // namespace gavel
 
 namespace gavel::engine {
-
-struct State;
 
 // Applies the commands of operators and owners. Each is one event; drains,
 // holds, updates and changes of the policy are undone by another event.

@@ -13,7 +13,7 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/job.h"
-#include "coordinator/engine/waiting_line.h"
+#include "coordinator/engine/explanations.h"
 #include "coordinator/server/principals.h"
 #include "coordinator/server/rows.h"
 #include "core/ids.h"

@@ -1,5 +1,5 @@
 // How many workers elastic jobs get, apart from the engine.
-#include "coordinator/engine/elastic.h"
+#include "coordinator/engine/rounds.h"
 
 #include <cmath>
 #include <random>

@@ -8,7 +8,7 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event_codec.h"
-#include "coordinator/engine/invariants.h"
+#include "tests/engine/invariants.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 #include "tests/support/test.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
-#include "coordinator/engine/invariants.h"
+#include "tests/engine/invariants.h"
 #include "coordinator/policy/policy.h"
 #include "tests/simulation/world/machine_clock.h"
 #include "tests/simulation/world/virtual_journal.h"

@@ -1,7 +1,7 @@
 // Checks the invariants of the engine, which hold after every step
 // (docs/reliability.md). Tests call Check after each Step. Not thread-safe.
-#ifndef GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
-#define GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
+#ifndef GAVEL_TESTS_ENGINE_INVARIANTS_H_
+#define GAVEL_TESTS_ENGINE_INVARIANTS_H_
 
 #include <cstdint>
 #include <map>
@@ -63,4 +63,4 @@ class Invariants {
 
 }  // namespace gavel
 
-#endif  // GAVEL_COORDINATOR_ENGINE_INVARIANTS_H_
+#endif  // GAVEL_TESTS_ENGINE_INVARIANTS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/engine/invariants.h"
+#include "tests/engine/invariants.h"
 
 #include <algorithm>
 #include <variant>
