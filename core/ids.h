@@ -3,10 +3,12 @@
 #ifndef GAVEL_CORE_IDS_H_
 #define GAVEL_CORE_IDS_H_
 
+#include <algorithm>
 #include <compare>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace gavel {
@@ -77,6 +79,29 @@ struct JournalPosition {
     return a.term == b.term && a.seq == b.seq;
   }
 };
+
+// The accelerator type assumed where types are not distinguished: by
+// heterogeneity-agnostic policies, and for the durations of jobs in traces,
+// which Gavel gives for a V100.
+
+inline constexpr std::string_view kReferenceType = "v100";
+
+// A unit is one job alone, or two jobs that share accelerators (a packed pair,
+// Gavel section 3.1). Policies give units shares of time, and the mechanism
+// gives them rounds. Values, thread-safe.
+
+struct ShareUnit {
+  JobId job;
+  JobId partner;  // > job; invalid if `job` is alone
+  bool packed() const { return partner.valid(); }
+  bool Holds(JobId id) const { return job == id || partner == id; }
+  friend auto operator<=>(const ShareUnit&, const ShareUnit&) = default;
+};
+
+// The unit of two different jobs, which may be given in either order.
+inline ShareUnit PairOf(JobId a, JobId b) {
+  return {std::min(a, b), std::max(a, b)};
+}
 
 }  // namespace gavel
 

@@ -14,17 +14,70 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "core/accelerator_info.h"
 #include "core/closed_variant.h"
 #include "core/generation.h"
 #include "core/ids.h"
-#include "core/job_update.h"
 
 namespace gavel {
+
+// A change to a job after its submission. Messages and the journal carry it.
+
+// The fields have the meaning of the same keys in a job file. A field that is
+// not set leaves the job's value as it is.
+struct JobUpdate {
+  std::optional<double> weight;
+  std::optional<double> deadline_s;   // after submission; 0: none
+  std::optional<std::string> entity;  // empty: none
+  // The accelerator types that the job may run on; empty: all.
+  std::optional<std::vector<std::string>> types;
+  std::optional<int> scale_factor_min;  // 0: scale_factor
+  std::optional<int> scale_factor_max;
+
+  friend bool operator==(const JobUpdate&, const JobUpdate&) = default;
+};
+
+// An accelerator as messages (core/messages.h) describe it. Plain structs.
+
+// One accelerator as an agent declares it.
+struct AcceleratorInfo {
+  std::string type;  // open name, e.g. "v100", "cpu_fast"
+  std::string uuid;  // names its lock files; unique on the server
+  // "cpu" or "cuda:N"; in a grant, the name that the worker has to use.
+  std::string device = "cpu";
+  int threads = 1;              // intra-op threads of a worker
+  double slow_down_factor = 1;  // >= 1; demonstration only, labelled as such
+  uint64_t memory_bytes = 0;    // 0: not known, no budget
+  // The part of memory_bytes that the context of each process there takes.
+  uint64_t context_bytes = 0;
+  // Only one process at a time may have a context there (NVIDIA's compute mode
+  // EXCLUSIVE_PROCESS), so a process that gives the accelerator back has to
+  // end.
+  bool exclusive = false;
+  // A worker process on it sees no other accelerator. To use another one, the
+  // worker needs a new process.
+  bool alone_visible = false;
+  friend bool operator==(const AcceleratorInfo&,
+                         const AcceleratorInfo&) = default;
+};
+
+// The present state of a device, as its driver reports it.
+struct AcceleratorHealth {
+  std::string uuid;
+  int utilisation_percent = -1;  // -1: not reported; also below
+  int temperature_c = -1;
+  uint64_t uncorrectable_errors = 0;  // in its memory, since the driver started
+  uint64_t last_xid = 0;  // NVIDIA's number of its last fault; 0: none seen
+  // Why no process can use the device, with the remedy: "it is not there any
+  // more, ...". Empty: it can be used.
+  std::string failure;
+  friend bool operator==(const AcceleratorHealth&,
+                         const AcceleratorHealth&) = default;
+};
 
 // ---- shared parts
 
@@ -515,6 +568,18 @@ class Message : public ClosedVariant<MessageVariant> {
  public:
   using ClosedVariant::ClosedVariant;
 };
+
+// The names of commands. Subcommands of `gavel`, the audit log and the texts of
+// events use the same ones.
+
+// In the order of CommandKind.
+inline constexpr std::string_view kCommandNames[] = {
+    "cancel", "release", "shutdown", "hold",   "requeue", "checkpoint",
+    "update", "drain",   "resume",   "forget", "policy"};
+
+constexpr std::string_view CommandName(CommandKind kind) {
+  return kCommandNames[static_cast<size_t>(kind)];
+}
 
 }  // namespace gavel
 

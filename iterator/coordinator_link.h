@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "iterator/boundary_gate.h"
-#include "iterator/log.h"
+#include "iterator/environment.h"
 #include "iterator/session_context.h"
 #include "iterator/step_profile.h"
 #include "runtime/lease/lease_machine.h"

@@ -1,16 +1,17 @@
 #include "iterator/environment.h"
 
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "core/retention.h"
+#include "core/generation.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "iterator/status_conversion.h"
 
 namespace gavel {
+
 namespace internal {
 namespace {
 
@@ -212,3 +213,36 @@ Status ReadEnvironment(SessionOptions* options) {
 }
 
 }  // namespace gavel
+
+namespace gavel::internal {
+namespace {
+
+const char* NameOf(LogLevel level) {
+  switch (level) {
+    case LogLevel::kInfo:
+      return "";
+    case LogLevel::kWarning:
+      return "warning: ";
+    case LogLevel::kError:
+      return "error: ";
+  }
+  return "";
+}
+
+}  // namespace
+
+void Log::Write(LogLevel level, const std::string& line) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!sink_) {
+    std::fprintf(stderr, "gavel: %s%s\n", NameOf(level), line.c_str());
+    return;
+  }
+  try {
+    sink_(level, line);
+  } catch (...) {
+    sink_ = nullptr;  // a sink that throws is not called again
+    std::fprintf(stderr, "gavel: error: the log callback threw an exception\n");
+  }
+}
+
+}  // namespace gavel::internal

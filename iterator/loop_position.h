@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "gavel/internal/range_position.h"
-#include "iterator/log.h"
+#include "iterator/environment.h"
 #include "runtime/checkpoint/snapshot.h"
 
 namespace gavel::internal {

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <utility>
 
-#include "core/launch_errors.h"
+#include "core/error_line.h"
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "runtime/device/torch_errors.h"

@@ -9,9 +9,9 @@
 #include "gavel/data_parallel.h"
 #include "gavel/profile.h"
 #include "gavel/tracking.h"
+#include "iterator/environment.h"
 #include "iterator/optimizers.h"
 #include "iterator/session_state.h"
-#include "iterator/status_conversion.h"
 #include "iterator/tracked_state.h"
 #include "runtime/device/torch_errors.h"
 

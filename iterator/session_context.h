@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "gavel/session.h"
 #include "iterator/boundary_gate.h"
-#include "iterator/log.h"
+#include "iterator/environment.h"
 #include "iterator/step_profile.h"
 #include "runtime/device/arena.h"
 

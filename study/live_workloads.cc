@@ -12,7 +12,7 @@
 #include "coordinator/agent_host/agent_process.h"
 #include "coordinator/cli/daemon_options.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/engine/throughput_matrix.h"

@@ -39,7 +39,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json.h"
 #include "coordinator/cli/json_fields.h"
 #include "coordinator/policy/policy.h"
 

@@ -20,7 +20,6 @@
 #include "coordinator/cli/processes.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/engine/throughput_matrix.h"
-#include "coordinator/server/wall_clock.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"

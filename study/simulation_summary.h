@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/workload/trace.h"
 #include "study/simulation_run.h"

@@ -22,7 +22,6 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/engine_setup.h"
-#include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"

@@ -14,7 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/cli/client.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/units.h"

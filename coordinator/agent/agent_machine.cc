@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "core/launch_errors.h"
+#include "core/error_line.h"
 
 namespace gavel {
 

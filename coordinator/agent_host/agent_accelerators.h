@@ -14,7 +14,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/accelerator_info.h"
 #include "core/messages.h"
 
 namespace gavel {

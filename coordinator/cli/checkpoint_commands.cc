@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/pytorch_files.h"
 #include "coordinator/cli/stored_tensors.h"
 #include "coordinator/cli/table.h"

@@ -17,10 +17,10 @@
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
-#include "coordinator/server/wall_clock.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/stopwatch.h"
 
 namespace gavel {
 namespace {

@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/server/audit_log.h"
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/toml_reader.h"

@@ -10,9 +10,9 @@
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/replay_run.h"
 #include "coordinator/cli/terminal.h"
-#include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/stopwatch.h"
 
 namespace gavel {
 namespace {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/server/history_tables.h"
 
 namespace gavel {

@@ -15,6 +15,10 @@
 
 namespace gavel {
 
+// The JSON that commands read and write: keys stay in their order.
+
+using Json = nlohmann::ordered_json;
+
 // Looked up by key, however many there are.
 using ParsedJson = nlohmann::json;
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/cli/daemon_options.h"
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
 #include "core/units.h"
 

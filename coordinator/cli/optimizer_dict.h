@@ -11,7 +11,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json.h"
 #include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/stored_tensors.h"
 

@@ -22,7 +22,7 @@
 #include "coordinator/server/journal.h"
 #include "coordinator/server/journal_writer.h"
 #include "core/codec.h"
-#include "core/command_name.h"
+#include "core/messages.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/cli/json.h"
+#include "coordinator/cli/json_fields.h"
 #include "coordinator/server/rows.h"
 
 namespace gavel {

@@ -26,7 +26,6 @@
 #include "coordinator/mechanism/cluster.h"
 #include "coordinator/policy/policy.h"
 #include "core/ids.h"
-#include "core/share_unit.h"
 #include "core/units.h"
 
 namespace gavel::engine {

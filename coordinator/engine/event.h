@@ -22,9 +22,7 @@
 #include "coordinator/workload/throughput_table.h"
 #include "core/closed_variant.h"
 #include "core/ids.h"
-#include "core/job_update.h"
 #include "core/messages.h"
-#include "core/share_unit.h"
 #include "core/units.h"
 
 namespace gavel {

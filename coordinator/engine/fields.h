@@ -26,8 +26,8 @@
 #include "coordinator/mechanism/time_received.h"
 #include "coordinator/policy/policy.h"
 #include "core/fields.h"
+#include "core/ids.h"
 #include "core/message_fields.h"
-#include "core/share_unit.h"
 
 namespace gavel {
 

@@ -29,7 +29,6 @@
 #include "coordinator/mechanism/mechanism.h"
 #include "core/ids.h"
 #include "core/messages.h"
-#include "core/share_unit.h"
 #include "core/units.h"
 
 namespace gavel::engine {

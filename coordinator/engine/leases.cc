@@ -13,7 +13,7 @@
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/workers.h"
-#include "core/launch_errors.h"
+#include "core/error_line.h"
 #include "core/text.h"
 
 namespace gavel::engine {

@@ -21,7 +21,6 @@
 #include "coordinator/mechanism/mechanism.h"
 #include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
-#include "core/share_unit.h"
 #include "core/units.h"
 
 // How many workers elastic jobs get: they grow into idle accelerators, and

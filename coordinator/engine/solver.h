@@ -20,7 +20,6 @@
 #include "coordinator/mechanism/round_table.h"
 #include "coordinator/policy/policy.h"
 #include "core/ids.h"
-#include "core/share_unit.h"
 #include "core/units.h"
 
 namespace gavel {

@@ -28,7 +28,6 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/ids.h"
-#include "core/share_unit.h"
 #include "core/units.h"
 
 namespace gavel {

@@ -18,7 +18,7 @@
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/rounds.h"
 #include "coordinator/engine/state.h"
-#include "core/launch_errors.h"
+#include "core/error_line.h"
 #include "core/text.h"
 
 namespace gavel::engine {

@@ -21,7 +21,6 @@
 #include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
-#include "core/share_unit.h"
 
 namespace gavel {
 

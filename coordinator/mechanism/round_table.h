@@ -16,7 +16,6 @@
 
 #include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
-#include "core/share_unit.h"
 
 namespace gavel {
 

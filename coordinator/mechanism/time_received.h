@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "core/ids.h"
-#include "core/share_unit.h"
 
 namespace gavel {
 

@@ -20,7 +20,6 @@
 #include "absl/status/statusor.h"
 #include "coordinator/policy/row_table.h"
 #include "core/ids.h"
-#include "core/share_unit.h"
 
 namespace gavel {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "coordinator/policy/policy.h"
-#include "core/reference_type.h"
+#include "core/ids.h"
 #include "core/text.h"
 
 namespace gavel::policy {

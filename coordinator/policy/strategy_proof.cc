@@ -1,5 +1,3 @@
-#include "coordinator/policy/strategy_proof.h"
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>

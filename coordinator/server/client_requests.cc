@@ -12,8 +12,8 @@
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/query.h"
 #include "coordinator/workload/job_spec.h"
-#include "core/command_name.h"
 #include "core/error_line.h"
+#include "core/messages.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "coordinator/server/row_json.h"
-#include "coordinator/server/wall_clock.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
+#include "runtime/files/stopwatch.h"
 
 namespace gavel {
 

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/server/principals.h"
-#include "coordinator/server/row_fields.h"
+#include "coordinator/server/rows.h"
 #include "coordinator/server/sqlite.h"
 #include "core/messages.h"
 #include "nlohmann/json.hpp"

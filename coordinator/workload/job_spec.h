@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "core/job_update.h"
+#include "core/messages.h"
 
 namespace gavel {
 

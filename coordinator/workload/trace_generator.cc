@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/workload/trace_steps.h"
-#include "core/reference_type.h"
+#include "core/ids.h"
 #include "core/status.h"
 #include "core/text.h"
 

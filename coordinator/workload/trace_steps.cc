@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "coordinator/workload/toml_reader.h"
-#include "core/reference_type.h"
+#include "core/ids.h"
 #include "core/status.h"
 #include "core/text.h"
 

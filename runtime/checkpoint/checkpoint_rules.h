@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/retention.h"
+#include "core/generation.h"
 #include "runtime/generation/manifest.h"
 
 namespace gavel {

@@ -22,6 +22,13 @@ class Stopwatch {
   double start_ = MonotonicNow();
 };
 
+// Seconds since 1970. For people only: it may jump.
+inline double WallClockNow() {
+  const std::chrono::duration<double> since =
+      std::chrono::system_clock::now().time_since_epoch();
+  return since.count();
+}
+
 }  // namespace gavel
 
 #endif  // GAVEL_RUNTIME_FILES_STOPWATCH_H_

@@ -4,7 +4,7 @@
 #include <optional>
 #include <variant>
 
-#include "core/launch_errors.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -1,5 +1,4 @@
-#include "core/retention.h"
-
+#include "core/generation.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -1,7 +1,7 @@
 // Servers that share no directory: who is told to send a checkpoint to whom,
 // and what a job waits for. The driver's own server "here" is lost first.
 
-#include "core/launch_errors.h"
+#include "core/error_line.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

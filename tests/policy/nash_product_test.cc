@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "coordinator/policy/policies.h"
 #include "coordinator/policy/share_program.h"
-#include "coordinator/policy/strategy_proof.h"
 #include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"

@@ -1,7 +1,6 @@
-#include "coordinator/policy/strategy_proof.h"
-
 #include <cmath>
 
+#include "coordinator/policy/policies.h"
 #include "gtest/gtest.h"
 #include "tests/policy/checker.h"
 #include "tests/policy/problems.h"
