@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
-#include "coordinator/engine/job.h"
 #include "coordinator/engine/explanations.h"
+#include "coordinator/engine/job.h"
 #include "coordinator/server/principals.h"
 #include "coordinator/server/rows.h"
 #include "core/ids.h"

@@ -1,9 +1,8 @@
 // How many workers elastic jobs get, apart from the engine.
-#include "coordinator/engine/rounds.h"
-
 #include <cmath>
 #include <random>
 
+#include "coordinator/engine/rounds.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -8,9 +8,9 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event_codec.h"
-#include "tests/engine/invariants.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
+#include "tests/engine/invariants.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
-#include "tests/engine/invariants.h"
 #include "coordinator/policy/policy.h"
+#include "tests/engine/invariants.h"
 #include "tests/simulation/world/machine_clock.h"
 #include "tests/simulation/world/virtual_journal.h"
 #include "tests/simulation/world/virtual_server.h"
