@@ -38,7 +38,8 @@ constexpr int kBlock = 1000;        // submissions whose rate is told
 constexpr int kListings = 5;
 constexpr std::chrono::seconds kWatch(1);
 constexpr std::chrono::milliseconds kProbe(5);
-constexpr double kRound_s = 60;
+// Longer than a run: a lease then ends only when its renewal was late.
+constexpr double kRound_s = 600;
 constexpr double kLease_s = 6;  // renewed every two seconds
 
 // Of a check, in milliseconds.
