@@ -179,9 +179,9 @@ void Admit(State& s, Time now, const event::AgentHeard& e) {
   }
 }
 
-// What is wrong with it for good, and was not when somebody resumed it last.
-// The count of errors begins anew with the driver, so another one is news, be
-// it lower.
+// Why the accelerator can't be used, unless that was known when it was resumed
+// last; empty if it can. The driver counts errors from its own start, so a
+// lower count is a new one, too.
 std::string WhyUnfit(const AcceleratorHealth& told,
                      const Accelerator& accelerator) {
   if (!told.failure.empty()) return told.failure;
@@ -229,7 +229,7 @@ void On(State& s, Time now, const event::ServerJoined& e) {
                 s.options.pause_grace_s
           : known.swept_at;
   s.agents.Join(now, hello, swept_at);
-  // Whoever mends a slow machine starts its agent anew.
+  // After a slow machine was mended its agent is started again.
   if (known.incarnation != hello.incarnation) {
     for (const AcceleratorId id : s.cluster.servers().at(hello.server)) {
       s.speeds.Forget(id);
@@ -246,10 +246,11 @@ void On(State& s, Time now, const event::ServerJoined& e) {
   s.agenda.FillSoon();
 }
 
-// A new agent has swept what its predecessor recorded, so its list of processes
-// is complete: what is missing in it is gone. One with another state directory
-// has swept nothing: what it does not list may run until its lease is over.
-// What is in any agent's list and not known here must go.
+// A new agent has swept the processes that its predecessor recorded, so its
+// list is complete: a process that is not in it is gone. An agent with another
+// state directory has swept nothing: a process that it does not list may run
+// until its lease is over. A process that an agent lists and the engine does
+// not know is ended.
 void Reconcile(State& s, Time now, const AgentHello& hello,
                const Agent& before) {
   const bool stranger_agent = IsAnotherAgent(hello, before);

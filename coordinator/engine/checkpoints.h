@@ -1,8 +1,8 @@
-// Checkpoints on servers that share no directory: where each job's latest one
-// lies, from where it is fetched, and what waits for it. Nothing here concerns
-// clusters whose servers share one.
+// Checkpoints on servers that do not share a directory: which servers have the
+// latest one of each job, from which server it is fetched, and which workers
+// wait for it. Clusters with a shared directory need none of this.
 //
-// Not thread-safe. No snapshot fields: fetches are told again.
+// Not thread-safe. No snapshot fields, because agents report fetches again.
 #ifndef GAVEL_COORDINATOR_ENGINE_CHECKPOINTS_H_
 #define GAVEL_COORDINATOR_ENGINE_CHECKPOINTS_H_
 
@@ -35,33 +35,35 @@ class Checkpoints {
         cluster_(cluster),
         agents_(agents) {}
 
-  // Whoever runs on `server` writes the latest generation from here on.
+  // From here on, the job's process on `server` writes the latest generation.
   void NoteWriter(Job& job, const std::string& server, uint64_t epoch);
-  // A process has restored on `server`: what is the latest elsewhere is there
+  // A process has restored on `server`, so that the latest generation is there
   // now, too.
   void NoteRestored(Job& job, const std::string& server);
   // No server that has its latest checkpoint can be reached.
   bool IsStranded(const Job& job) const;
-  // What a process of `job` on `server` needs before it starts; empty: nothing.
+  // The checkpoint that a process of `job` on `server` needs before it starts;
+  // empty if it needs none.
   CheckpointSource SourceFor(const Job& job, const std::string& server) const;
-  // Tells the source that `reader` may read; every time that the reader is told
-  // to, for either may be lost.
+  // Allows `reader` to read from the source. It is sent whenever the reader is
+  // asked to read, because either message may be lost.
   void OfferCheckpoint(const Job& job, const CheckpointSource& source,
                        const std::string& reader);
-  // A job is to go on elsewhere in the next round: its last generation goes
-  // ahead while it still trains, and after the pause only what has changed
-  // since.
+  // The job continues on another server in the next round. Its last generation
+  // is sent there while it still trains; after the pause only the changes are
+  // sent.
   void Prefetch(const Job& job);
   // The ranks of a gang write into one directory.
   bool ShareCheckpoints(const std::vector<AcceleratorId>& places) const;
-  // The word of the job's user, or of an operator: the checkpoints that can't
-  // be reached are forgone.
+  // The job's owner or an operator gives up the checkpoints that can't be
+  // reached.
   void ForgoCheckpoints(Job& job);
   void Admit(Time now, const event::CheckpointComing& e);
   // For people.
   Reason WhyMoving(const Job& job, int rank) const;
   Reason WhyStranded(const Job& job) const;
-  // A gang that could run but for its checkpoints.
+  // The job is a gang that could run if its servers shared a directory for its
+  // checkpoints.
   bool IsTooWideForOneServer(const Job& job) const;
 
   // The process has started, or is gone.

@@ -38,9 +38,9 @@ class Engine {
   Engine& operator=(Engine&&) noexcept;
   ~Engine();
 
-  // Takes one event at `now` (never before the last one's) and returns what
-  // is to be done now. A message that follows from a durable event comes only
-  // after that event's Persisted.
+  // Takes one event at `now` (never before the last one's) and returns the
+  // actions that follow from it. A message that follows from a durable event is
+  // returned only once that event is Persisted.
   Actions Step(Time now, Event event);
   void Reuse(Actions done);  // the memory of what Step returned
   // When Step(Tick) wants to be called next; kNever when nothing is due.
@@ -49,13 +49,15 @@ class Engine {
   // row, Step(CoordinatorStarted) opens the new term.
   void Replay(uint64_t seq, uint64_t term, Time time, const Event& event);
 
-  // All of it as bytes, between two steps, when everything journaled is on disk
-  // (else FAILED_PRECONDITION); and back, into an engine of the same options.
-  // DATA_LOSS: they are damaged, and the engine is of no use.
+  // The whole state as bytes, between two steps; FAILED_PRECONDITION unless
+  // everything journaled is on disk. Restore reads them into an engine of the
+  // same options. DATA_LOSS: the bytes are damaged, and the engine can't be
+  // used.
   absl::StatusOr<std::string> Snapshot() const;
   absl::Status Restore(std::string_view snapshot);
 
-  // Valid until the next call. Of ended jobs EngineOptions::ended_jobs_kept.
+  // All jobs, with the last EngineOptions::ended_jobs_kept of those that have
+  // ended. Valid until the next call.
   const std::map<JobId, Job>& jobs() const;
   const Job* FindJob(JobId id) const;  // null: not there
   const Cluster& cluster() const;
@@ -66,7 +68,8 @@ class Engine {
   const Operated& operated() const;
   // Accelerators whose last worker could not be asked or confirmed dead.
   const std::multimap<AcceleratorId, WorkerKey>& quarantined() const;
-  // On whose word alone it is lost; invalid: on that of nobody any more.
+  // The first job that reported the accelerator as lost; invalid if no report
+  // stands any more.
   JobId AccuserOf(AcceleratorId lost) const;
   JournalPosition position() const;
   // False: the journal has lost that row, or another coordinator wrote it.
@@ -79,13 +82,15 @@ class Engine {
   Time LeaseHorizon(const Job& job) const;
   Time leases_until() const;  // of earlier terms
   JobShares SharesOf(JobId job, Time now) const;
-  // What counts for and against an active job, alone, in its priorities.
+  // The time that an active job has received alone, from which its priorities
+  // are computed.
   event::Received ReceivedOf(JobId job, Time now) const;
   Reason Why(JobId job, Time now) const;
-  // But for its place in line, which a WaitingLine of LineRows tells.
+  // The same without its place in line, which a WaitingLine of LineRows has.
   Reason WhyUnranked(JobId job, Time now) const;
   RoundTable LineRows(Time now) const;
-  // The rank that has stood still for longest, if for much of what is allowed.
+  // The rank that has stood still for longest, if that is a large part of the
+  // time that is allowed.
   std::optional<Standstill> StandstillOf(const Job& job) const;
   TrialCost ProfilingAt(Time now) const;
   const FailureRate& failure_rate() const;

@@ -1,6 +1,7 @@
-// What can happen to the engine. Durable events are journaled before anything
-// that follows from them leaves the coordinator; replaying them in order gives
-// the same engine again. The others only touch what a restart may forget.
+// The events that the engine takes. Durable events are journaled before
+// anything that follows from them leaves the coordinator; replaying them in
+// order gives the same engine again. The other events only change state that a
+// restart may forget.
 #ifndef GAVEL_COORDINATOR_ENGINE_EVENT_H_
 #define GAVEL_COORDINATOR_ENGINE_EVENT_H_
 
@@ -27,11 +28,11 @@
 
 namespace gavel {
 
-// What operators do to the cluster, and owners to their jobs: durable events
-// (event.h). The server makes them of clients' commands.
+// Durable events by which operators change the cluster, and owners their jobs.
+// The server makes them from the commands of clients.
 
-// The policy that decides now. `instead_of`: the coordinator's own (--policy),
-// where another one was set while it ran; empty: it is that one.
+// The policy that decides now. `instead_of` is the coordinator's own policy
+// (--policy) if an operator has set another one; empty: its own decides.
 struct DecidingPolicy {
   std::string name;
   std::string instead_of;
@@ -47,28 +48,30 @@ struct Resize {
   Reason reason;
 };
 
-// What the engine keeps of what operators did, beside what is the cluster's.
+// The effects of operators' commands that the engine keeps itself. The cluster
+// keeps the others.
 struct Operated {
   DecidingPolicy policy;
-  // Until when jobs may stay that are on drained accelerators.
+  // Until when jobs may stay on each drained accelerator.
   std::map<AcceleratorId, Time> drains;
 };
 
 namespace event {
 
-// Nobody starts there any more, and whoever is there leaves at the end of the
-// round, at `until` at the latest; or it is in use again.
+// Drained: no job starts there any more, and each job there leaves at the end
+// of its round, at `until` at the latest. Not drained: jobs use it again.
 struct AcceleratorsDrained {
-  // As somebody named it: a server, an accelerator's uuid, or "SERVER/UUID". In
-  // the journal always the server.
+  // The name that the operator gave: a server, an accelerator's uuid, or
+  // "SERVER/UUID". In the journal it is always the server.
   std::string server;
   std::string uuid = "";  // empty: all of the server
   bool drained = true;
   bool by_agent = false;  // it ends: until it comes back
   Time until = 0;
   uint64_t reply_to = 0;  // not journaled
-  // Of one accelerator that the coordinator finds unfit: why, with the remedy,
-  // and AcceleratorHealth::uncorrectable_errors, which then are known.
+  // Set if the coordinator finds the accelerator unfit: the reason with its
+  // remedy, and AcceleratorHealth::uncorrectable_errors, which count as known
+  // from then on.
   std::string why = "";
   uint64_t errors = 0;
   // An accelerator that is drained by itself stays so when its server is
@@ -90,7 +93,7 @@ struct PolicyChanged {
   uint64_t reply_to = 0;  // not journaled
 };
 
-// It was gone, and is not expected back.
+// The server is gone and is not expected back.
 struct ServerForgotten {
   std::string server;
   uint64_t reply_to = 0;  // not journaled
@@ -108,8 +111,8 @@ struct Settings : DecisionSettings {
   bool told = false;  // rows of older versions do not tell
 };
 
-// A coordinator took over: first event of a term. Leases of the term before
-// may still be running, for a lease's length at most.
+// A coordinator took over: the first event of a term. Leases of the term before
+// may still run, for the length of a lease at most.
 struct CoordinatorStarted {
   uint64_t term = 0;
   // Set by the engine from its options.
@@ -118,21 +121,22 @@ struct CoordinatorStarted {
   MechanismKind mechanism = MechanismKind::kGavel;
   QueueKind queue = QueueKind::kGlobal;
   double memory_rounds = 0;
-  // For people and replays, set by the server: what decides, and seconds since
-  // 1970 by the machine's clock. Empty and 0: not told.
+  // Set by the server for people and replays: the policy that decides, and the
+  // time by the machine's clock in seconds since 1970. Empty and 0: unknown.
   std::string policy = "";
   double wall_s = 0;
   Settings settings = {};  // by the engine, too
-  // The journal is an older copy, and what came behind it is given up: who saw
-  // rows of earlier terms that are not there is believed all the same.
+  // The journal is an older copy and the rows behind it are given up. Peers
+  // that saw rows of earlier terms which are not in it are believed all the
+  // same.
   bool after_loss = false;
-  // Set by the engine after a loss: epochs and incarnations that are given from
-  // here on are at least this, above any that lost rows can have given. 0: not
-  // told, or no loss.
+  // Set by the engine after a loss: new epochs and incarnations begin here,
+  // above any that lost rows can have given. 0: unknown, or no loss.
   uint64_t numbers_from = 0;
 };
 
-// What a job has received of its share; as Engine::ReceivedOf tells it.
+// The time that a job has received of its share, as Engine::ReceivedOf returns
+// it.
 struct Received {
   struct OnType {
     std::string type;
@@ -147,14 +151,14 @@ struct Received {
 struct JobSubmitted {
   JobSpec spec;
   uint64_t reply_to = 0;  // not journaled
-  // By another engine, of which this one is to predict the future; not
-  // journaled.
+  // Set in an engine that predicts the future of another one, where the job has
+  // received this already; not journaled.
   Received received = {};
   std::vector<ProfiledCell> profile = {};  // in a simulation; not journaled
 };
 
-// One of the kinds that are of a job and need nothing else: kCancel, kRelease,
-// kHold, kRequeue, kCheckpoint.
+// A command to a job that has no argument: kCancel, kRelease, kHold, kRequeue
+// or kCheckpoint.
 struct JobCommanded {
   JobId job;
   CommandKind kind = CommandKind::kCancel;
@@ -166,13 +170,14 @@ struct ServerJoined {
   AgentHello hello;
 };
 
-// Its agent was silent for too long; `left`: or has ended in order.
+// The server's agent was silent for too long or, with `left`, has ended in
+// order.
 struct ServerLost {
   std::string server;
   bool left = false;
 };
 
-// The device failed: given to nobody until a new agent of its server starts.
+// The device failed. No job gets it until a new agent of its server starts.
 struct AcceleratorLost {
   std::string server;
   std::string uuid;
@@ -220,16 +225,17 @@ enum class ProcessEnd : uint8_t {
 
 struct WorkerGone {
   WorkerExited exit;
-  // It was ended because its loop had passed no boundary for so long; 0: not.
+  // If it was ended because its loop had passed no boundary: for how long; else
+  // 0.
   double hung_s = 0;
   ProcessEnd end = ProcessEnd::kUntold;
-  // It never spoke, so that it may have used this accelerator since then.
-  // Invalid: it has, or was not launched.
+  // Valid if the process never spoke: it may have used this accelerator since
+  // `launched_at`.
   AcceleratorId launched_on = {};
   Time launched_at = 0;
 };
 
-// With code 0, though its session had not come to its end.
+// The process ended with code 0, but its session had not come to its end.
 inline bool EndedUnfinished(const WorkerGone& e) {
   return e.end == ProcessEnd::kFailed && e.exit.signal == 0 &&
          e.exit.exit_code == 0 && e.exit.launch_error.empty();
@@ -244,18 +250,19 @@ struct WorkerAbandoned {
 struct AllocationReady {
   uint64_t epoch = 0;  // of the SolvePolicy that it answers; stale: dropped
   PolicyResult result;
-  // The row that the problem was made behind, and when. By the engine; 0: not
-  // told.
+  // Set by the engine: the last row before the problem was made, and when that
+  // was. 0: unknown.
   uint64_t problem_seq = 0;
   Time problem_at = 0;
 };
 
-// Who gets which accelerators, as the mechanism chose: a replay follows what
-// was decided and decides nothing itself.
+// Which units get which accelerators, as the mechanism decided. A replay
+// follows the decision and decides nothing itself.
 using UnitPlaces =
     std::vector<std::pair<ShareUnit, std::vector<AcceleratorId>>>;
 
-// Jobs of these whose time is of another type: RoundAssignment::claims.
+// The jobs among these whose time counts for another type:
+// RoundAssignment::claims.
 using Claims = std::vector<RoundAssignment::Claim>;
 
 // Idle accelerators were given out in the middle of a round.
@@ -266,24 +273,24 @@ struct UnitsAssigned {
 // The next round was planned; jobs that continue may keep their leases on.
 struct RoundPlanned {
   UnitPlaces places;
-  // The plan is of these jobs, ascending, and all others go on as they are.
-  // nullopt: of all jobs; what is journaled always is.
+  // The plan is for these jobs, ascending, and all other jobs go on as they
+  // are. nullopt: for all jobs, as in every journaled row.
   std::optional<std::vector<JobId>> jobs = std::nullopt;
-  // Those of `places` that are there on trial, ascending.
+  // The units of `places` that run on trial, ascending.
   std::vector<ShareUnit> trials = {};
   Claims claims = {};
 };
-// The round that was planned begins. How far the pauses of those that have to
-// wait go, where it is not kPark.
+// The planned round begins. `tiers` has the tier of each pause that is not
+// kPark.
 struct RoundStarted {
   std::vector<std::pair<JobId, PauseTier>> tiers;
 };
-// Parked processes that memory was needed of: they end, with a checkpoint.
+// Parked processes whose memory is needed: they write a checkpoint and end.
 struct WorkersEvicted {
   std::vector<WorkerKey> workers;
 };
 
-// What an accelerator costs per hour, by type, from now on.
+// The price of an hour of an accelerator of each type, from now on.
 struct PricesChanged {
   std::vector<std::pair<std::string, double>> prices;
 };
@@ -309,15 +316,15 @@ struct Persisted {
   uint64_t seq = 0;
 };
 struct Tick {};
-// How far a checkpoint is that a worker waits for.
+// How much of the checkpoint that a worker waits for has arrived.
 struct CheckpointComing {
   FetchProgress progress;
 };
-// A worker that starts or leaves is at work.
+// A worker that starts or leaves still makes progress.
 struct WorkerBusy {
   BytesMoved message;
 };
-// An agent was told to end.
+// An agent was asked to end.
 struct AgentLeaves {
   AgentLeaving message;
 };

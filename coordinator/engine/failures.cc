@@ -15,7 +15,8 @@ double FailureRate::Interval_s() const {
 bool IsLoss(const Worker& worker, const WorkerExited& exit) {
   if (worker.held_epoch == 0 || worker.out_of_memory) return false;
   if (worker.hung_s > 0) return true;
-  // The ranks of a broken gang are told to end: one may be what broke it.
+  // The ranks of a broken gang were asked to end, and one of them may have
+  // broken it.
   if (exit.stopped || (worker.leaving && !worker.restarting)) return false;
   return exit.signal != 0 ||
          (exit.exit_code != 0 && exit.exit_code != kExitEvicted);

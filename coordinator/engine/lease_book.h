@@ -1,7 +1,7 @@
-// When an accelerator may be given again: who holds a lease of it, whose
-// process may still use it, who was launched on it and has not spoken, whose
-// memory is still there. CanStart is the whole
-// rule; everything else here is what it goes by.
+// Says when an accelerator may be given to another job. For each accelerator it
+// knows the workers that hold a lease, the processes that may still use it,
+// those that were launched on it and have not spoken, and those that still have
+// memory there. CanStart is the whole rule; the rest of this class is its data.
 //
 // A lease is in the book from its LeaseStarted to its LeaseEnded, or until the
 // end of its process is confirmed. Where the end can't be confirmed the
@@ -30,7 +30,7 @@ namespace gavel::engine {
 
 class LeaseBook {
  public:
-  // Two on one accelerator only of a packed pair.
+  // An accelerator has two entries only after a packed pair.
   using Quarantined = std::multimap<AcceleratorId, WorkerKey>;
 
   // Borrowed, and outlive this.
@@ -38,16 +38,17 @@ class LeaseBook {
       : jobs_(jobs), cluster_(cluster) {}
 
   // ---- the rule
-  // All or nothing: no rank of a gang starts before all have joined and every
-  // accelerator is free of its last holder.
+  // No rank of a gang starts before all ranks have joined and every accelerator
+  // is free of its last holder.
   bool CanStart(const Job& job) const;
-  // The same of an opaque job, whose processes run from their launch on.
+  // The same for an opaque job, whose processes run from their launch on.
   bool CanLaunch(const Job& job) const;
-  // Whoever keeps `job` from starting there; null: nobody. Any other job's
-  // lease, but one of its partner that already takes only half; and any process
-  // that was launched there and may use it without a lease.
+  // The worker that keeps `job` from starting there, or null. That is a worker
+  // of another job with a lease, except a partner that already uses only half;
+  // or a process that was launched there and may use it without a lease.
   const WorkerKey* HeldByOther(AcceleratorId accelerator, const Job& job) const;
-  // Whoever has memory there, ends (by itself or told to), and has not yet.
+  // A worker that has memory there and is about to end, by itself or on
+  // request; null: none.
   const WorkerKey* LeavingMemory(AcceleratorId accelerator,
                                  const Job& job) const;
 
@@ -66,8 +67,8 @@ class LeaseBook {
   }
   void EndSilent(AcceleratorId accelerator, const WorkerKey& worker);
   const Silent& silent() const { return silent_; }
-  // The first one there of a job that is neither `job` nor its partner, of
-  // those that were launched before its own; null: none.
+  // The first process there that was launched before that of `job`, and belongs
+  // neither to `job` nor to its partner; null: none.
   const WorkerKey* SilentBefore(AcceleratorId accelerator,
                                 const Job& job) const;
   // The process whose end the worker's launch has to wait for, or null.
@@ -79,13 +80,13 @@ class LeaseBook {
   // ---- processes whose end is not confirmed
   const Quarantined& quarantined() const { return quarantined_; }
   bool IsQuarantined(const WorkerKey& worker, std::string_view server) const;
-  // Nobody starts on what it may use yet, or has memory of, until its end is
-  // confirmed.
+  // No job starts on an accelerator that the worker may still use, or has
+  // memory on, until its end is confirmed.
   void Quarantine(const Worker& worker, const WorkerKey& key);
   // Its end is confirmed. Returns one accelerator that was quarantined for it
   // and is not any more; nullopt: there is none left.
   std::optional<AcceleratorId> EndQuarantine(const WorkerKey& worker);
-  // All of a server for which `ends(worker)` holds.
+  // Ends all quarantines on a server for which `ends(worker)` holds.
   template <class Predicate>
   void EndQuarantinesOn(std::string_view server, const Predicate& ends) {
     std::erase_if(quarantined_, [&](const auto& entry) {
@@ -101,11 +102,11 @@ class LeaseBook {
       std::multimap<AcceleratorId, WorkerKey>::const_iterator>;
   // Valid until a context begins or ends.
   ContextRange Contexts(AcceleratorId accelerator) const;
-  // Those that are away: parked, and not told to end.
+  // The workers that are parked and were not asked to end.
   std::set<WorkerKey> ParkedOn(AcceleratorId accelerator) const;
 
   // ---- leases of earlier terms
-  // They may run until then, by every clock.
+  // Such leases may run until then, by every clock.
   Time earlier_until() const { return earlier_until_; }
   void SetEarlierUntil(Time until) { earlier_until_ = until; }
   // A lost row may have granted a lease, of any job and any accelerator: none

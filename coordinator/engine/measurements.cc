@@ -92,7 +92,8 @@ void BarTypes(State& s, const Job& job) {
   s.throughputs.SetBarred(job.id, std::move(barred));
 }
 
-// Another job was on its accelerators, too, at some time in the last window_s.
+// Whether another job shared its accelerators at some time in the last
+// window_s.
 bool WasBeside(const State& s, Time now, const Job& job, double window_s) {
   if (!job.partner.valid()) return false;
   const Job* other = s.jobs.Find(job.partner);
@@ -100,8 +101,8 @@ bool WasBeside(const State& s, Time now, const Job& job, double window_s) {
   return other->live || now - other->ended_at < window_s;
 }
 
-// What `job` reports while it runs beside its partner is the pair's figure,
-// provided that the partner was there all the while.
+// Takes the throughput that `job` reports as the pair's, provided that the
+// partner ran beside it all the time.
 void MeasurePair(State& s, Time now, Job& job, const Progress& progress) {
   if (!s.jobs.Together(job, job.partner)) return;
   const Time since = TogetherSince(job, s.jobs.at(job.partner));
@@ -168,7 +169,7 @@ void FindTableRow(State& s, Job& job) {
   const std::vector<ProfiledCell> cells = CellsOf(s, job);
   const auto match = s.references->Find(job.spec.scale_factor, cells);
   if (!match.has_value() || !(match->speed > 0)) return;
-  // How fast it is alone says too little of what it does beside others.
+  // Its speed alone is not enough to say how it runs beside other jobs.
   if (std::any_of(cells.begin(), cells.end(),
                   [](const auto& cell) { return !cell.beside.empty(); })) {
     job.table_row = match->row;
@@ -182,7 +183,7 @@ void FindTableRow(State& s, Job& job) {
   s.throughputs.Estimate(job.id, std::move(estimates));
 }
 
-// All that was measured of it, or given.
+// All its throughputs that were measured or given.
 std::vector<ProfiledCell> CellsOf(const State& s, const Job& job) {
   std::vector<ProfiledCell> cells = job.profile;
   for (const std::string& type : s.cluster.types()) {
@@ -193,8 +194,8 @@ std::vector<ProfiledCell> CellsOf(const State& s, const Job& job) {
   return cells;
 }
 
-// What a job that runs alone tells, as it would be on accelerators that are as
-// fast as their type.
+// Takes the throughput that a job reports while it runs alone, converted to
+// accelerators that are as fast as their type.
 void MeasureAlone(State& s, Time now, Job& job, const Progress& progress) {
   const Worker& first = job.workers.front();
   const Accelerator& held = s.cluster.accelerator(first.held);

@@ -21,8 +21,8 @@
 #include "coordinator/mechanism/cluster.h"
 #include "core/units.h"
 
-// Jobs that are submitted: whether they are let in, and what is kept of them.
-// Not thread-safe; stateless.
+// Submissions: decides whether a job is admitted, and records it. Not
+// thread-safe; stateless.
 
 namespace gavel::engine {
 

@@ -123,8 +123,8 @@ void Outbox::EndReplay() {
 
 void Outbox::NoteTerm(Time now, uint64_t term, bool after_loss) {
   term_ = term;
-  // Of terms before a loss every row counts as known, also where one of them
-  // was begun on the copy before the loss was accepted.
+  // Every row of the terms before a loss counts as known. One of these terms
+  // may have begun on the copy before the loss was accepted.
   if (after_loss) term_starts_.clear();
   term_starts_[term_] =
       after_loss ? std::numeric_limits<uint64_t>::max() : seq_;

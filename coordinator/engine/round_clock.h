@@ -1,5 +1,5 @@
-// When the round ends, whether the next one is planned, and for whom that plan
-// counts. A lease may go on as long as this says (LeaseHorizon).
+// Keeps when the round ends, whether the next one is planned, and for which
+// jobs that plan counts. LeaseHorizon says how long a lease may go on.
 //
 // Not thread-safe. Snapshot fields: all.
 #ifndef GAVEL_COORDINATOR_ENGINE_ROUND_CLOCK_H_
@@ -26,15 +26,16 @@ class RoundClock {
              const EngineOptions& options)
       : terms_(terms), jobs_(jobs), options_(options) {}
 
-  // Whoever is not in the plan of some jobs goes on as it is.
+  // Whether the plan of the next round has this job; if not, the job goes on as
+  // it is.
   bool IsReplanned(const Job& job) const;
-  // What the job has in the next round, as far as that is planned.
+  // The job's accelerators in the next round, as far as that is planned.
   const std::vector<AcceleratorId>& PlannedFor(const Job& job) const;
-  // It continues in the next round as it is in this one.
+  // Whether the job continues in the next round as it is in this one.
   bool GoesOn(const Job& job) const;
-  // It gets nothing in the next round.
+  // The job gets nothing in the next round.
   void ForgetPlan(Job& job);
-  // Nobody has a plan, until the next Plan.
+  // No job has a plan until the next Plan.
   void ForgetPlans();
   // The end of the round, or of the next one where the job is planned to go on.
   Time LeaseHorizon(const Job& job) const;
@@ -48,7 +49,7 @@ class RoundClock {
   Time ends_at() const { return round_ends_at_; }
   bool planned() const { return planned_; }
   uint64_t rounds() const { return rounds_; }
-  // Whose Job::planned counts; nullopt: everybody's.
+  // The jobs whose Job::planned counts; nullopt: all jobs.
   const std::optional<std::vector<JobId>>& replanned() const {
     return replanned_;
   }
@@ -80,7 +81,7 @@ class RoundClock {
   const EngineOptions& options_;
   Time round_ends_at_ = kNever;
   bool planned_ = false;
-  // Whose Job::planned counts, ascending; nullopt: everybody's.
+  // The jobs whose Job::planned counts, ascending; nullopt: all jobs.
   std::optional<std::vector<JobId>> replanned_;
   uint64_t rounds_ = 0;
 };

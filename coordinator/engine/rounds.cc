@@ -537,7 +537,7 @@ void AddUnits(const State& s, const Job& job, std::optional<Time> at,
                    : MakePlace(s, unit, job, row);
   };
   make({job.id, JobId()});
-  // Who is not to be disturbed keeps the size that it runs with.
+  // A job that must not be disturbed keeps the size that it runs with.
   if (!with_trials && !job.assigned.empty()) {
     row.scale_factor = static_cast<int>(job.assigned.size());
   }
@@ -550,7 +550,8 @@ void AddUnits(const State& s, const Job& job, std::optional<Time> at,
   }
 }
 
-// What tells where it goes, into a row that may have been another unit's.
+// Fills the fields that decide where a unit goes. The row may have been another
+// unit's.
 void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
                RoundUnit& row) {
   row.unit = unit;
@@ -635,8 +636,7 @@ bool IsSettled(const State& s, const Job& job) {
          static_cast<int>(job.assigned.size()) == job.scale_factor;
 }
 
-// Those of jobs_.live() that are not settled, ascending; nullopt: all are
-// planned.
+// The live jobs that are not settled, ascending; nullopt: all jobs are planned.
 std::optional<std::vector<JobId>> Unsettled(State& s) {
   const bool whole = PlansWhole(s);
   const bool all = s.changes.all(Changes::kPlan);

@@ -49,25 +49,26 @@ struct SizedJob {
 
 struct ElasticOptions {
   double horizon_s = 0;  // a larger size must pay off within this time
-  // In the middle of a round: those that run stay as they are, and those that
-  // wait may take what is free, up to the size that they can use.
+  // Set in the middle of a round: running jobs stay as they are, and waiting
+  // jobs may take the free accelerators that they can use.
   bool keep_running = false;
 };
 
-// `free`: accelerators of each type that the plan leaves idle; `capacity`: all
-// that are usable. `jobs` in the order in which they are served when they wait.
-// Ties go by job id.
+// Chooses the sizes of `jobs`, which are in the order in which they are served
+// when they wait. `free` has the accelerators of each type that the plan leaves
+// idle, `capacity` all usable ones. Ties go by job id.
 //
-// 1. Who waits and fits somewhere, if need be with fewer workers than it asked
-//    for, gets room: of what is free, else of what elastic jobs there have
-//    beyond what they asked for, else of what they have beyond their minimum;
-//    whoever loses least gives first.
-// 2. Who is not faster by enough with more workers gives them back: of a
-//    quarter of the speed-up that as many more would give ideally.
-// 3. What is left idle goes, one by one, to the largest gain in throughput by
-//    what the job's asked size gives: first up to what was asked for, then up
-//    to the maximum. Not on a type where somebody waits whom it could serve,
-//    and only where the gain over the horizon exceeds what resizing costs.
+// 1. A job that waits and fits somewhere, if need be with fewer workers than it
+//    asked for, gets room: first free accelerators, then what elastic jobs
+//    there have beyond the size that they asked for, then what they have beyond
+//    their minimum. The job that loses least gives first.
+// 2. A job gives workers back if they make it faster by less than a quarter of
+//    the speed-up that as many more would ideally give.
+// 3. Accelerators that are still idle go, one by one, to the largest gain in
+//    throughput relative to that of the job's asked size: first up to the asked
+//    size, then up to the maximum. A type where a job waits that it could serve
+//    is left out, and so is a gain that does not repay the cost of resizing
+//    within the horizon.
 std::vector<Resize> ChooseSizes(std::vector<SizedJob> jobs,
                                 std::vector<int> free,
                                 const std::vector<int>& capacity,

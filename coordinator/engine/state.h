@@ -40,12 +40,13 @@ struct State {
   State(const State&) = delete;  // its members refer to each other
   State& operator=(const State&) = delete;
 
-  // The settings in force, what is still to be done, and what leaves.
+  // The settings in force, the work that is still to be done, and the messages
+  // that leave.
   Terms terms;
   const EngineOptions& options = terms.options();
   Outbox outbox{options.journal};
   Agenda agenda;
-  // Jobs, accelerators, and who has what.
+  // Jobs, accelerators, and which job has which.
   JobTable jobs;
   Changes changes;
   Cluster cluster;
@@ -58,7 +59,7 @@ struct State {
   ThroughputMatrix throughputs;
   AcceleratorSpeeds speeds;
   std::optional<ReferenceRows> references;  // of options.throughputs
-  // What failed where.
+  // Failures of jobs and accelerators.
   Avoidance avoidance{cluster};
   Accusations accusations{agenda, cluster, assigned, agents, jobs, avoidance};
   FailureStreaks streaks;  // a restart forgets them
@@ -74,7 +75,7 @@ struct State {
   // Rounds.
   RoundClock round{terms, jobs, options};
   std::vector<JobId> unsettled;  // as of the last plan, if not all are
-  // What operators did.
+  // The effects of operators' commands.
   Operated operated;
 };
 

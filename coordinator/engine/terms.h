@@ -36,7 +36,7 @@ class Terms {
   MechanismKind mechanism() const { return mechanism_; }
   QueueKind queue() const { return queue_; }
   double memory_rounds() const { return memory_rounds_; }
-  // When whatever is granted until `now` is over by every clock.
+  // When all leases that are granted until `now` are over by every clock.
   Time LeasesOver(Time now) const {
     return now + lease_duration_s_ * (1 + options_.drift);
   }
@@ -50,7 +50,7 @@ class Terms {
     start.memory_rounds = options_.memory_rounds;
     start.settings = {given_, true};
   }
-  // 0: an older row that does not tell.
+  // A duration of 0 is one of an older row that does not have it.
   void TakeDurations(Time now, const event::CoordinatorStarted& start) {
     if (start.wall_s > 0) options_.wall_offset_s = start.wall_s - now;
     if (start.round_duration_s > 0) round_duration_s_ = start.round_duration_s;
@@ -64,7 +64,7 @@ class Terms {
   void TakeSettings(const event::Settings& settings) {
     if (settings.told) static_cast<DecisionSettings&>(options_) = settings;
   }
-  // Of the policy that decides now.
+  // Takes the options of the policy that decides now.
   void SetPolicy(bool packing, bool progress) {
     options_.packing = options_.pair_trials = packing;
     options_.progress = progress;
@@ -84,8 +84,9 @@ class Terms {
   double memory_rounds_;
 };
 
-// What the engine has still to do, and when: set by any part, looked at by the
-// engine's door after each event and by NextDeadline. It decides nothing.
+// The work that the engine still has to do, and when. Any subject adds to it;
+// the engine looks at it after each event, and in NextDeadline. It decides
+// nothing.
 //
 // Not thread-safe. Snapshot fields: all but how long a fill may wait.
 
@@ -96,7 +97,8 @@ class Agenda {
   Time next_sweep() const { return next_sweep_; }
   void BeginSweep() { next_sweep_ = kNever; }
 
-  // Accelerators or jobs came free: waiting jobs may start in this round.
+  // Accelerators or jobs became free, so that waiting jobs may start in this
+  // round.
   void FillSoon() { fill_due_ = true; }
   bool fill_due() const { return fill_due_; }
   void BeginFill() {
@@ -111,7 +113,7 @@ class Agenda {
   }
   Time fill_by() const { return fill_by_; }  // kNever: nothing waits
 
-  // Somebody parked, or is to start: memory budgets are looked at.
+  // A job parked or is about to start, so the memory budgets are checked.
   void MakeRoomSoon() { memory_due_ = true; }
   bool memory_due() const { return memory_due_; }
   void EndMakeRoom() { memory_due_ = false; }
@@ -120,17 +122,18 @@ class Agenda {
   void SolveSoon() { unsolved_ = true; }
   bool unsolved() const { return unsolved_; }
   void BeginSolve() { unsolved_ = false; }
-  // The row of the journal that made it so.
+  // The row of the journal by which they changed.
   void NoteUnsolved(uint64_t seq) { unsolved_seq_ = seq; }
   uint64_t unsolved_seq() const { return unsolved_seq_; }
 
-  // Throughputs moved: solved again when the next round begins.
+  // Throughputs have changed: the policy solves again when the next round
+  // begins.
   void SolveNextRound() { throughputs_moved_ = true; }
   void BeginRound() {
     if (std::exchange(throughputs_moved_, false)) SolveSoon();
   }
 
-  // After a row that was replayed: a fill or an eviction that followed has a
+  // Called after a row was replayed. A fill or an eviction that followed has a
   // row of its own.
   void EndReplay() { fill_due_ = memory_due_ = false; }
 

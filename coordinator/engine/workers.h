@@ -89,11 +89,11 @@ void RestartPace(State& s);
 // as a whole from the generation that it commits: the new ranks have to start
 // and to restore anyway, and so all have the same step. Not thread-safe.
 
-// All of the gang run again: what the change has cost.
+// All ranks of the gang run again: notes what the change has cost.
 void NoteResized(Time now, Job& job);
-// Gives the job `next`, alone or with a partner that gets the same (empty: it
-// waits). Whoever holds a lease of the old assignment is asked to stop; the
-// new one is granted when they have.
+// Gives the job the accelerators `next` (empty: it waits), alone or with a
+// partner that gets the same. The workers that hold a lease of the old
+// assignment are asked to stop, and the new one is granted when they have.
 void Assign(State& s, Time now, Job& job,
             const std::vector<AcceleratorId>& next, JobId partner,
             PauseTier tier = PauseTier::kPark);
