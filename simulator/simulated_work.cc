@@ -169,7 +169,8 @@ JobSpec SimulatedWork::Spec(size_t i) const {
   spec.name = StrCat("job-", i);
   spec.argv = {"-"};
   // Estimated: the engine is not told which row is its own.
-  if (!references_.has_value()) spec.app = type(i);
+  if (!references_.has_value()) spec.workload = type(i);
+  if (job.app != TraceJob::kNoApp) spec.app = trace_.apps[job.app];
   if (job.entity != TraceJob::kNoEntity) {
     spec.entity = trace_.entities[job.entity].name;
   }

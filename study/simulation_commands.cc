@@ -53,6 +53,10 @@ void AddDrawFlags(CLI::App& command, Drawn* drawn,
                    "a fifth of the jobs has weight 5");
   command.add_flag("--slos", drawn->slos,
                    "deadlines of 1.2, 2 or 10 times the duration");
+  AddOption(command, "--app-jobs-max", drawn->app_jobs_max, "JOBS",
+            "jobs come in apps of 1 to so many, and --rate counts apps; 0: "
+            "jobs without apps")
+      ->check(CLI::Range(0, 10'000));
   command
       .add_option("--fixed-duration", drawn->fixed_duration_s,
                   "of every job on a v100, in place of a drawn one")
@@ -289,11 +293,13 @@ absl::Status CheckSource(const SimulateOptions& options) {
   const bool drawn = options.rate_per_h || options.all_at_zero ||
                      options.spec.jobs > 0 || options.spec.multi_gpu ||
                      options.spec.multi_priority || options.spec.slos ||
+                     options.spec.app_jobs_max > 0 ||
                      options.spec.fixed_duration_s > 0;
   if (has_trace && drawn) {
     return Refuse(
-        "--jobs, --rate, --static, --multi-gpu, --multi-priority, --slos and "
-        "--fixed-duration are for --generate; a trace has its own jobs");
+        "--jobs, --rate, --static, --multi-gpu, --multi-priority, --slos, "
+        "--app-jobs-max and --fixed-duration are for --generate; a trace has "
+        "its own jobs");
   }
   if (options.generate && !options.rate_per_h && !options.all_at_zero) {
     return Refuse("with --generate give --rate JOBS/H, or --static");

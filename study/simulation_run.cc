@@ -181,8 +181,9 @@ std::string TraceKey(const SimulationSpec& spec) {
       std::tuple(spec.trace, spec.throughputs, GeneratedJobs(spec),
                  FieldText(spec.rate_per_h), spec.multi_gpu,
                  spec.multi_priority, spec.slos,
-                 FieldText(spec.fixed_duration_s), spec.scale_factor_max,
-                 spec.seed, spec.unknown_types, spec.ignore_columns),
+                 FieldText(spec.fixed_duration_s), spec.app_jobs_max,
+                 spec.scale_factor_max, spec.seed, spec.unknown_types,
+                 spec.ignore_columns),
       "|");
 }
 
@@ -195,6 +196,7 @@ absl::StatusOr<Trace> Generate(const SimulationSpec& spec,
   options.multi_priority = spec.multi_priority;
   options.slos = spec.slos;
   options.fixed_duration_s = spec.fixed_duration_s;
+  options.app_jobs_max = spec.app_jobs_max;
   options.scale_factor_max = spec.scale_factor_max;
   GAVEL_ASSIGN_OR_RETURN(TraceGenerator generator,
                          TraceGenerator::Create(options, throughputs));

@@ -55,6 +55,7 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
       {"checkpoint-interval", spec.checkpoint_interval_s, true},
       {"rate", spec.rate_per_h},
       {"fixed-duration", spec.fixed_duration_s},
+      {"app-jobs-max", static_cast<double>(spec.app_jobs_max)},
       {"scale-factor-max", static_cast<double>(spec.scale_factor_max), true},
       {"time-limit", spec.time_limit_s}};
   for (const auto& [name, value, above_zero] : numbers) {

@@ -52,6 +52,7 @@ struct SimulationSpec {
   bool multi_priority = false;
   bool slos = false;
   double fixed_duration_s = 0;  // 0: drawn
+  int app_jobs_max = 0;         // GeneratorOptions
   int scale_factor_max = 8;
   uint64_t seed = 0;
   // The measurement.
@@ -92,6 +93,7 @@ void VisitFields(Spec& spec, const Visitor& visit) {
   visit("multi_priority", spec.multi_priority);
   visit("slos", spec.slos);
   visit("fixed_duration_s", spec.fixed_duration_s);
+  visit("app_jobs_max", spec.app_jobs_max);
   visit("scale_factor_max", spec.scale_factor_max);
   visit("seed", spec.seed);
   visit("window_begin", spec.window_begin);

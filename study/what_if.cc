@@ -192,9 +192,12 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
   job.scale_factor = spec.scale_factor;
   job.steps = static_cast<double>(spec.steps_total);
   job.pause_s = spec.resume_s.value_or(0) + spec.pause_s.value_or(0);
-  const std::string app = spec.app.empty() ? spec.name : spec.app;
   for (const ForecastRow& row : jobs) {
-    if ((row.app.empty() ? row.name : row.app) == app &&
+    JobSpec other;
+    other.name = row.name;
+    other.app = row.app;
+    other.workload = row.workload;
+    if (other.Workload() == spec.Workload() &&
         row.scale_factor == spec.scale_factor) {
       job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
     }
@@ -385,6 +388,7 @@ JobSpec SpecOf(const ForecastRow& row) {
   spec.name = StrCat("job-", row.id);
   spec.argv = {"-"};
   spec.app = row.app;
+  spec.workload = row.workload;
   spec.entity = row.entity;
   spec.owner = row.owner;
   spec.weight = row.weight;
@@ -401,6 +405,7 @@ EngineOptions EngineOptionsOf(const StatusRow& status, const Policy& policy) {
   EngineOptions options;
   options.journal = false;
   options.user_shares = status.user_shares;
+  options.app_shares = status.app_shares;
   options.placement_sensitive = status.placement_sensitive.value_or(false);
   for (const EntityRow& row : status.entities) {
     options.entities.push_back({row.name, row.weight, row.policy});

@@ -161,9 +161,9 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
             "who may connect (see `gavel user`); looked for likewise");
   AddOption(*command, "--fairness", options->fairness, "",
             "between whom the policy is fair: user: a user's weight is divided "
-            "over its active jobs (default with keys); job: each job has its "
-            "own (default without)")
-      ->check(CLI::IsMember({"user", "job"}));
+            "over its active jobs (default with keys); app: the same for each "
+            "app of a user; job: each job has its own (default without keys)")
+      ->check(CLI::IsMember({"user", "app", "job"}));
   AddOption(*command, "--weight-min", options->server.quota.weights.min, "",
             "least weight that a job may have")
       ->check(CLI::Range(1e-9, 1e9));
@@ -210,8 +210,10 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
   }
   server_options.engine = scheduling.engine;
   // Where nobody has a key, nobody is known.
-  server_options.engine.user_shares =
-      options.fairness.value_or(server_options.keys ? "user" : "job") == "user";
+  const std::string fairness =
+      options.fairness.value_or(server_options.keys ? "user" : "job");
+  server_options.engine.user_shares = fairness == "user";
+  server_options.engine.app_shares = fairness == "app";
   server_options.policy = scheduling.policy;
   server_options.prices = scheduling.prices;
   server_options.journal.keep_s =

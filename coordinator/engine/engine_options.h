@@ -44,8 +44,8 @@ struct DecisionSettings {
   // within as many rounds.
   int resize_rounds = 3;               // >= 1
   std::vector<PolicyEntity> entities;  // JobSpec::entity names one
-  // Throughputs by job type (JobSpec::app), for types on which a job has none
-  // of its own. May be null.
+  // Throughputs by job type (JobSpec::Workload), for types on which a job has
+  // none of its own. May be null.
   std::shared_ptr<const ThroughputTable> throughputs;
   // A job whose type the table lacks gets the row of the reference model that
   // it resembles most, out of this many for each scale factor
@@ -63,8 +63,11 @@ struct DecisionSettings {
   // (Policy::reads_progress()).
   bool progress = true;
   // Fairness is between users first and jobs second, for jobs that have owners
-  // (UserShares in solver.h).
+  // (GroupShares in solver.h).
   bool user_shares = false;
+  // Fairness is between apps first and jobs second, for jobs that have an app.
+  // Not both of the two.
+  bool app_shares = false;
 };
 
 // All options: the settings of decisions and the rest.

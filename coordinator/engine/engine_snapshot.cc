@@ -39,7 +39,7 @@ static auto FieldsOf(auto& s) {
   auto [rounds, round_ends_at, planned, replanned] = RoundClock::State(s.round);
   auto [accused, seconded] = Accusations::State(s.accusations);
   auto [avoided] = Avoidance::State(s.avoidance);
-  auto& [problem, problem_version, problem_guesses, users, solve_epoch,
+  auto& [problem, problem_version, problem_guesses, groups, solve_epoch,
          problem_seq, solving, solved_placement, solved_at, solve_retry_at] =
       s.solving;
   auto& [policy, drains] = s.operated;

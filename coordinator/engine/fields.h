@@ -90,7 +90,7 @@ auto Fields(As<JobSpec> auto& s) {
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
-                  s.time_limit_s);
+                  s.time_limit_s, s.workload);
 }
 
 // ---- settings
@@ -103,7 +103,7 @@ auto Fields(As<Settings> auto& s) {
                   s.park_absence_s_max, s.plan_lead_s, s.resize_rounds,
                   s.entities, s.throughputs, s.reference_models,
                   s.profiling_percentage, s.solve_gap_s_per_job, s.progress,
-                  s.user_shares);
+                  s.user_shares, s.app_shares);
 }
 
 }  // namespace event

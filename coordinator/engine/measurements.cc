@@ -42,8 +42,8 @@ void FillThroughputs(const State& s, JobSpec& spec) {
   NameInFull(s.cluster.types(), &spec.throughputs);
   const ThroughputTable* table = s.options.throughputs.get();
   if (table == nullptr) return;
-  const std::optional<ThroughputTable::Row> row = table->FindRow(
-      spec.app.empty() ? spec.name : spec.app, spec.scale_factor);
+  const std::optional<ThroughputTable::Row> row =
+      table->FindRow(spec.Workload(), spec.scale_factor);
   if (!row.has_value()) return;
   for (const std::string& type : s.cluster.types()) {
     const std::optional<size_t> known =
@@ -161,9 +161,7 @@ void FindTableRow(State& s, Job& job) {
   job.table_row.reset();
   job.row_speed = 0;
   if (table == nullptr) return;
-  job.table_row =
-      table->FindRow(job.spec.app.empty() ? job.spec.name : job.spec.app,
-                     job.spec.scale_factor);
+  job.table_row = table->FindRow(job.spec.Workload(), job.spec.scale_factor);
   if (job.table_row.has_value()) return;
   if (!s.references.has_value()) return;
   const std::vector<ProfiledCell> cells = CellsOf(s, job);

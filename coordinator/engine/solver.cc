@@ -64,17 +64,26 @@ void AddWorth(TypeWorth worth, const WorthTerms& terms, const ShareUnit& unit,
   if (worth == TypeWorth::kThroughputPerCost) DivideByCost(terms, row.worth);
 }
 
-namespace {
+namespace {}  // namespace
 
-bool Counts(const Job& job) { return job.active() && !job.spec.owner.empty(); }
+bool GroupShares::Counts(const Job& job) const {
+  const std::string& name =
+      group_ == Group::kUser ? job.spec.owner : job.spec.app;
+  return job.active() && !name.empty();
+}
 
-}  // namespace
+GroupShares::Key GroupShares::KeyOf(const Job& job) const {
+  return {job.spec.owner, group_ == Group::kApp ? job.spec.app : "",
+          job.spec.entity};
+}
 
-std::vector<Job*> UserShares::Update(const absl::btree_map<JobId, Job*>& live) {
+std::vector<Job*> GroupShares::Update(
+    Group group, const absl::btree_map<JobId, Job*>& live) {
+  group_ = group;
   absl::btree_map<Key, Share> shares;
   for (const auto& [id, job] : live) {
     if (!Counts(*job)) continue;
-    Share& share = shares[{job->spec.owner, job->spec.entity}];
+    Share& share = shares[KeyOf(*job)];
     share.weight = job->spec.owner_weight;
     share.sum += job->spec.weight;
   }
@@ -82,7 +91,7 @@ std::vector<Job*> UserShares::Update(const absl::btree_map<JobId, Job*>& live) {
   std::vector<Job*> changed;
   for (const auto& [id, job] : live) {
     if (!Counts(*job)) continue;
-    const Key key{job->spec.owner, job->spec.entity};
+    const Key key = KeyOf(*job);
     const auto before = shares.find(key);
     if (before == shares.end() || before->second != shares_.at(key)) {
       changed.push_back(job);
@@ -91,8 +100,8 @@ std::vector<Job*> UserShares::Update(const absl::btree_map<JobId, Job*>& live) {
   return changed;
 }
 
-double UserShares::WeightOf(const Job& job) const {
-  const auto share = shares_.find({job.spec.owner, job.spec.entity});
+double GroupShares::WeightOf(const Job& job) const {
+  const auto share = shares_.find(KeyOf(job));
   if (!Counts(job) || share == shares_.end()) return job.spec.weight;
   return share->second.weight * job.spec.weight / share->second.sum;
 }
@@ -158,6 +167,10 @@ std::vector<size_t> KindsOf(const std::vector<const Job*>& jobs,
 }
 
 }  // namespace
+
+static bool HasGroups(const DecisionSettings& settings) {
+  return settings.user_shares || settings.app_shares;
+}
 
 static bool KeepsProblem(const State& s);
 static void UpdateProblem(State& s, Time now);
@@ -229,8 +242,10 @@ void UpdateProblem(State& s, Time now) {
 }
 
 void BuildProblem(State& s, Time now) {
-  if (s.options.user_shares) {
-    for (Job* job : s.solving.users.Update(s.jobs.live()))
+  if (HasGroups(s.options)) {
+    const auto group = s.options.app_shares ? GroupShares::Group::kApp
+                                            : GroupShares::Group::kUser;
+    for (Job* job : s.solving.groups.Update(group, s.jobs.live()))
       s.changes.Touch(*job);
   }
   if (s.solving.problem != nullptr && KeepsProblem(s))
@@ -267,7 +282,7 @@ PolicyJob ProblemJob(const State& s, const Job& job, Time now) {
   row.id = job.id;
   row.scale_factor = job.scale_factor;
   row.weight =
-      s.options.user_shares ? s.solving.users.WeightOf(job) : job.spec.weight;
+      HasGroups(s.options) ? s.solving.groups.WeightOf(job) : job.spec.weight;
   row.arrival_s = job.submitted_at;
   if (s.options.progress) {
     row.time_since_start_s = now - job.submitted_at;

@@ -41,28 +41,38 @@ struct WorthTerms {
 void AddWorth(TypeWorth worth, const WorthTerms& terms, const ShareUnit& unit,
               const Job& job, RoundUnit& row);
 
-// Fairness between users first and jobs second. The weight of a user is divided
-// over its active jobs in proportion to their own weights, so that many jobs of
-// one user weigh no more than one. A user has its full weight in each entity.
-// Problems owns one. Not thread-safe; deterministic.
-
-class UserShares {
+// Fairness between users, or between apps, first and between jobs second. The
+// weight of a group is divided over its active jobs in proportion to their own
+// weights, so that many jobs of one group weigh no more than one. A group has
+// its full weight in each entity; the weight of an app is that of its owner.
+// Not thread-safe; deterministic.
+class GroupShares {
  public:
-  // Reads all live jobs. Returns the active ones whose weight has changed since
-  // the last call because jobs of their user came, went or changed.
-  std::vector<Job*> Update(const absl::btree_map<JobId, Job*>& live);
+  // kUser: the jobs of an owner. kApp: the jobs of an owner's app.
+  enum class Group : uint8_t { kUser, kApp };
 
-  // The weight as of the last Update. A job without an owner, or whose user had
-  // no active job then, has its own weight.
+  // Reads all live jobs. Returns the active ones whose weight has changed since
+  // the last call because jobs of their group came, went or changed.
+  std::vector<Job*> Update(Group group,
+                           const absl::btree_map<JobId, Job*>& live);
+
+  // The weight as of the last Update. A job outside any group, or whose group
+  // had no active job then, has its own weight.
   double WeightOf(const Job& job) const;
 
  private:
   struct Share {
-    double weight = 1;  // of the user, as its latest job has it
+    double weight = 1;  // of the group, as its latest job has it
     double sum = 0;     // of the weights of its active jobs
     friend bool operator==(const Share&, const Share&) = default;
   };
-  using Key = std::pair<std::string, std::string>;  // owner and entity
+  using Key = std::tuple<std::string, std::string, std::string>;
+
+  bool Counts(const Job& job) const;
+  // Owner, app and entity; the app is empty for groups of users.
+  Key KeyOf(const Job& job) const;
+
+  Group group_ = Group::kUser;
   absl::btree_map<Key, Share> shares_;
 };
 
@@ -72,7 +82,7 @@ struct Solving {
   std::shared_ptr<PolicyProblem> problem;  // the last one, kept by change
   uint64_t problem_version = 0;            // of the throughputs
   bool problem_guesses = false;            // it has throughputs nobody knows
-  UserShares users;
+  GroupShares groups;
   uint64_t epoch = 0;
   uint64_t problem_seq = 0;  // the row that its problem was made behind
   bool runs = false;

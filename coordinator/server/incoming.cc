@@ -241,13 +241,14 @@ absl::Status CheckJobName(const std::string& source, const std::string& name) {
              number ? "-" : "", name, "\" say"));
 }
 
-// Others see it on their terminals.
-absl::Status CheckApp(const std::string& source, const std::string& app) {
-  if (PrintableLine(app, app.size()) == app) return absl::OkStatus();
+// Other users see the value of this key on their terminals.
+absl::Status CheckLabel(const std::string& source, std::string_view key,
+                        const std::string& label) {
+  if (PrintableLine(label, label.size()) == label) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      StrCat(source,
-             ": app has control characters, or blanks at its ends; "
-             "write the name of what the job is a part of"));
+      StrCat(source, ": ", key,
+             " has control characters, or blanks at its ends; write a name "
+             "without them"));
 }
 
 absl::Status CheckEnvironment(const std::string& source, const JobSpec& spec) {
@@ -349,7 +350,8 @@ absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
   GAVEL_ASSIGN_OR_RETURN(JobSpec spec,
                          ParseJobSpec(request.toml, request.source));
   GAVEL_RETURN_IF_ERROR(CheckJobName(request.source, spec.name));
-  GAVEL_RETURN_IF_ERROR(CheckApp(request.source, spec.app));
+  GAVEL_RETURN_IF_ERROR(CheckLabel(request.source, "app", spec.app));
+  GAVEL_RETURN_IF_ERROR(CheckLabel(request.source, "workload", spec.workload));
   GAVEL_RETURN_IF_ERROR(CheckEnvironment(request.source, spec));
   if (!request.directory.starts_with('/')) {
     return absl::InvalidArgumentError(

@@ -205,6 +205,7 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
   row.id = job.id.value();
   row.name = spec.name;
   row.app = spec.app;
+  row.workload = spec.workload;
   row.entity = spec.entity;
   row.owner = spec.owner;
   row.weight = spec.weight;
@@ -272,6 +273,7 @@ StatusRow StatusOf(const QueryView& view) {
   row.policy = view.policy;
   row.policy_option = instead_of.empty() ? row.policy : instead_of;
   row.user_shares = options.user_shares;
+  row.app_shares = options.app_shares;
   for (const PolicyEntity& entity : options.entities) {
     row.entities.push_back({entity.name, entity.weight, entity.policy});
   }

@@ -229,6 +229,7 @@ struct StatusRow {
   std::string policy;                        // that decides now
   std::optional<std::string> policy_option;  // the coordinator's own
   bool user_shares = false;
+  bool app_shares = false;
   std::vector<EntityRow> entities;
   std::string mechanism;
   std::string queue;
@@ -256,7 +257,7 @@ GAVEL_ROW(StatusRow, term, seq, now_s, policy, policy_option, user_shares,
           entities, mechanism, queue, memory_rounds, reset_interval_s,
           placement_sensitive, rounds, round_duration_s, lease_duration_s,
           round_ends_in_s, outcome, objective, bound, gap, solver, detail,
-          kept_out, profiling, failures, troubles, jobs)
+          kept_out, profiling, failures, troubles, jobs, app_shares)
 
 // --- What a prediction needs: `gavel what-if`, `gavel policy --preview` ---
 
@@ -281,10 +282,11 @@ struct ForecastRow {
   Named<double> throughputs;  // by accelerator type
   double received_s = 0;
   Named<ReceivedRow> received;  // by accelerator type
+  std::string workload;
 };
 GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
           deadline_s, scale_factor, steps_left, age_s, throughputs, received_s,
-          received)
+          received, workload)
 
 // Null: there is none of that name.
 template <class T>

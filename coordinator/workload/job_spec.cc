@@ -52,7 +52,13 @@ constexpr FileKey kJobRows[] = {
      .meaning = "Variables of the program's environment."},
     {.name = "app",
      .values = "1 to 256 bytes",
-     .otherwise = "the job's name",
+     .otherwise = "an app of this job alone",
+     .example = R"("search-12")",
+     .meaning = "The app that the job is a part of: jobs of one owner with one "
+                "goal, as the trials of a search, have the same app."},
+    {.name = "workload",
+     .values = "1 to 256 bytes",
+     .otherwise = "`app`, else the job's name",
      .example = "\"ResNet-18 (batch size 64)\"",
      .meaning = "Job type: row of the throughput file."},
     {.name = "entity",
@@ -291,12 +297,14 @@ void ReadClass(TomlReader& reader, JobSpec& spec) {
 void ReadIdentity(TomlReader& reader, JobSpec& spec) {
   reader.ReadName("name", spec.name);
   reader.ReadName("entity", spec.entity);
-  if (reader.Read("app", spec.app) &&
-      (spec.app.empty() || spec.app.size() > kAppBytesMax)) {
-    reader.Fail(
-        "app", StrCat("app has ", spec.app.size(), " bytes; write 1 to ",
-                      kAppBytesMax, ", or leave it out to use the job's name"));
-  }
+  const auto read_label = [&](const char* key, std::string& label) {
+    if (!reader.Read(key, label)) return;
+    if (!label.empty() && label.size() <= kAppBytesMax) return;
+    reader.Fail(key, StrCat(key, " has ", label.size(), " bytes; write 1 to ",
+                            kAppBytesMax, ", or leave it out"));
+  };
+  read_label("app", spec.app);
+  read_label("workload", spec.workload);
   ReadClass(reader, spec);
 }
 
@@ -503,6 +511,7 @@ std::string FormatJobSpec(const JobSpec& spec) {
   std::string toml = StrCat("name = ", QuoteToml(spec.name), "\n");
   AppendProgram(&toml, spec);
   AppendText(&toml, "app", spec.app);
+  AppendText(&toml, "workload", spec.workload);
   AppendText(&toml, "entity", spec.entity);
   AppendText(&toml, "class", kClassNames[static_cast<size_t>(spec.job_class)]);
   StrAppend(&toml, "scale_factor = ", spec.scale_factor, "\n");

@@ -36,8 +36,11 @@ struct JobSpec {
   // By name, in the order of bytes; names are [A-Za-z_][A-Za-z0-9_]*.
   std::vector<std::pair<std::string, std::string>> environment;
 
-  std::string app;     // job type of the throughput table; empty: `name`
-  std::string entity;  // organisation that the job counts for; may be empty
+  // The app that the job is a part of: jobs of one owner with the same app have
+  // one goal. Empty: the job is an app of its own.
+  std::string app;
+  std::string workload;  // row of the throughput table; empty: `app`, `name`
+  std::string entity;    // organisation that the job counts for; may be empty
   JobClass job_class = JobClass::kTraining;
 
   int scale_factor = 1;  // accelerators needed at once, 1..4096
@@ -88,6 +91,11 @@ struct JobSpec {
   }
   int MostWorkers() const {
     return scale_factor_max > 0 ? scale_factor_max : scale_factor;
+  }
+  // The name of the job's row in a throughput table.
+  const std::string& Workload() const {
+    if (!workload.empty()) return workload;
+    return app.empty() ? name : app;
   }
   bool elastic() const { return LeastWorkers() < MostWorkers(); }
   bool opaque() const { return job_class == JobClass::kOpaque; }

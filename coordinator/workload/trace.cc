@@ -59,6 +59,32 @@ class IdleRows {
   std::map<std::string, size_t> rows_;
 };
 
+// The apps of a trace by name.
+class AppNames {
+ public:
+  // Borrows the trace, whose apps it adds.
+  explicit AppNames(Trace& trace) : trace_(trace) {}
+
+  // Sets `app` to the index of the app, which may be new. Returns the reason
+  // if this can't be the name of an app, else an empty text.
+  std::string Take(std::string_view name, size_t* app) {
+    constexpr size_t kAppBytesMax = 256;
+    if (name.empty() || name.size() > kAppBytesMax) {
+      return StrCat("the app has ", name.size(), " bytes; write 1 to ",
+                    kAppBytesMax, ", or leave it out");
+    }
+    const auto [found, added] =
+        indexes_.try_emplace(std::string(name), trace_.apps.size());
+    if (added) trace_.apps.emplace_back(name);
+    *app = found->second;
+    return "";
+  }
+
+ private:
+  Trace& trace_;
+  std::map<std::string, size_t, std::less<>> indexes_;
+};
+
 // The parsers below take a text with at least one line that is neither blank
 // nor a comment, and without a byte order mark. Their result may have no jobs.
 
@@ -71,6 +97,18 @@ constexpr std::array<std::string_view, 10> kTen = {
     "num_steps_arg", "needs_data_dir",  "total_steps",
     "scale_factor",  "priority_weight", "SLO",
     "arrival_time"};
+// The same with the app that a job is a part of.
+constexpr std::array<std::string_view, 11> kEleven = {"job_type",
+                                                      "command",
+                                                      "working_directory",
+                                                      "num_steps_arg",
+                                                      "needs_data_dir",
+                                                      "total_steps",
+                                                      "scale_factor",
+                                                      "priority_weight",
+                                                      "SLO",
+                                                      "arrival_time",
+                                                      "app"};
 constexpr std::array<std::string_view, 7> kOldSeven = {
     "job_type",    "command",      "num_steps_arg", "needs_data_dir",
     "total_steps", "arrival_time", "scale_factor"};
@@ -104,10 +142,11 @@ struct Form {
   size_t slo = At("SLO");
   size_t duration = At("duration");
   size_t arrival = At("arrival_time");
+  size_t app = At("app");
 };
 
-constexpr std::array<Form, 3> kForms = {Form(kTen), Form(kOldSeven),
-                                        Form(kTwelve)};
+constexpr std::array<Form, 4> kForms = {Form(kTen), Form(kOldSeven),
+                                        Form(kTwelve), Form(kEleven)};
 
 const Form* FormOf(const std::vector<TextField>& fields) {
   for (const Form& form : kForms) {
@@ -152,8 +191,9 @@ class GavelTraceParser {
           StrCat("the line has ", fields_.size(),
                  " columns; write ten between tabs: type, command, working "
                  "directory, steps flag, needs data directory, steps, scale "
-                 "factor, weight, SLO, arrival; seven as old traces have, or "
-                 "Shockwave's twelve"));
+                 "factor, weight, SLO, arrival, and an app as the eleventh if "
+                 "the job has one; seven as old traces have, or Shockwave's "
+                 "twelve"));
     }
     if (is_first && IsHeader(*form)) return CheckHeader(*form, reader);
     TraceJob job;
@@ -170,6 +210,11 @@ class GavelTraceParser {
                                      {.max = kTraceTimeMax_s});
     }
     job.arrival_s = ReadArrival(*form, reader);
+    if (form->app != Form::kNone) {
+      const TextField& field = fields_[form->app];
+      const std::string wrong = apps_.Take(field.text, &job.app);
+      if (!wrong.empty()) reader.Fail(field, wrong);
+    }
     // The original truncates the steps of short jobs to 0.
     if (status_.ok() && job.steps_total == 0) return idle_.Count("steps");
     job.job_template = TemplateOf(line, *form, reader);
@@ -265,6 +310,7 @@ class GavelTraceParser {
   Trace trace_;
   std::vector<TextField> fields_;
   std::map<std::string_view, size_t> template_of_;
+  AppNames apps_{trace_};
   IdleRows idle_;
   size_t adaptive_ = 0;  // jobs of another mode than static
 };
@@ -286,6 +332,7 @@ const Names kArrival = {"arrival_s", "submit_time", "arrival_time",
 const Names kType = {"type", "job_type", "model"};
 const Names kWeight = {"weight", "priority_weight"};
 const Names kEntity = {"entity"};
+const Names kApp = {"app"};
 const Names kDeadline = {"deadline_s", "deadline"};
 const Names kName = {"job_id", "jobid", "id", "job_name"};
 // In place of a duration.
@@ -425,6 +472,7 @@ class CsvTraceParser {
     type_ = csv_.FindColumn(kType);
     weight_ = csv_.FindColumn(kWeight);
     entity_ = csv_.FindColumn(kEntity);
+    app_ = csv_.FindColumn(kApp);
     deadline_ = csv_.FindColumn(kDeadline);
     name_ = csv_.FindColumn(kName);
     const std::vector<std::string> left_out =
@@ -472,6 +520,10 @@ class CsvTraceParser {
     if (IsThere(arrival_)) job.arrival_s = ReadArrival();
     if (IsThere(deadline_, &text)) ReadDeadline(job);
     if (IsThere(entity_, &text)) job.entity = EntityOf(text);
+    if (IsThere(app_, &text)) {
+      const std::string wrong = apps_.Take(text, &job.app);
+      if (!wrong.empty()) csv_.Fail(app_, wrong);
+    }
     if (IsThere(name_)) trace_.names.emplace_back(csv_.Text(name_));
     std::string_view type = kNoJobType;
     // Without a type nothing tells a throughput: 1 step/s, by definition.
@@ -545,6 +597,7 @@ class CsvTraceParser {
   absl::Status status_;
   CsvReader csv_;
   Trace trace_;
+  AppNames apps_{trace_};
   size_t duration_ = CsvReader::kNoColumn;
   size_t start_ = CsvReader::kNoColumn;
   size_t end_ = CsvReader::kNoColumn;
@@ -553,6 +606,7 @@ class CsvTraceParser {
   size_t type_ = CsvReader::kNoColumn;
   size_t weight_ = CsvReader::kNoColumn;
   size_t entity_ = CsvReader::kNoColumn;
+  size_t app_ = CsvReader::kNoColumn;
   size_t deadline_ = CsvReader::kNoColumn;
   size_t name_ = CsvReader::kNoColumn;
   bool dated_ = false;
@@ -625,7 +679,7 @@ class TomlTraceParser {
     TomlReader reader(table, source_,
                       {"type", "command", "steps_total", "duration_s", "count",
                        "scale_factor", "scale_factor_min", "scale_factor_max",
-                       "weight", "arrival_s", "slo", "entity"},
+                       "weight", "arrival_s", "slo", "entity", "app"},
                       status_);
     TraceJob job;
     job.job_template = ReadTemplate(reader);
@@ -635,6 +689,11 @@ class TomlTraceParser {
     reader.Read("slo", job.slo, kTraceSlo);
     ReadArrival(reader, job);
     ReadEntityOf(reader, job);
+    std::string app;
+    if (reader.Read("app", app)) {
+      const std::string wrong = apps_.Take(app, &job.app);
+      if (!wrong.empty()) reader.Fail("app", wrong);
+    }
     int count = 1;
     reader.Read("count", count, 1, kTraceJobsMax);
     const size_t jobs = trace_.jobs.size() + static_cast<size_t>(count);
@@ -706,6 +765,7 @@ class TomlTraceParser {
   std::string_view source_;
   absl::Status status_;
   Trace trace_;
+  AppNames apps_{trace_};
   std::map<std::string, size_t> entity_of_;
   std::map<std::pair<std::string, std::string>, size_t> template_of_;
 };
@@ -785,8 +845,12 @@ std::string FormatTrace(const Trace& trace) {
               "\t", of.steps_flag, "\t", of.needs_data_directory ? 1 : 0, "\t",
               static_cast<int64_t>(job.steps_total), "\t", job.scale_factor,
               "\t", static_cast<int64_t>(job.weight));
-    absl::StrAppendFormat(&text, "\t%f\t%f\n", job.slo > 0 ? job.slo : kNoSlo,
+    absl::StrAppendFormat(&text, "\t%f\t%f", job.slo > 0 ? job.slo : kNoSlo,
                           job.arrival_s);
+    if (job.app != TraceJob::kNoApp) {
+      StrAppend(&text, "\t", trace.apps[job.app]);
+    }
+    text += '\n';
   }
   return text;
 }

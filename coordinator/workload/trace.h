@@ -42,6 +42,8 @@ struct TraceJob {
   double duration_s = 0;
   size_t entity = kNoEntity;  // index into Trace::entities
   static constexpr size_t kNoEntity = std::numeric_limits<size_t>::max();
+  size_t app = kNoApp;  // index into Trace::apps; kNoApp: the job is one alone
+  static constexpr size_t kNoApp = std::numeric_limits<size_t>::max();
   // Elastic, as JobSpec has it: 1 <= min <= scale_factor <= max; 0:
   // scale_factor.
   int scale_factor_min = 0;
@@ -67,6 +69,8 @@ struct Trace {
   std::vector<JobTemplate> templates;
   std::vector<TraceJob> jobs;
   std::vector<TraceEntity> entities;
+  // Names of the apps (JobSpec::app), each 1 to 256 bytes.
+  std::vector<std::string> apps;
   // Names of the jobs in the file, by number; empty: it names none.
   std::vector<std::string> names;
   // Sentences that tell the user which parts of the file are not simulated.
@@ -92,8 +96,8 @@ inline constexpr std::string_view kAllOtherColumns = "*";
 // line of names; ten columns (type, command, working directory, steps flag,
 // needs data directory, steps, scale factor, weight, SLO, arrival), the old
 // seven (type, command, steps flag, needs data directory, steps, arrival, scale
-// factor), or Shockwave's twelve, which are the ten with a mode behind the
-// scale factor and a duration before the arrival.
+// factor), Shockwave's twelve, which are the ten with a mode behind the scale
+// factor and a duration before the arrival, or eleven: the ten and the app.
 //
 // CSV: a header that names at least the duration and the accelerators of a job
 // (trace.cc lists all names). Without arrivals all jobs are there
@@ -107,14 +111,14 @@ inline constexpr std::string_view kAllOtherColumns = "*";
 //
 // TOML: [[job]] with type, steps_total or duration_s, and optionally count,
 // scale_factor, scale_factor_min and scale_factor_max (elastic), weight,
-// arrival_s, slo, entity, command (a string); [[entity]] with name, weight,
-// policy.
+// arrival_s, slo, entity, app, command (a string); [[entity]] with name,
+// weight, policy.
 absl::StatusOr<Trace> ParseTrace(std::string_view text, std::string_view source,
                                  std::string_view ignored_columns = {});
 
 // Gavel's ten columns, byte for byte as the original dumps them: steps and
 // weight truncated to whole numbers, arrivals and SLOs with six decimals. They
-// do not tell which jobs are elastic.
+// do not tell which jobs are elastic. Jobs of an app have an eleventh column.
 std::string FormatTrace(const Trace& trace);
 
 }  // namespace gavel

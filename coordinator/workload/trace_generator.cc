@@ -223,6 +223,7 @@ std::span<const JobTemplate> GavelJobTable() {
 
 namespace {
 
+constexpr int kAppJobsMax = 10'000;
 constexpr std::array<int, 4> kScaleFactors = {1, 2, 4, 8};
 
 absl::Status CheckOptions(const GeneratorOptions& options) {
@@ -240,6 +241,11 @@ absl::Status CheckOptions(const GeneratorOptions& options) {
         StrCat("the fixed duration is ", options.fixed_duration_s,
                " s; give a number above 0 to ", kDurationMax_s,
                ", or 0 for drawn durations"));
+  }
+  if (options.app_jobs_max < 0 || options.app_jobs_max > kAppJobsMax) {
+    return absl::InvalidArgumentError(
+        StrCat("the most jobs of an app are ", options.app_jobs_max,
+               "; give 1 to ", kAppJobsMax, ", or 0 for jobs without apps"));
   }
   if (options.scale_factor_max < 1) {
     return absl::InvalidArgumentError(StrCat("the largest scale factor is ",
@@ -296,7 +302,8 @@ TraceGenerator::TraceGenerator(const GeneratorOptions& options,
       steps_per_s_(std::move(steps_per_s)),
       jobs_(options.seed + 2),
       arrivals_(options.seed + 3),
-      slos_(options.seed + 6) {}
+      slos_(options.seed + 6),
+      apps_(options.seed + 9) {}
 
 int TraceGenerator::DrawScaleFactor() {
   // Drawn even when it is not used, so that durations are the same either way.
@@ -350,9 +357,26 @@ TraceJob TraceGenerator::Draw() {
   return job;
 }
 
+TraceJob TraceGenerator::DrawOfApp() {
+  if (app_jobs_left_ == 0) {
+    app_job_ = Draw();
+    if (app_job_.scale_factor > options_.scale_factor_max) return app_job_;
+    app_job_.app = app_++;
+    const double most = options_.app_jobs_max;
+    app_jobs_left_ = static_cast<int>(std::pow(most, apps_.Random()) + 0.5);
+  } else {
+    app_job_.duration_s = DrawDuration();
+  }
+  --app_jobs_left_;
+  return app_job_;
+}
+
 TraceJob TraceGenerator::Next() {
-  TraceJob job = Draw();
-  while (job.scale_factor > options_.scale_factor_max) job = Draw();
+  const auto draw = [this] {
+    return options_.app_jobs_max > 0 ? DrawOfApp() : Draw();
+  };
+  TraceJob job = draw();
+  while (job.scale_factor > options_.scale_factor_max) job = draw();
   job.steps_total =
       job.duration_s * steps_per_s_[job.job_template].at(job.scale_factor);
   return job;
@@ -364,6 +388,7 @@ Trace TraceGenerator::Take(size_t count) {
   trace.templates.assign(table.begin(), table.end());
   trace.jobs.reserve(count);
   for (size_t i = 0; i < count; ++i) trace.jobs.push_back(Next());
+  for (size_t i = 0; i < app_; ++i) trace.apps.push_back(StrCat("app-", i));
   return trace;
 }
 

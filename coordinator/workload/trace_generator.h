@@ -44,6 +44,12 @@ struct GeneratorOptions {
   bool slos = false;            // deadlines of 1.2, 2 or 10 times the duration
   double fixed_duration_s = 0;  // > 0: every job takes that long on a v100
   int scale_factor_max = 8;     // larger ones are dropped, arrivals are kept
+  // 0: no apps. Else jobs come in apps of 1 to so many: the number is drawn
+  // log-uniformly, and the jobs of an app arrive together and have one type and
+  // scale factor. The rate of arrivals is then that of apps. (Themis, section
+  // 8.1, has apps of 1 to 98 jobs with a median of 23, which the paper's traces
+  // give; ours are drawn.)
+  int app_jobs_max = 0;
 };
 
 // The 26 job types of Gavel (its job table), in the order in which it draws.
@@ -74,12 +80,18 @@ class TraceGenerator {
   double DrawSlo();
   double DrawInterarrival();
   TraceJob Draw();
+  // One more job of the app whose jobs are being drawn.
+  TraceJob DrawOfApp();
 
   GeneratorOptions options_;
   std::vector<StepsPerSecond> steps_per_s_;  // [26]
   PythonRandom jobs_;
   PythonRandom arrivals_;
   PythonRandom slos_;
+  PythonRandom apps_;
+  TraceJob app_job_;       // the first job of the present app
+  int app_jobs_left_ = 0;  // jobs of it that are still to be drawn
+  size_t app_ = 0;         // index of the next app
   double arrival_s_ = 0;
   bool first_ = true;
 };

@@ -1,4 +1,4 @@
-// Fairness between users first, and jobs whose figures no solver takes.
+// Fairness between users or apps first, and jobs whose figures no solver takes.
 #include "coordinator/engine/solver.h"
 #include "tests/engine/engine_driver.h"
 
@@ -63,6 +63,30 @@ TEST_F(UserSharesTest, EachEntityHasItsOwn) {
   const JobId other = Submit("alice", 1, 1, "speech");
   EXPECT_EQ(Weights()[one], 1);
   EXPECT_EQ(Weights()[other], 1);
+}
+
+TEST_F(UserSharesTest, JobsOfOneAppAreOneShare) {
+  driver_.Restart([](EngineOptions& options) {
+    options.user_shares = false;
+    options.app_shares = true;
+  });
+  const auto submit = [&](const std::string& owner, const std::string& app) {
+    JobSpec spec;
+    spec.owner = owner;
+    spec.app = app;
+    spec.weight = 2;
+    return driver_.Submit(owner + std::to_string(++jobs_), 1, spec);
+  };
+  const JobId first = submit("alice", "search");
+  const JobId second = submit("alice", "search");
+  const JobId other_app = submit("alice", "final");
+  const JobId other_user = submit("bob", "search");
+  const JobId alone = submit("bob", "");
+  EXPECT_EQ(Weights()[first], 0.5);
+  EXPECT_EQ(Weights()[second], 0.5);
+  EXPECT_EQ(Weights()[other_app], 1);
+  EXPECT_EQ(Weights()[other_user], 1);
+  EXPECT_EQ(Weights()[alone], 2);
 }
 
 TEST_F(UserSharesTest, ARestartFollowsTheJournalAndThenTheOptions) {
