@@ -250,6 +250,9 @@ constexpr Need kNeedsOfJobs[] = {
     {"finish_time_fairness", "time_since_start"},
     {"min_total_duration", "num_steps_remaining"},
     {"sjf", "num_steps_remaining"},
+    {"srtf", "num_steps_remaining"},
+    {"strawman", "num_steps_remaining"},
+    {"strawman", "time_since_start"},
     {"SLOs", "num_steps_remaining"},
 };
 

@@ -212,6 +212,14 @@ double Figures::StepsDone(const Job& job, Time now) const {
   return total > 0 ? std::min(total, done) : done;
 }
 
+double Figures::AloneSeconds(const Job& job, double steps) const {
+  double best = 0;
+  for (const std::string& type : cluster_.types()) {
+    best = std::max(best, throughputs_.Get(job.id, type).steps_per_s);
+  }
+  return best > 0 ? steps / best : 0;
+}
+
 double Figures::Pace(const Job& job) const {
   const Worker& worker = job.workers.front();
   const size_t type = static_cast<size_t>(cluster_.TypeOf(worker.held));

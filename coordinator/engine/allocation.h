@@ -146,6 +146,9 @@ class Figures {
   // Reports are journaled only at intervals, so the steps since the last one
   // are estimated from the job's throughput.
   double StepsDone(const Job& job, Time now) const;
+  // The seconds that so many steps of the job take alone on the type where it
+  // is fastest; 0 if it has no throughput anywhere.
+  double AloneSeconds(const Job& job, double steps) const;
   // steps/s of a job that holds leases.
   double Pace(const Job& job) const;
   // The name under which the job's throughput on that type is kept. If

@@ -39,6 +39,7 @@ static auto FieldsOf(auto& s) {
   auto [rounds, round_ends_at, planned, replanned] = RoundClock::State(s.round);
   auto [accused, seconded] = Accusations::State(s.accusations);
   auto [avoided] = Avoidance::State(s.avoidance);
+  auto [apps, present, presence, presence_at] = AppTable::State(s.apps);
   auto& [problem, problem_version, problem_guesses, groups, solve_epoch,
          problem_seq, solving, solved_placement, solved_at, solve_retry_at] =
       s.solving;
@@ -56,7 +57,7 @@ static auto FieldsOf(auto& s) {
       all_changed, s.speeds, profiling, leases_until, trials, planned_trials,
       failure_rate, term_starts, s.launches, policy, drains, numbers_from,
       lost_leases_until, seconded, avoided, isolated_version, ended_ahead,
-      wall_offset, silent);
+      wall_offset, silent, apps, present, presence, presence_at);
   return std::tuple_cat(before, std::tuple(RowsAgain{&result.allocation}),
                         after);
 }
@@ -67,6 +68,7 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
   s.changes.Rebuild();
   s.agents.Rebuild();
   GAVEL_RETURN_IF_ERROR(s.jobs.Rebuild(live));
+  s.apps.Rebuild(s.jobs);
   s.allocation.Rebuild();
   for (const auto& [id, job] : s.jobs.live()) {
     for (Worker& worker : job->workers) {

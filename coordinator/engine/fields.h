@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/apps.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/failures.h"
 #include "coordinator/engine/job.h"
@@ -265,7 +266,7 @@ auto Fields(As<Job> auto& j) {
                   j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
                   j.row_speed, j.profile, j.last_error, j.hung_launches,
                   j.stays, j.claimed, j.planned_claim, j.left_unasked,
-                  j.last_end, j.submitted_wall_s, j.ended_wall_s);
+                  j.last_end, j.submitted_wall_s, j.ended_wall_s, j.presence);
 }
 
 auto Fields(As<Agent> auto& a) {
@@ -283,6 +284,15 @@ auto Fields(As<Accelerator> auto& a) {
                   a.leaving, a.forgotten, a.drained_for, a.errors_known,
                   a.drained_alone, a.reserved);
 }
+
+namespace engine {
+
+auto Fields(As<App> auto& a) {
+  return std::tie(a.began_at, a.presence, a.jobs, a.ended_longest_s,
+                  a.ended_area_s);
+}
+
+}  // namespace engine
 
 auto Fields(As<Cluster> auto& c) { return Cluster::State(c); }
 auto Fields(As<TimeReceived::Seconds> auto& s) {

@@ -224,6 +224,8 @@ struct Job {
   // (EngineOptions::wall_offset_s).
   double submitted_wall_s = 0;
   double ended_wall_s = 0;
+  // AppTable's integral of apps present over time when it was submitted.
+  double presence = 0;
 
   uint64_t epoch = 0;  // rises with every new assignment and incarnation
   int world_size = 1;  // size of the gang as it was last assigned

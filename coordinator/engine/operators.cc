@@ -586,6 +586,7 @@ void On(State& s, Time now, const event::JobSubmitted& e) {
   Job& job = s.jobs.Add(now, e.spec);
   const JobId id = job.id;
   job.submitted_wall_s = now + s.options.wall_offset_s;
+  s.apps.Add(now, job);
   s.throughputs.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
   BarTypes(s, job);
   job.profile = e.profile;

@@ -175,6 +175,7 @@ static bool HasGroups(const DecisionSettings& settings) {
 static bool KeepsProblem(const State& s);
 static void UpdateProblem(State& s, Time now);
 static PolicyJob ProblemJob(const State& s, const Job& job, Time now);
+static void AddApps(const State& s, Time now, PolicyProblem& problem);
 static void AddPlacement(const State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, const PolicyJob& row,
@@ -255,6 +256,7 @@ void BuildProblem(State& s, Time now) {
   PolicyProblem& problem = *s.solving.problem;
   problem.types = s.cluster.types();
   problem.capacity = s.cluster.Capacity();
+  problem.round_s = s.terms.round_duration_s();
   for (const auto& [id, job] : s.jobs.live()) {
     if (!job->active() || job->pinned()) continue;
     problem.jobs.push_back(ProblemJob(s, *job, now));
@@ -262,6 +264,7 @@ void BuildProblem(State& s, Time now) {
   for (const PolicyEntity& entity : s.options.entities) {
     problem.entities.push_back(entity);
   }
+  if (s.options.progress) AddApps(s, now, problem);
   if (!s.allocation.prices().empty()) {
     std::map<std::string, double> prices(s.allocation.prices().begin(),
                                          s.allocation.prices().end());
@@ -288,9 +291,10 @@ PolicyJob ProblemJob(const State& s, const Job& job, Time now) {
     row.time_since_start_s = now - job.submitted_at;
     row.time_received_s = s.ledger.SecondsReceived(job, now);
     row.isolated_s = s.isolated.SumOf(job, now).seconds;
-    row.steps_remaining =
-        std::max(0.0, static_cast<double>(job.spec.steps_total) -
-                          s.figures.StepsDone(job, now));
+    row.steps_done = s.figures.StepsDone(job, now);
+    row.steps_remaining = std::max(
+        0.0, static_cast<double>(job.spec.steps_total) - row.steps_done);
+    row.apps_average = s.apps.AveragePresent(job, now);
     if (job.spec.deadline_s.has_value()) {
       // A round realises shares only to within its length: a job with exactly
       // the share that its deadline takes could end up to a round late.
@@ -309,6 +313,22 @@ PolicyJob ProblemJob(const State& s, const Job& job, Time now) {
     if (s.jobs.Together(job, job.partner)) row.running_with = job.partner;
   }
   return row;
+}
+
+// Adds the apps of several jobs, and which of them each job belongs to.
+void AddApps(const State& s, Time now, PolicyProblem& problem) {
+  std::map<const App*, int> index_of;
+  for (PolicyJob& row : problem.jobs) {
+    const App* app = s.apps.Find(s.jobs.at(row.id));
+    if (app == nullptr) continue;
+    const auto [found, added] =
+        index_of.try_emplace(app, static_cast<int>(problem.apps.size()));
+    row.app = found->second;
+    if (!added) continue;
+    problem.apps.push_back({now - app->began_at,
+                            s.apps.AveragePresent(*app, now),
+                            app->ended_longest_s, app->ended_area_s});
+  }
 }
 
 // Adds the servers only if some gang has a throughput of its own for several

@@ -14,6 +14,7 @@
 
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/allocation.h"
+#include "coordinator/engine/apps.h"
 #include "coordinator/engine/checkpoints.h"
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
@@ -48,6 +49,7 @@ struct State {
   Agenda agenda;
   // Jobs, accelerators, and which job has which.
   JobTable jobs;
+  AppTable apps;
   Changes changes;
   Cluster cluster;
   Agents agents;

@@ -130,6 +130,8 @@ PolicyResult SolveProportional(const PolicyProblem& problem);
 PolicyResult SolveSjf(const PolicyProblem& problem);
 // Alone: kAgnostic or kAware.
 PolicyResult SolveStrategyProof(const PolicyProblem& problem, PolicyForm form);
+PolicyResult SolveStrawman(const PolicyProblem& problem);
+PolicyResult SolveTiresias(const PolicyProblem& problem, bool gittins);
 // INVALID_ARGUMENT names an entity whose policy does not exist; so both.
 absl::StatusOr<PolicyResult> SolveWaterFilling(const PolicyProblem& problem,
                                                PolicyForm form);

@@ -229,6 +229,23 @@ absl::Status CheckEntity(const PolicyEntity& entity) {
                 "; give a finite one above 0");
 }
 
+bool IsAverage(double apps) { return std::isfinite(apps) && apps >= 1; }
+
+absl::Status CheckApp(const PolicyProblem& problem, size_t a) {
+  const PolicyApp& app = problem.apps[a];
+  if (!IsAverage(app.apps_average)) {
+    return Refuse("app ", a, ": an average of ", app.apps_average,
+                  " apps; give 1 or more");
+  }
+  for (const double value :
+       {app.age_s, app.ended_longest_s, app.ended_area_s}) {
+    if (FiniteFromZero(value)) continue;
+    return Refuse("app ", a, ": a time of ", value,
+                  "; give a finite one, 0 or more");
+  }
+  return absl::OkStatus();
+}
+
 // The name of a column, for messages.
 std::string ColumnName(const PolicyProblem& problem, size_t column) {
   const std::string& type = problem.types[problem.TypeOfColumn(column)];
@@ -242,6 +259,7 @@ absl::Status CheckTimes(const PolicyJob& job) {
     const char* name;
     double value;
   } fields[] = {{"steps remaining", job.steps_remaining},
+                {"steps done", job.steps_done},
                 {"time since start", job.time_since_start_s},
                 {"time received", job.time_received_s},
                 {"isolated time", job.isolated_s}};
@@ -279,6 +297,14 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
   if (job.entity < -1 || job.entity >= entities) {
     return refuse("entity ", job.entity, " of ", entities,
                   "; give an index, -1 for none");
+  }
+  const auto apps = static_cast<int64_t>(problem.apps.size());
+  if (job.app < -1 || job.app >= apps) {
+    return refuse("app ", job.app, " of ", apps,
+                  "; give an index, -1 for an app of its own");
+  }
+  if (!IsAverage(job.apps_average)) {
+    return refuse("an average of ", job.apps_average, " apps; give 1 or more");
   }
   const std::span<const double> row = problem.Row(m);
   for (size_t c = 0; c < row.size(); ++c) {
@@ -378,6 +404,9 @@ absl::Status CheckProblem(const PolicyProblem& problem) {
   }
   for (const PolicyEntity& entity : problem.entities) {
     GAVEL_RETURN_IF_ERROR(CheckEntity(entity));
+  }
+  for (size_t a = 0; a < problem.apps.size(); ++a) {
+    GAVEL_RETURN_IF_ERROR(CheckApp(problem, a));
   }
   for (size_t m = 0; m < problem.jobs.size(); ++m) {
     GAVEL_RETURN_IF_ERROR(CheckJob(problem, m));

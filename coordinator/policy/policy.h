@@ -32,6 +32,7 @@ struct PolicyJob {
   double weight = 1;           // w_m > 0
   double arrival_s = 0;        // orders FIFO; ties by id
   double steps_remaining = 0;  // 0: not known
+  double steps_done = 0;
   double time_since_start_s = 0;
   double time_received_s = 0;  // that it ran, alone or in a pair
   // The time that an equal part of the cluster (1/n of each type) would have
@@ -44,6 +45,9 @@ struct PolicyJob {
   int entity = -1;      // index into PolicyProblem::entities; -1: none
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
   JobId running_with;   // the other of its packed pair now; invalid: alone
+  int app = -1;  // index into PolicyProblem::apps; -1: it is an app of its own
+  // Of a job that is an app of its own: PolicyApp::apps_average.
+  double apps_average = 1;
 
   static constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 };
@@ -54,6 +58,19 @@ struct PolicyEntity {
   double weight = 1;                // > 0
   std::string policy = "fairness";  // inside it: "fairness", "fifo", or the
                                     // name of any policy
+};
+
+// An app of several jobs with one goal, for finish-time fairness (Themis,
+// NSDI'20, section 3).
+struct PolicyApp {
+  double age_s = 0;  // since its first job was submitted, >= 0
+  // The time average of the number of apps present since then, >= 1.
+  double apps_average = 1;
+  // The work of its jobs that have ended, as each would have run alone on the
+  // type where it is fastest: the longest, in seconds, and the sum, in
+  // accelerator-seconds; >= 0.
+  double ended_longest_s = 0;
+  double ended_area_s = 0;
 };
 
 // Two kinds of jobs that may share accelerators. Both have the same scale
@@ -120,9 +137,11 @@ struct PolicyProblem {
   std::vector<double> pair_throughputs;
   std::vector<double> cost;  // [J] per accelerator and hour; empty: 1 each
   std::vector<PolicyEntity> entities;
+  std::vector<PolicyApp> apps;
   // [J] the number of accelerators on each server that has the type. Empty:
   // placement does not matter. Otherwise each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
+  double round_s = 0;  // length of a round, >= 0
   SolverChoice solver = SolverChoice::kAuto;
   // True if CheckProblem has accepted the problem and every change since then
   // was checked. For callers that keep a problem from one solve to the next.

@@ -73,8 +73,12 @@ constexpr Entry kPolicies[] = {
     {"priority", Call<SolvePriority>},
     {"proportional", Call<SolveProportional>, kNoProgress},
     {"sjf", Call<SolveSjf>},
+    {"srtf", Call<SolveSjf>},
     {"strategy_proof", Call<SolveStrategyProof, kAgnostic>},
     {"strategy_proof_perf", Call<SolveStrategyProof, kAware>},
+    {"strawman", Call<SolveStrawman>},
+    {"tiresias", Call<SolveTiresias, false>},
+    {"tiresias_gittins", Call<SolveTiresias, true>},
 };
 
 constexpr std::string_view kAlloxAlpha = "allox_alpha=";

@@ -130,8 +130,12 @@ constexpr PolicyPromises kPromises[] = {
      .envy_free = true,
      .strategy_proof = true},
     {.name = "sjf", .work_conserving = true},
+    {.name = "srtf", .work_conserving = true},
     {.name = "strategy_proof", .view = kTime, .strategy_proof = true},
     {.name = "strategy_proof_perf", .strategy_proof = true},
+    {.name = "strawman", .work_conserving = true},
+    {.name = "tiresias", .work_conserving = true},
+    {.name = "tiresias_gittins", .work_conserving = true},
 };
 
 // What jobs may lose when another allocation is looked for, as parts of their

@@ -1,0 +1,118 @@
+#include "coordinator/policy/app_fairness.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace gavel::policy {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Of a job that has not begun and whose steps are not known.
+constexpr double kSecondsUnknown = 3600;
+
+double BestThroughput(const Assigner& assigner, size_t job) {
+  double best = 0;
+  for (size_t type = 0; type < assigner.types(); ++type) {
+    best = std::max(best, assigner.Throughput(job, type));
+  }
+  return best;
+}
+
+double StepsLeft(const Assigner& assigner, size_t job) {
+  const PolicyJob& of = assigner.Job(job);
+  if (of.steps_remaining > 0) return of.steps_remaining;
+  if (of.steps_done > 0) return of.steps_done;
+  return kSecondsUnknown * BestThroughput(assigner, job);
+}
+
+// T_id without the number of apps.
+double SecondsAlone(const Assigner& assigner, const std::vector<size_t>& jobs,
+                    const PolicyApp& app) {
+  double longest_s = app.ended_longest_s;
+  double area_s = app.ended_area_s;
+  for (const size_t job : jobs) {
+    const double steps =
+        assigner.Job(job).steps_done + StepsLeft(assigner, job);
+    const double alone_s = steps / BestThroughput(assigner, job);
+    longest_s = std::max(longest_s, alone_s);
+    area_s += alone_s * assigner.Job(job).scale_factor;
+  }
+  return std::max(longest_s, area_s / assigner.room());
+}
+
+}  // namespace
+
+std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
+                                const Assigner& assigner) {
+  std::vector<FairApp> apps;
+  std::vector<size_t> index_of(problem.apps.size(), SIZE_MAX);
+  std::vector<PolicyApp> facts;
+  for (const size_t job : assigner.queue()) {
+    const PolicyJob& of = assigner.Job(job);
+    if (of.app < 0) {
+      facts.push_back(
+          {.age_s = of.time_since_start_s, .apps_average = of.apps_average});
+      apps.push_back({.jobs = {job}});
+      continue;
+    }
+    size_t& index = index_of[static_cast<size_t>(of.app)];
+    if (index == SIZE_MAX) {
+      index = apps.size();
+      apps.emplace_back();
+      facts.push_back(problem.apps[static_cast<size_t>(of.app)]);
+    }
+    apps[index].jobs.push_back(job);
+  }
+  for (size_t a = 0; a < apps.size(); ++a) {
+    apps[a].age_s = facts[a].age_s;
+    apps[a].ideal_s =
+        SecondsAlone(assigner, apps[a].jobs, facts[a]) * facts[a].apps_average;
+  }
+  return apps;
+}
+
+double SecondsLeft(const Assigner& assigner, size_t job, size_t type) {
+  const double steps_per_s = assigner.Throughput(job, type);
+  return steps_per_s > 0 ? StepsLeft(assigner, job) / steps_per_s : kInfinity;
+}
+
+double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
+                   int accelerators) {
+  if (accelerators < 1) return kInfinity;
+  double longest_s = 0;
+  double area_s = 0;
+  for (const size_t job : app.jobs) {
+    const double left_s = SecondsLeft(assigner, job, type);
+    // A job that can't run there has to run somewhere else, later.
+    if (left_s == kInfinity) continue;
+    longest_s = std::max(longest_s, left_s);
+    area_s += left_s * assigner.Job(job).scale_factor;
+  }
+  return longest_s > 0 ? std::max(longest_s, area_s / accelerators) : kInfinity;
+}
+
+double PresentRho(const Assigner& assigner, const FairApp& app,
+                  double round_s) {
+  std::vector<int> held(assigner.types(), 0);
+  for (const size_t job : app.jobs) {
+    const auto type = assigner.FitWhereItRuns(job);
+    if (type) held[*type] += assigner.Job(job).scale_factor;
+  }
+  // The rates on several types add up.
+  double rate = 0;
+  for (size_t type = 0; type < held.size(); ++type) {
+    rate += 1 / SecondsLeft(assigner, app, type, held[type]);
+  }
+  if (rate > 0) return Rho(app, 1 / rate);
+  double least_s = kInfinity;
+  for (const size_t job : app.jobs) {
+    for (size_t type = 0; type < assigner.types(); ++type) {
+      if (!assigner.Fits(job, type)) continue;
+      least_s = std::min(least_s, SecondsLeft(assigner, app, type,
+                                              assigner.Job(job).scale_factor));
+    }
+  }
+  return Rho(app, round_s + least_s);
+}
+
+}  // namespace gavel::policy

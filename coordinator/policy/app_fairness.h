@@ -1,0 +1,59 @@
+// Finish-time fairness of apps as Themis defines it (NSDI'20, section 3):
+//
+//   rho = T_sh / T_id,   T_sh = age + the time that the work left takes with
+//                               the accelerators of an allocation,
+//                        T_id = the app's time alone on the whole cluster,
+//                               times the average number of apps present.
+//
+// The time alone is the larger of two bounds that no schedule beats: that of
+// its longest job where it is fastest, and that of all its work spread over all
+// accelerators. A job whose steps are not known is taken to be half done.
+//
+// Pure, thread-safe. Called by the policies that share between apps
+// (themis.cc) and by the engine, which reports rho.
+#ifndef GAVEL_COORDINATOR_POLICY_APP_FAIRNESS_H_
+#define GAVEL_COORDINATOR_POLICY_APP_FAIRNESS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "coordinator/policy/assigner.h"
+#include "coordinator/policy/policy.h"
+
+namespace gavel::policy {
+
+// An app of the problem; a job without an app is one of its own.
+struct FairApp {
+  std::vector<size_t> jobs;  // indices into PolicyProblem::jobs, not empty
+  double age_s = 0;          // >= 0
+  double ideal_s = 0;        // T_id, > 0
+};
+
+// The apps that have a job which can run, in the order of their first such job.
+// Jobs that can run nowhere belong to none.
+std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
+                                const Assigner& assigner);
+
+// The seconds that the job's remaining steps take on the type, > 0; infinity if
+// it can't run there.
+double SecondsLeft(const Assigner& assigner, size_t job, size_t type);
+
+// The seconds that the work left of the app takes on so many accelerators of a
+// type, whatever its jobs hold now: that of its longest job there, or of all
+// its work on `accelerators`, whichever takes longer. Infinity for none.
+double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
+                   int accelerators);
+
+// rho if the work left takes `left_s`.
+inline double Rho(const FairApp& app, double left_s) {
+  return (app.age_s + left_s) / app.ideal_s;
+}
+
+// rho with the accelerators that the app's jobs run on now. With none it is
+// what the app has if it waits for `round_s` and then gets the one gang that
+// serves it best.
+double PresentRho(const Assigner& assigner, const FairApp& app, double round_s);
+
+}  // namespace gavel::policy
+
+#endif  // GAVEL_COORDINATOR_POLICY_APP_FAIRNESS_H_
