@@ -1,14 +1,16 @@
 // Finish-time fairness of apps (Themis, NSDI'20, section 3), and the strawman.
 #include "coordinator/policy/app_fairness.h"
 
-#include "gtest/gtest.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
+#include "tests/support/test.h"
 
 namespace gavel::testing {
 namespace {
 
 using policy::FairApp;
+using policy::FairAppsOf;
+using policy::SecondsLeft;
 
 // Four accelerators; app 0 has jobs 1 and 2, job 3 is an app of its own.
 PolicyProblem TwoApps() {
