@@ -34,6 +34,7 @@ struct QueryOptions : ClientOptions {
   bool watch = false;
   bool all = false;
   std::string user;
+  std::string app;
   std::vector<std::string> states;
 };
 
@@ -60,6 +61,7 @@ absl::StatusOr<std::string> FilterOf(const QueryOptions& options) {
     for (const std::string& one : letters) filter["states"].push_back(one);
   }
   if (!options.user.empty()) filter["user"] = options.user;
+  if (!options.app.empty()) filter["app"] = options.app;
   if (!options.all && !options.json && options.states.empty()) {
     filter["ended_max"] = kEndedShown;
   }
@@ -105,6 +107,12 @@ std::string RenderWhy(const Json& json, size_t) {
   StrAppend(&text,
             absl::StrFormat("share of time: target %.0f %%, received %.0f %%\n",
                             100 * why.share_target, 100 * why.share_got));
+  if (why.rho.has_value()) {
+    StrAppend(&text,
+              absl::StrFormat("finish-time fairness of its app: %.2f (below 1: "
+                              "sooner than with an equal part)\n",
+                              *why.rho));
+  }
   for (const ThroughputRow& one : why.throughputs) {
     StrAppend(&text, "throughput on ", one.type, ": ",
               FormatRate(one.steps_per_s), " steps/s (", one.source, ")\n");
@@ -127,6 +135,31 @@ absl::Status Show(Client& client, const QueryOptions& options, QueryKind kind,
                                   : render(json, terminal.table_width());
   if (kind == QueryKind::kQueue) text += EndedNote(options, json);
   terminal.Show(text);
+  return absl::OkStatus();
+}
+
+// The apps of the jobs that have not ended; a job without an app is none.
+absl::Status ShowApps(const ClientOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         client->Query(QueryKind::kQueue, JobId(), ""));
+  const std::vector<AppRow> apps = AppsOf(ParseQueue(json));
+  if (!options.json) {
+    Terminal terminal;
+    terminal.Show(RenderApps(apps, terminal.table_width()));
+    return absl::OkStatus();
+  }
+  Json list = Json::array();
+  for (const AppRow& row : apps) {
+    list.push_back({{"app", row.app},
+                    {"owner", row.owner},
+                    {"jobs", row.jobs},
+                    {"running", row.running},
+                    {"accelerators", row.accelerators},
+                    {"left_accelerator_s", row.left_accelerator_s},
+                    {"rho", row.rho ? Json(*row.rho) : Json()}});
+  }
+  std::printf("%s\n", list.dump(2).c_str());
   return absl::OkStatus();
 }
 
@@ -314,6 +347,15 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
   AddOption(queue, "--state", of_queue.states, "STATE",
             "in these states only, by letters or word: R,waiting")
       ->delimiter(',');
+  AddOption(queue, "--app", of_queue.app, "APP", "of one app only");
+
+  auto [apps, of_apps] = AddCommand<ClientOptions>(
+      app, exit_code, "apps",
+      "Lists the apps that are present: jobs with one goal (`app` of the job "
+      "file). RHO: its time to finish over that with an equal part of the "
+      "cluster; LEFT: accelerator-hours of work",
+      ShowApps);
+  AddClientOptions(apps, &of_apps);
 
   auto [nodes, of_nodes] =
       AddQuery(app, exit_code, "nodes", "Lists servers and their accelerators",

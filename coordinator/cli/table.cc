@@ -234,6 +234,39 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
   return RenderTable(columns, cells, width);
 }
 
+std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows) {
+  std::map<std::pair<std::string, std::string>, AppRow> apps;
+  for (const QueueRow& row : rows) {
+    if (row.app.empty() || row.Over()) continue;
+    AppRow& app = apps[{row.owner, row.app}];
+    app.app = row.app;
+    app.owner = row.owner;
+    ++app.jobs;
+    app.running += row.state == "R" ? 1 : 0;
+    if (!row.accelerators.empty()) app.accelerators += row.scale_factor;
+    app.left_accelerator_s += row.left_s.value_or(0) * row.scale_factor;
+    if (row.rho.has_value()) app.rho = row.rho;
+  }
+  std::vector<AppRow> list;
+  for (auto& [key, app] : apps) list.push_back(std::move(app));
+  return list;
+}
+
+std::string RenderApps(const std::vector<AppRow>& rows, size_t width) {
+  TableRows cells;
+  for (const AppRow& row : rows) {
+    cells.push_back(
+        {row.app, row.owner.empty() ? kNone : row.owner, StrCat(row.jobs),
+         StrCat(row.running), StrCat(row.accelerators),
+         row.rho ? absl::StrFormat("%.2f", *row.rho) : std::string(kNone),
+         absl::StrFormat("%.1f", row.left_accelerator_s / 3600)});
+  }
+  return RenderTable(
+      {Left("APP", 16), Left("USER", 8), Right("JOBS", 5), Right("RUNNING", 7),
+       Right("ACCELERATORS", 12), Right("RHO", 6), Right("LEFT", 8)},
+      cells, width);
+}
+
 namespace {
 
 // The faults of one accelerator. A silent or ended agent concerns all of its

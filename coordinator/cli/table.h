@@ -75,6 +75,22 @@ std::string FormatScalar(double value);
 std::string RenderQueue(const std::vector<QueueRow>& rows,
                         size_t width = kTableWidth);
 
+// An app as `gavel apps` shows it.
+struct AppRow {
+  std::string app;
+  std::string owner;  // empty: connections have no keys
+  int jobs = 0;       // that have not ended
+  int running = 0;
+  int accelerators = 0;  // held
+  // The work of its jobs whose length is known, alone where each is fastest.
+  double left_accelerator_s = 0;
+  std::optional<double> rho;  // QueueRow::rho
+};
+// The apps of jobs that have not ended, by owner and name.
+std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows);
+std::string RenderApps(const std::vector<AppRow>& rows,
+                       size_t width = kTableWidth);
+
 // The look of sinfo, one line for each server and accelerator type and state.
 std::string RenderNodes(const std::vector<NodeRow>& rows,
                         size_t width = kTableWidth);

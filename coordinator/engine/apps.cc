@@ -21,10 +21,10 @@ void AppTable::Add(Time now, Job& job) {
     ++present_;
     return;
   }
-  const auto [found, added] =
-      apps_.try_emplace({job.spec.owner, job.spec.app}, App{now, presence_});
+  const auto [found, added] = apps_.try_emplace({job.spec.owner, job.spec.app},
+                                                App{now, presence_, {}});
   if (added) ++present_;
-  ++found->second.jobs;
+  found->second.jobs.insert(job.id);
 }
 
 void AppTable::End(Time now, const Job& job, double alone_s) {
@@ -38,7 +38,8 @@ void AppTable::End(Time now, const Job& job, double alone_s) {
   App& app = found->second;
   app.ended_longest_s = std::max(app.ended_longest_s, alone_s);
   app.ended_area_s += alone_s * job.spec.scale_factor;
-  if (--app.jobs > 0) return;
+  app.jobs.erase(job.id);
+  if (!app.jobs.empty()) return;
   apps_.erase(found);
   --present_;
 }

@@ -10,12 +10,14 @@
 #define GAVEL_COORDINATOR_ENGINE_APPS_H_
 
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
+#include "core/ids.h"
 #include "core/units.h"
 
 namespace gavel::engine {
@@ -23,8 +25,8 @@ namespace gavel::engine {
 // An app of several jobs, or one that may get more.
 struct App {
   Time began_at = 0;
-  double presence = 0;  // AppTable's integral when it began
-  int jobs = 0;         // that have not ended, >= 1
+  double presence = 0;   // AppTable's integral when it began
+  std::set<JobId> jobs;  // that have not ended, not empty
   // The work of its jobs that have ended, as each would have run alone on the
   // type where it is fastest: the longest, in seconds, and the sum, in
   // accelerator-seconds.

@@ -294,6 +294,17 @@ JobShares Engine::SharesOf(JobId job, Time now) const {
 event::Received Engine::ReceivedOf(JobId job, Time now) const {
   return engine::ReceivedOf(*state_, job, now);
 }
+std::map<JobId, double> Engine::RhoOfJobs(Time now, const Job* of) const {
+  return engine::RhoOfJobs(*state_, now, of);
+}
+std::optional<double> Engine::SecondsLeft(const Job& job, Time now) const {
+  const auto total = static_cast<double>(job.spec.steps_total);
+  if (!job.active() || total <= 0 || job.workers.empty()) return std::nullopt;
+  const double left = total - state_->figures.StepsDone(job, now);
+  const double left_s = state_->figures.AloneSeconds(job, left);
+  if (left > 0 && left_s == 0) return std::nullopt;
+  return left_s;
+}
 Reason Engine::Why(JobId job, Time now) const {
   return engine::Why(*state_, job, now);
 }

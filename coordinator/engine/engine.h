@@ -85,6 +85,11 @@ class Engine {
   // The time that an active job has received alone, from which its priorities
   // are computed.
   event::Received ReceivedOf(JobId job, Time now) const;
+  // rho of the app of each active job that can run, or of one job's app.
+  std::map<JobId, double> RhoOfJobs(Time now, const Job* of = nullptr) const;
+  // The seconds that the job's steps left take alone on the type where it is
+  // fastest; nullopt if its steps or its throughputs are not known.
+  std::optional<double> SecondsLeft(const Job& job, Time now) const;
   Reason Why(JobId job, Time now) const;
   // The same without its place in line, which a WaitingLine of LineRows has.
   Reason WhyUnranked(JobId job, Time now) const;

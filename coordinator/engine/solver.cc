@@ -16,6 +16,8 @@
 
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/type_names.h"
+#include "coordinator/policy/app_fairness.h"
+#include "coordinator/policy/assigner.h"
 #include "coordinator/policy/policy.h"
 
 namespace gavel {
@@ -175,6 +177,8 @@ static bool HasGroups(const DecisionSettings& settings) {
 static bool KeepsProblem(const State& s);
 static void UpdateProblem(State& s, Time now);
 static PolicyJob ProblemJob(const State& s, const Job& job, Time now);
+static void AddProgress(const State& s, const Job& job, Time now,
+                        PolicyJob& row);
 static void AddApps(const State& s, Time now, PolicyProblem& problem);
 static void AddPlacement(const State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, PolicyProblem& problem);
@@ -280,6 +284,51 @@ void BuildProblem(State& s, Time now) {
   s.solving.problem_version = s.throughputs.version();
 }
 
+void AddProgress(const State& s, const Job& job, Time now, PolicyJob& row) {
+  row.time_since_start_s = now - job.submitted_at;
+  row.steps_done = s.figures.StepsDone(job, now);
+  row.steps_remaining =
+      std::max(0.0, static_cast<double>(job.spec.steps_total) - row.steps_done);
+  row.apps_average = s.apps.AveragePresent(job, now);
+}
+
+std::map<JobId, double> RhoOfJobs(const State& s, Time now, const Job* of) {
+  PolicyProblem problem;
+  problem.types = s.cluster.types();
+  problem.capacity = s.cluster.Capacity();
+  const auto add = [&](const Job& job) {
+    if (!job.active() || job.pinned()) return;
+    PolicyJob& row = problem.jobs.emplace_back();
+    row.id = job.id;
+    row.scale_factor = job.scale_factor;
+    if (!job.assigned.empty()) {
+      row.running_on = s.cluster.TypeOf(job.assigned.front());
+    }
+    AddProgress(s, job, now, row);
+    for (const std::string& type : problem.types) {
+      problem.throughputs.push_back(
+          s.throughputs.Get(job.id, type).steps_per_s);
+    }
+  };
+  const App* app = of == nullptr ? nullptr : s.apps.Find(*of);
+  if (app != nullptr) {
+    for (const JobId id : app->jobs) add(s.jobs.at(id));
+  } else if (of != nullptr) {
+    add(*of);
+  } else {
+    for (const auto& [id, job] : s.jobs.live()) add(*job);
+  }
+  AddApps(s, now, problem);
+  const Assigner assigner(problem);
+  std::map<JobId, double> rho_of;
+  for (const policy::FairApp& one : policy::FairAppsOf(problem, assigner)) {
+    const double rho =
+        policy::PresentRho(assigner, one, s.terms.round_duration_s());
+    for (const size_t job : one.jobs) rho_of[problem.jobs[job].id] = rho;
+  }
+  return rho_of;
+}
+
 PolicyJob ProblemJob(const State& s, const Job& job, Time now) {
   PolicyJob row;
   row.id = job.id;
@@ -288,13 +337,9 @@ PolicyJob ProblemJob(const State& s, const Job& job, Time now) {
       HasGroups(s.options) ? s.solving.groups.WeightOf(job) : job.spec.weight;
   row.arrival_s = job.submitted_at;
   if (s.options.progress) {
-    row.time_since_start_s = now - job.submitted_at;
+    AddProgress(s, job, now, row);
     row.time_received_s = s.ledger.SecondsReceived(job, now);
     row.isolated_s = s.isolated.SumOf(job, now).seconds;
-    row.steps_done = s.figures.StepsDone(job, now);
-    row.steps_remaining = std::max(
-        0.0, static_cast<double>(job.spec.steps_total) - row.steps_done);
-    row.apps_average = s.apps.AveragePresent(job, now);
     if (job.spec.deadline_s.has_value()) {
       // A round realises shares only to within its length: a job with exactly
       // the share that its deadline takes could end up to a round late.

@@ -104,6 +104,10 @@ struct State;
 // Not thread-safe. No snapshot fields: the problem is built anew after a
 // restart.
 
+// rho of the app of each active job that can run, with the accelerators that
+// the app holds (policy/app_fairness.h). `of` limits it to one job's app.
+std::map<JobId, double> RhoOfJobs(const State& s, Time now,
+                                  const Job* of = nullptr);
 // Makes Solving::problem describe the present state.
 void BuildProblem(State& s, Time now);
 void Drop(State& s);

@@ -135,6 +135,7 @@ struct Filter {
   std::set<std::string, std::less<>> states;  // empty: all
   std::optional<std::string> user;
   std::optional<std::string> name;
+  std::optional<std::string> app;
   std::optional<size_t> ended_max;
 };
 
@@ -157,6 +158,8 @@ std::optional<Filter> ReadFilter(const std::string& text,
       filter.user = reader;
     } else if (key == "name" && value.is_string()) {
       filter.name = value.get<std::string>();
+    } else if (key == "app" && value.is_string()) {
+      filter.app = value.get<std::string>();
     } else if (key == "ended_max" && value.is_number_unsigned()) {
       filter.ended_max = value.get<size_t>();
     } else {
@@ -169,6 +172,7 @@ std::optional<Filter> ReadFilter(const std::string& text,
 bool Passes(const JobView& job, const Filter& filter) {
   return (!filter.user || job.facts->owner == *filter.user) &&
          (!filter.name || job.facts->name == *filter.name) &&
+         (!filter.app || job.facts->app == *filter.app) &&
          (filter.states.empty() || filter.states.contains(job.state));
 }
 
@@ -191,6 +195,7 @@ std::optional<Ended> FirstEnded(const QueueView& view, const Filter& filter) {
 }  // namespace
 
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
+               const std::map<JobId, double>& rho_of,
                std::shared_ptr<const JobFacts> before) {
   JobView view;
   view.id = job.id;
@@ -210,6 +215,10 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   }
   view.shares = engine.SharesOf(job.id, now);
   view.received_s = ReceivedSeconds(job, now);
+  if (const auto rho = rho_of.find(job.id); rho != rho_of.end()) {
+    view.rho = rho->second;
+  }
+  view.left_s = engine.SecondsLeft(job, now);
   view.submitted_at = job.submitted_at;
   view.ended_at = job.ended_at;
   // Jobs of an earlier version have none.
@@ -267,6 +276,8 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   if (job.over) row->ended_at_s = job.ended_wall_s;
   row->age_s = (job.over ? job.ended_at : now) - job.submitted_at;
   row->received_s = job.received_s;
+  row->rho = job.rho;
+  row->left_s = job.left_s;
   row->failures_in_a_row = job.failures_in_a_row;
   row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";
   row->exit = ExitOf(job);
@@ -305,6 +316,7 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.throughputs = std::move(throughputs);
   row.share_target = job.shares.target;
   row.share_got = job.shares.received;
+  row.rho = job.rho;
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }
@@ -373,6 +385,7 @@ std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
   static const std::vector<std::shared_ptr<const JobView>> kNone;
   const auto& jobs_before = last_ == nullptr ? kNone : last_->jobs;
   auto before = jobs_before.begin();
+  const std::map<JobId, double> rho_of = engine_.RhoOfJobs(now);
   for (const auto& [id, job] : engine_.jobs()) {
     while (before != jobs_before.end() && (*before)->id < id) ++before;
     const bool known = before != jobs_before.end() && (*before)->id == id;
@@ -381,7 +394,7 @@ std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
       continue;
     }
     view->jobs.push_back(std::make_shared<const JobView>(
-        ViewOf(job, engine_, now, known ? (*before)->facts : nullptr)));
+        ViewOf(job, engine_, now, rho_of, known ? (*before)->facts : nullptr)));
   }
   last_ = std::move(view);
   due_at_ = now + kPause * work.elapsed_s();

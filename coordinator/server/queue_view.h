@@ -4,8 +4,10 @@
 #define GAVEL_COORDINATOR_SERVER_QUEUE_VIEW_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -67,6 +69,8 @@ struct JobView {
   Named<double> scalars;
   JobShares shares;
   double received_s = 0;
+  std::optional<double> rho;     // of its app; nullopt: it can't run
+  std::optional<double> left_s;  // Engine::SecondsLeft
   Time submitted_at = 0;
   Time ended_at = 0;
   double submitted_wall_s = 0;  // since 1970
@@ -78,10 +82,11 @@ struct JobView {
   int last_end = 0;  // as Job::last_end
 };
 
-// `before` has the facts of an earlier view of the job, which are shared when
-// they have not changed; may be null. The cost does not grow with the number of
-// jobs.
+// `rho` is that of the job's app, if it is known. `before` has the facts of an
+// earlier view of the job, which are shared when they have not changed; may be
+// null. The cost does not grow with the number of jobs.
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
+               const std::map<JobId, double>& rho_of,
                std::shared_ptr<const JobFacts> before);
 
 // The queue's row of the job, as of `now`, for `reader`: words of the program
@@ -129,7 +134,8 @@ struct QueueView {
 // A page of `view`: rows of jobs above the cursor (the last one's id) that
 // match `filter`. The filter is JSON, and an empty one matches all jobs. Each
 // key of
-//   {"states": ["R", "PD"], "user": "ann", "name": "lm", "ended_max": 10}
+//   {"states": ["R", "PD"], "user": "ann", "name": "lm", "app": "search",
+//    "ended_max": 10}
 // may be missing. "own": true instead of "user" selects the jobs of `reader`.
 // "ended_max" limits finished and cancelled jobs to so many, the latest. An
 // invalid filter sets `error`.
@@ -172,7 +178,7 @@ class QueueViews {
 
   // One job alone, whatever the number of jobs.
   JobView MakeOne(const Job& job, Time now) const {
-    return ViewOf(job, engine_, now, nullptr);
+    return ViewOf(job, engine_, now, engine_.RhoOfJobs(now, &job), nullptr);
   }
   // As of the last plan; made by the first who asks behind it.
   std::shared_ptr<PlanLine> Line(Time now);

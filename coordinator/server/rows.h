@@ -112,6 +112,12 @@ struct QueueRow {
   int failures_in_a_row = 0;
   std::string checkpoint_directory;
   std::optional<ExitRow> exit;  // null: none has failed, or it has finished
+  // The finish-time fairness of its app, with what the app holds; null: it
+  // can't run.
+  std::optional<double> rho;
+  // Seconds of its work that are left, alone where it is fastest; null: not
+  // known.
+  std::optional<double> left_s;
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -123,7 +129,8 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           steps_done, steps_total, steps_per_s, scalars, share_target,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
-          received_s, failures_in_a_row, checkpoint_directory, exit)
+          received_s, failures_in_a_row, checkpoint_directory, exit, rho,
+          left_s)
 
 struct ThroughputRow {
   std::string type;
@@ -143,10 +150,11 @@ struct WhyRow {
   std::vector<ThroughputRow> throughputs;
   double share_target = 0;
   double share_got = 0;
-  std::optional<int> place;  // in line
+  std::optional<int> place;   // in line
+  std::optional<double> rho;  // as in QueueRow
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
-          share_target, share_got, place)
+          share_target, share_got, place, rho)
 
 // --- Servers: `gavel nodes` ---
 
