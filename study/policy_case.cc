@@ -253,6 +253,8 @@ constexpr Need kNeedsOfJobs[] = {
     {"srtf", "num_steps_remaining"},
     {"strawman", "num_steps_remaining"},
     {"strawman", "time_since_start"},
+    {"themis", "num_steps_remaining"},
+    {"themis", "time_since_start"},
     {"SLOs", "num_steps_remaining"},
 };
 

@@ -113,6 +113,9 @@ std::string RenderWhy(const Json& json, size_t) {
                               "sooner than with an equal part)\n",
                               *why.rho));
   }
+  if (!why.auction.empty()) {
+    StrAppend(&text, "last auction: ", why.auction, "\n");
+  }
   for (const ThroughputRow& one : why.throughputs) {
     StrAppend(&text, "throughput on ", one.type, ": ",
               FormatRate(one.steps_per_s), " steps/s (", one.source, ")\n");

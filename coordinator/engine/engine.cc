@@ -297,6 +297,15 @@ event::Received Engine::ReceivedOf(JobId job, Time now) const {
 std::map<JobId, double> Engine::RhoOfJobs(Time now, const Job* of) const {
   return engine::RhoOfJobs(*state_, now, of);
 }
+const AppBid* Engine::BidOf(const Job& job) const {
+  const engine::App* app = state_->apps.Find(job);
+  for (const AppBid& bid : state_->allocation.result().bids) {
+    if (app == nullptr ? bid.app == job.id : app->jobs.contains(bid.app)) {
+      return &bid;
+    }
+  }
+  return nullptr;
+}
 std::optional<double> Engine::SecondsLeft(const Job& job, Time now) const {
   const auto total = static_cast<double>(job.spec.steps_total);
   if (!job.active() || total <= 0 || job.workers.empty()) return std::nullopt;

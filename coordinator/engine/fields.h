@@ -200,10 +200,14 @@ void GetField(Unpacker& unpacker, ByAccelerator<T>& out) {
 
 auto Fields(As<TypeAssignment> auto& a) { return std::tie(a.unit, a.type); }
 
+auto Fields(As<AppBid> auto& b) {
+  return std::tie(b.app, b.rho, b.offered, b.bid, b.type, b.kept, b.given);
+}
+
 auto Fields(As<PolicyResult> auto& r) {
   return std::tie(r.outcome, r.detail, r.is_assignment, r.allocation,
                   r.assignment, r.left_out, r.objective, r.bound, r.gap,
-                  r.solver, r.each_round, r.too_extreme, r.worth);
+                  r.solver, r.each_round, r.too_extreme, r.worth, r.bids);
 }
 
 // ---- jobs, servers and accelerators

@@ -261,6 +261,7 @@ void BuildProblem(State& s, Time now) {
   problem.types = s.cluster.types();
   problem.capacity = s.cluster.Capacity();
   problem.round_s = s.terms.round_duration_s();
+  problem.round = s.round.rounds();
   for (const auto& [id, job] : s.jobs.live()) {
     if (!job->active() || job->pinned()) continue;
     problem.jobs.push_back(ProblemJob(s, *job, now));

@@ -131,6 +131,8 @@ PolicyResult SolveSjf(const PolicyProblem& problem);
 // Alone: kAgnostic or kAware.
 PolicyResult SolveStrategyProof(const PolicyProblem& problem, PolicyForm form);
 PolicyResult SolveStrawman(const PolicyProblem& problem);
+absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
+                                         double f);
 PolicyResult SolveTiresias(const PolicyProblem& problem, bool gittins);
 // INVALID_ARGUMENT names an entity whose policy does not exist; so both.
 absl::StatusOr<PolicyResult> SolveWaterFilling(const PolicyProblem& problem,

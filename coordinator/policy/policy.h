@@ -142,6 +142,7 @@ struct PolicyProblem {
   // placement does not matter. Otherwise each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
   double round_s = 0;  // length of a round, >= 0
+  uint64_t round = 0;  // how many rounds there were
   SolverChoice solver = SolverChoice::kAuto;
   // True if CheckProblem has accepted the problem and every change since then
   // was checked. For callers that keep a problem from one solve to the next.
@@ -236,6 +237,19 @@ enum class TypeWorth : uint8_t {
   kThroughputPerCost,
 };
 
+// What became of an app in the auction of a round (themis.cc).
+struct AppBid {
+  JobId app;             // the first of its jobs that can run
+  double rho = 0;        // finish-time fairness before the round
+  bool offered = false;  // it was among the worst-off, and bid
+  // The bundle that it won first: accelerators (0: it won nothing), an index
+  // into PolicyProblem::types, and the fraction of it that it may keep.
+  int bid = 0;
+  int type = 0;
+  double kept = 1;
+  int given = 0;  // accelerators that its bids brought in all
+};
+
 // How a solve ended.
 struct SolveReport {
   SolveOutcome outcome = SolveOutcome::kFailed;
@@ -264,6 +278,7 @@ struct PolicyResult : SolveReport {
   double bound = 0;      // no feasible allocation does better than this
   double gap = 0;        // |bound - objective| / max(1, |bound|)
   TypeWorth worth = TypeWorth::kAlike;
+  std::vector<AppBid> bids;  // of apps, the largest rho first
 };
 
 class Policy {
@@ -283,8 +298,9 @@ class Policy {
       const PolicyProblem& problem) const = 0;
 };
 
-// Returns the policy called `name`, one of PolicyNames() or "allox_alpha=A"
-// (AlloX with A in (0, 1]). NOT_FOUND lists the names that exist.
+// Returns the policy called `name`, one of PolicyNames(), "allox_alpha=A"
+// (AlloX with A in (0, 1]) or "themis_f=F" (Themis with F in [0, 1]). NOT_FOUND
+// lists the names that exist.
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name);
 
 // Names that MakePolicy knows, sorted.

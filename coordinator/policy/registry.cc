@@ -29,6 +29,11 @@ PolicyResult SolveMaxMin(const PolicyProblem& problem, PolicyForm form) {
   return SolveMaxMinFairness(problem, form);
 }
 
+absl::StatusOr<PolicyResult> SolveThemisByDefault(
+    const PolicyProblem& problem) {
+  return SolveThemis(problem, 0.8);
+}
+
 constexpr PolicyForm kAgnostic = PolicyForm::kAgnostic;
 constexpr PolicyForm kAware = PolicyForm::kAware;
 constexpr PolicyForm kPacked = PolicyForm::kPacked;
@@ -77,11 +82,13 @@ constexpr Entry kPolicies[] = {
     {"strategy_proof", Call<SolveStrategyProof, kAgnostic>},
     {"strategy_proof_perf", Call<SolveStrategyProof, kAware>},
     {"strawman", Call<SolveStrawman>},
+    {"themis", SolveThemisByDefault},
     {"tiresias", Call<SolveTiresias, false>},
     {"tiresias_gittins", Call<SolveTiresias, true>},
 };
 
 constexpr std::string_view kAlloxAlpha = "allox_alpha=";
+constexpr std::string_view kThemisF = "themis_f=";
 
 absl::StatusOr<std::unique_ptr<Policy>> MakeAlloxOf(std::string_view name) {
   double alpha = 0;
@@ -99,6 +106,21 @@ absl::StatusOr<std::unique_ptr<Policy>> MakeAlloxOf(std::string_view name) {
       PolicyTraits());
 }
 
+absl::StatusOr<std::unique_ptr<Policy>> MakeThemisOf(std::string_view name) {
+  double f = 0;
+  if (!absl::SimpleAtod(ToAbsl(name.substr(kThemisF.size())), &f) ||
+      !(f >= 0 && f <= 1)) {
+    return absl::NotFoundError(
+        StrCat("policy \"", name,
+               "\": f is from 0 (all apps bid) to 1 (the worst-off app alone "
+               "does), as in themis_f=0.8"));
+  }
+  return std::make_unique<FunctionPolicy>(
+      std::string(name),
+      [f](const PolicyProblem& problem) { return SolveThemis(problem, f); },
+      PolicyTraits());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name) {
@@ -108,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name) {
                                             entry.traits);
   }
   if (name.starts_with(kAlloxAlpha)) return MakeAlloxOf(name);
+  if (name.starts_with(kThemisF)) return MakeThemisOf(name);
   return absl::NotFoundError(StrCat("policy \"", name,
                                     "\" does not exist; choose one of ",
                                     absl::StrJoin(PolicyNames(), ", ")));

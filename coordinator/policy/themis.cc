@@ -1,20 +1,50 @@
 // Policies that share between apps by finish-time fairness (app_fairness.h).
 //
-// `strawman` is what Themis (NSDI'20, section 2.3) is compared with: the app of
-// the largest rho takes all that it can use, then the next one. An app that
+// `themis` is the arbiter of Themis (Mahajan et al., NSDI'20, section 4). All
+// leases end with the round, so each round offers all accelerators:
+//
+// 1. The offer goes to the ceil((1 - f) n) of n apps that have the largest rho.
+//    f is the fairness knob, 0.8 unless the policy is called "themis_f=F".
+// 2. Each of them bids: rho for the bundles that are useful to it, here numbers
+//    of accelerators of one type, because its jobs are gangs that run on one.
+//    The coordinator bids for an app, by the throughputs that it knows.
+// 3. Partial allocation (partial_allocation.h) chooses a row of each bid, and
+//    the part of it that each app keeps. Auctions repeat, with what the apps
+//    hold by then, until one gives nothing.
+// 4. What is left goes to the apps outside the offer and then to all, one gang
+//    after the other, so that nothing that a job can use stays idle. Jobs that
+//    run go first, and stay on their type.
+//
+// A part of a bundle is rounded to whole accelerators, up or down so that an
+// app keeps the fraction over the rounds: otherwise an app that bids for one
+// accelerator would never keep it.
+//
+// `strawman` is what Themis is compared with (section 2.3): the app of the
+// largest rho takes all that it can use, then the next one. An app that
 // overstates its rho starves the others.
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "coordinator/policy/app_fairness.h"
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/partial_allocation.h"
 #include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"
+#include "core/status.h"
 
 namespace gavel::policy {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Beyond this, what is left is given without an auction.
+constexpr int kAuctionsMax = 4;
 
 // The apps with the largest rho first; ties go to the app whose job came first.
 std::vector<std::pair<double, size_t>> WorstFirst(
@@ -29,10 +59,11 @@ std::vector<std::pair<double, size_t>> WorstFirst(
   return order;
 }
 
-// Its jobs that run first, so that they stay where they are, then by arrival.
-void TakeAll(Assigner& assigner, const FairApp& app) {
+// Assigns those of `jobs` that there is room for: running ones first, so that
+// they stay where they are, then the others in their order.
+void TakeAll(Assigner& assigner, const std::vector<size_t>& jobs) {
   std::vector<size_t> waiting;
-  for (const size_t job : app.jobs) {
+  for (const size_t job : jobs) {
     if (const auto type = assigner.FitWhereItRuns(job)) {
       assigner.Assign(job, *type);
     } else {
@@ -44,13 +75,243 @@ void TakeAll(Assigner& assigner, const FairApp& app) {
   }
 }
 
+// A row of a bid: the first jobs of `order` on a type.
+struct Row {
+  size_t type = 0;
+  std::vector<size_t> jobs;
+  int accelerators = 0;
+};
+
+// An app that takes part in the auctions of one round.
+class Bidder {
+ public:
+  // `app` outlives the bidder.
+  Bidder(const Assigner& assigner, const FairApp& app, double round_s)
+      : app_(app), left_(app.jobs), held_(assigner.types(), 0) {
+    nothing_s_ = round_s + LeastSeconds(assigner);
+  }
+
+  const FairApp& app() const { return app_; }
+  // Jobs that have no accelerators yet.
+  const std::vector<size_t>& left() const { return left_; }
+  int held() const {
+    int sum = 0;
+    for (const int count : held_) sum += count;
+    return sum;
+  }
+
+  // The bid for what is free, with the jobs and the accelerators that the app
+  // has not got yet. Without rows: nothing that is free is of use to it.
+  Bid MakeBid(const Assigner& assigner) {
+    rows_.clear();
+    const double rate = RateHeld(assigner);
+    Bid bid;
+    bid.id = BidderId(assigner.Job(app_.jobs.front()).id.value());
+    bid.rho_nothing = Clamped(Rho(app_, rate > 0 ? 1 / rate : nothing_s_));
+    const size_t rows_max = kBidRowsMax / std::max<size_t>(1, held_.size());
+    for (size_t type = 0; type < held_.size(); ++type) {
+      const std::vector<size_t> order = OrderOn(assigner, type);
+      Row row{type, {}, 0};
+      size_t next = 1;  // the number of jobs of the next row
+      for (const size_t job : order) {
+        const int needed = assigner.Job(job).scale_factor;
+        if (row.accelerators + needed > assigner.room(type)) continue;
+        row.jobs.push_back(job);
+        row.accelerators += needed;
+        if (row.jobs.size() < next && job != order.back()) continue;
+        next = std::max(next + 1, NextSize(next, order.size(), rows_max));
+        const double on_type =
+            SecondsLeft(assigner, app_, type, held_[type] + row.accelerators);
+        const double before =
+            held_[type] > 0 ? 1 / SecondsLeft(assigner, app_, type, held_[type])
+                            : 0;
+        const double left_s = 1 / (rate - before + 1 / on_type);
+        bid.rows.push_back({{{{static_cast<int>(type), row.accelerators}}},
+                            Clamped(Rho(app_, left_s))});
+        rows_.push_back(row);
+      }
+    }
+    return bid;
+  }
+
+  // Assigns as many jobs of the row that was won as `kept` accelerators hold.
+  // Returns the number of accelerators.
+  int Take(Assigner& assigner, int row, int kept) {
+    const Row& won = rows_[static_cast<size_t>(row)];
+    int taken = 0;
+    for (const size_t job : won.jobs) {
+      const int needed = assigner.Job(job).scale_factor;
+      if (taken + needed > kept || !assigner.Fits(job, won.type)) continue;
+      assigner.Assign(job, won.type);
+      std::erase(left_, job);
+      taken += needed;
+    }
+    held_[won.type] += taken;
+    return taken;
+  }
+  const Row& row(int index) const { return rows_[static_cast<size_t>(index)]; }
+
+ private:
+  static double Clamped(double rho) {
+    return std::clamp(rho, 1 / kRhoMax, kRhoMax);
+  }
+
+  // With at most `rows_max` rows for `jobs` jobs, rows grow by a factor once
+  // they have grown by ones.
+  static size_t NextSize(size_t size, size_t jobs, size_t rows_max) {
+    if (jobs <= rows_max) return size + 1;
+    const double factor = std::pow(static_cast<double>(jobs),
+                                   2.0 / static_cast<double>(rows_max));
+    return static_cast<size_t>(static_cast<double>(size) * factor) + 1;
+  }
+
+  double LeastSeconds(const Assigner& assigner) const {
+    double least_s = kInfinity;
+    for (const size_t job : app_.jobs) {
+      for (size_t type = 0; type < assigner.types(); ++type) {
+        if (!assigner.Fits(job, type)) continue;
+        least_s = std::min(
+            least_s,
+            SecondsLeft(assigner, app_, type, assigner.Job(job).scale_factor));
+      }
+    }
+    return least_s;
+  }
+
+  double RateHeld(const Assigner& assigner) const {
+    double rate = 0;
+    for (size_t type = 0; type < held_.size(); ++type) {
+      rate += 1 / SecondsLeft(assigner, app_, type, held_[type]);
+    }
+    return rate;
+  }
+
+  // The jobs that can run on the type: those that run there, then those that
+  // take the longest.
+  std::vector<size_t> OrderOn(const Assigner& assigner, size_t type) const {
+    std::vector<size_t> order;
+    for (const size_t job : left_) {
+      if (assigner.Throughput(job, type) > 0) order.push_back(job);
+    }
+    const auto key = [&](size_t job) {
+      const bool runs = assigner.Job(job).running_on == static_cast<int>(type);
+      return std::pair(runs ? 0 : 1, -SecondsLeft(assigner, job, type));
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return key(a) < key(b); });
+    return order;
+  }
+
+  const FairApp& app_;
+  std::vector<size_t> left_;
+  std::vector<int> held_;  // by type
+  double nothing_s_ = 0;
+  std::vector<Row> rows_;  // of the last bid
+};
+
+// `exact` rounded down or up, so that the mean over rounds is `exact`: up in
+// the part of the rounds that its fraction says, spread evenly by multiples of
+// the golden ratio.
+int RoundOverTime(double exact, uint64_t round, uint64_t app) {
+  constexpr double kGolden = 0.6180339887498949;
+  const double turn = static_cast<double>(round % (1 << 20) + app % 1024);
+  const double offset = turn * kGolden - std::floor(turn * kGolden);
+  // An exact number of accelerators is kept as it is.
+  constexpr double kRounding = 1e-9;
+  return static_cast<int>(std::floor(exact + std::max(offset, kRounding)));
+}
+
+// Runs one auction. Returns the number of accelerators that it gave.
+absl::StatusOr<int> Auction(const PolicyProblem& problem, Assigner& assigner,
+                            std::vector<Bidder>& bidders,
+                            std::map<size_t, AppBid>& notes,
+                            AuctionResult& first) {
+  AuctionOffer offer{assigner.rooms()};
+  std::vector<Bid> bids;
+  std::vector<size_t> bidder_of;
+  for (size_t i = 0; i < bidders.size() && bids.size() < kBidsMax; ++i) {
+    Bid bid = bidders[i].MakeBid(assigner);
+    if (bid.rows.empty()) continue;
+    bids.push_back(std::move(bid));
+    bidder_of.push_back(i);
+  }
+  if (bids.empty()) return 0;
+  GAVEL_ASSIGN_OR_RETURN(
+      AuctionResult result,
+      AllocatePartially(offer, bids,
+                        {.solver = problem.solver,
+                         .rotation = static_cast<size_t>(problem.round)}));
+  int given = 0;
+  for (size_t b = 0; b < result.bids.size(); ++b) {
+    const BidOutcome& outcome = result.bids[b];
+    if (outcome.row == kNoRow) continue;
+    Bidder& bidder = bidders[bidder_of[b]];
+    const Row& row = bidder.row(outcome.row);
+    const int kept = RoundOverTime(outcome.fraction * row.accelerators,
+                                   problem.round, outcome.id.value());
+    AppBid& note = notes[bidder_of[b]];
+    if (note.bid == 0) {
+      note.bid = row.accelerators;
+      note.type = static_cast<int>(row.type);
+      note.kept = outcome.fraction;
+    }
+    const int taken = bidder.Take(assigner, outcome.row, kept);
+    note.given += taken;
+    given += taken;
+  }
+  if (first.bids.empty()) first = std::move(result);
+  return given;
+}
+
 }  // namespace
+
+absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
+                                         double f) {
+  Assigner assigner(problem);
+  const std::vector<FairApp> apps = FairAppsOf(problem, assigner);
+  const auto worst = WorstFirst(assigner, apps, problem.round_s);
+  const auto offered = std::min(
+      worst.size(),
+      static_cast<size_t>(std::max(
+          1.0, std::ceil((1 - f) * static_cast<double>(worst.size())))));
+  std::vector<Bidder> bidders;
+  std::map<size_t, AppBid> notes;  // by place in `worst`
+  for (size_t i = 0; i < worst.size(); ++i) {
+    const auto& [rho, app] = worst[i];
+    notes[i] = {.app = assigner.Job(apps[app].jobs.front()).id,
+                .rho = rho,
+                .offered = i < offered};
+    if (i < offered) {
+      bidders.emplace_back(assigner, apps[app], problem.round_s);
+    }
+  }
+  AuctionResult first;
+  for (int i = 0; i < kAuctionsMax; ++i) {
+    GAVEL_ASSIGN_OR_RETURN(const int given,
+                           Auction(problem, assigner, bidders, notes, first));
+    if (given == 0) break;
+  }
+  for (size_t i = offered; i < worst.size(); ++i) {
+    TakeAll(assigner, apps[worst[i].second].jobs);
+  }
+  for (const Bidder& bidder : bidders) TakeAll(assigner, bidder.left());
+  PolicyResult result = assigner.Result("partial-allocation");
+  result.each_round = true;
+  for (auto& [place, note] : notes) result.bids.push_back(note);
+  if (first.bids.empty()) return result;
+  static_cast<SolveReport&>(result) = first;
+  result.objective = first.objective;
+  result.bound = first.bound;
+  result.gap = std::fabs(first.bound - first.objective) /
+               std::max(1.0, std::fabs(first.bound));
+  return result;
+}
 
 PolicyResult SolveStrawman(const PolicyProblem& problem) {
   Assigner assigner(problem);
   const std::vector<FairApp> apps = FairAppsOf(problem, assigner);
   for (const auto& [rho, app] : WorstFirst(assigner, apps, problem.round_s)) {
-    TakeAll(assigner, apps[app]);
+    TakeAll(assigner, apps[app].jobs);
   }
   PolicyResult result = assigner.Result("greedy");
   result.each_round = true;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_format.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/row_json.h"
 #include "core/text.h"
@@ -236,6 +237,22 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   return view;
 }
 
+std::string AuctionText(const Job& job, const Engine& engine) {
+  const AppBid* bid = engine.BidOf(job);
+  if (bid == nullptr) return "";
+  std::string text = absl::StrFormat("rho %.2f", bid->rho);
+  if (!bid->offered) {
+    return text + "; not among the worst-off, so it gets what they leave";
+  }
+  const std::vector<std::string>& types = engine.cluster().types();
+  const auto type = static_cast<size_t>(bid->type);
+  if (bid->bid == 0 || type >= types.size()) return text + "; bid, won nothing";
+  StrAppend(&text, "; bid for ", bid->bid, " ", types[type],
+            bid->given > 0 ? StrCat("; won ", bid->given) : "; won none of it",
+            absl::StrFormat("; share kept %.2f", bid->kept));
+  return text;
+}
+
 void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
                   const Identity& reader, QueueRow* row) {
   const JobFacts& facts = *job.facts;
@@ -317,6 +334,7 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.share_target = job.shares.target;
   row.share_got = job.shares.received;
   row.rho = job.rho;
+  row.auction = job.auction;
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

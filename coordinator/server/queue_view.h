@@ -71,6 +71,7 @@ struct JobView {
   double received_s = 0;
   std::optional<double> rho;     // of its app; nullopt: it can't run
   std::optional<double> left_s;  // Engine::SecondsLeft
+  std::string auction;           // AuctionText; of one job alone
   Time submitted_at = 0;
   Time ended_at = 0;
   double submitted_wall_s = 0;  // since 1970
@@ -125,6 +126,10 @@ class PlanLine {
   WaitingLine line_;
 };
 
+// "rho 1.31; bid for 2 v100; won 2; share kept 0.87": what became of the job's
+// app in the last auction. Empty: the policy holds none.
+std::string AuctionText(const Job& job, const Engine& engine);
+
 struct QueueView {
   Time now = 0;
   std::vector<std::shared_ptr<const JobView>> jobs;  // ascending
@@ -178,7 +183,10 @@ class QueueViews {
 
   // One job alone, whatever the number of jobs.
   JobView MakeOne(const Job& job, Time now) const {
-    return ViewOf(job, engine_, now, engine_.RhoOfJobs(now, &job), nullptr);
+    JobView view =
+        ViewOf(job, engine_, now, engine_.RhoOfJobs(now, &job), nullptr);
+    view.auction = AuctionText(job, engine_);
+    return view;
   }
   // As of the last plan; made by the first who asks behind it.
   std::shared_ptr<PlanLine> Line(Time now);

@@ -152,9 +152,11 @@ struct WhyRow {
   double share_got = 0;
   std::optional<int> place;   // in line
   std::optional<double> rho;  // as in QueueRow
+  // "rho 1.31; bid for 2 v100; won 2; share kept 0.87"; empty: no auction.
+  std::string auction;
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
-          share_target, share_got, place, rho)
+          share_target, share_got, place, rho, auction)
 
 // --- Servers: `gavel nodes` ---
 

@@ -134,6 +134,7 @@ constexpr PolicyPromises kPromises[] = {
     {.name = "strategy_proof", .view = kTime, .strategy_proof = true},
     {.name = "strategy_proof_perf", .strategy_proof = true},
     {.name = "strawman", .work_conserving = true},
+    {.name = "themis", .work_conserving = true},
     {.name = "tiresias", .work_conserving = true},
     {.name = "tiresias_gittins", .work_conserving = true},
 };
