@@ -43,6 +43,106 @@ Fairness FairnessOf(const std::vector<SimulatedJob>& jobs,
   return {sum.avg / ended, ended > 0 ? sum.max : kNone, sum.above_1 / ended};
 }
 
+// The integral over time of how many apps are present.
+class Presence {
+ public:
+  // `to` may be kNever.
+  void Add(Time from, Time to) {
+    changes_[from] += 1;
+    if (to < kNever) changes_[to] -= 1;
+  }
+  // After the last Add.
+  void Close() {
+    double present = 0;
+    double integral = 0;
+    Time last = 0;
+    for (const auto& [time, change] : changes_) {
+      integral += present * (time - last);
+      integrals_[time] = integral;
+      present += change;
+      last = time;
+    }
+  }
+  // At a time that Add was given.
+  double At(Time time) const { return integrals_.at(time); }
+
+ private:
+  std::map<Time, double> changes_;
+  std::map<Time, double> integrals_;
+};
+
+// The apps of the trace whose jobs have all ended. `jobs`: of the window.
+std::vector<SimulatedApp> AppsOf(const std::vector<SimulatedJob>& jobs,
+                                 const SimulatedWork& work) {
+  struct Sum {
+    SimulatedApp app;
+    double longest_s = 0;  // of its jobs, alone where each is fastest
+    double area_s = 0;     // accelerator-seconds of them
+    bool ended = true;
+  };
+  std::vector<Sum> sums;
+  std::map<size_t, size_t> index_of;  // by TraceJob::app
+  for (const SimulatedJob& job : jobs) {
+    const size_t app = work.job(job.job).app;
+    size_t index = sums.size();
+    if (app != TraceJob::kNoApp) {
+      index = index_of.try_emplace(app, index).first->second;
+    }
+    if (index == sums.size()) {
+      sums.emplace_back().app.name = work.AppName(job.job);
+      sums.back().app.arrival_s = job.arrival_s;
+    }
+    Sum& sum = sums[index];
+    const double alone_s = work.FastestSeconds(job.job);
+    ++sum.app.jobs;
+    sum.longest_s = std::max(sum.longest_s, alone_s);
+    sum.area_s += alone_s * job.scale_factor;
+    sum.app.completion_s = std::max(sum.app.completion_s, job.completion_s);
+    sum.ended &= job.completion_s < kNever;
+  }
+  if (index_of.empty()) return {};
+  const std::vector<int>& capacity = work.capacity();
+  const double accelerators =
+      std::accumulate(capacity.begin(), capacity.end(), 0.0);
+  Presence presence;
+  for (const Sum& sum : sums) {
+    presence.Add(sum.app.arrival_s, sum.app.completion_s);
+  }
+  presence.Close();
+  std::vector<SimulatedApp> apps;
+  for (Sum& sum : sums) {
+    if (!sum.ended) continue;
+    const double life_s = sum.app.completion_s - sum.app.arrival_s;
+    const double average =
+        (presence.At(sum.app.completion_s) - presence.At(sum.app.arrival_s)) /
+        life_s;
+    const double ideal_s =
+        std::max(sum.longest_s, sum.area_s / accelerators) * average;
+    sum.app.rho = ideal_s > 0 ? life_s / ideal_s : 0;
+    apps.push_back(std::move(sum.app));
+  }
+  return apps;
+}
+
+void SummariseApps(SimulationResult& result) {
+  std::vector<double> rhos;
+  double sum = 0;
+  double squares = 0;
+  double at_most_1 = 0;
+  for (const SimulatedApp& app : result.apps) {
+    rhos.push_back(app.rho);
+    sum += app.rho;
+    squares += app.rho * app.rho;
+    at_most_1 += app.rho <= 1 + 1e-6 ? 1 : 0;
+  }
+  std::sort(rhos.begin(), rhos.end());
+  const auto count = static_cast<double>(rhos.size());
+  result.median_app_rho = Percentile(rhos, 0.5);
+  result.max_app_rho = Percentile(rhos, 1);
+  result.app_rho_at_most_1 = at_most_1 / count;
+  result.app_jain_index = sum * sum / (count * squares);
+}
+
 }  // namespace
 
 SimulatedWork::SimulatedWork(const SimulationOptions& options, Trace trace,
@@ -302,6 +402,14 @@ double SimulatedWork::Together(size_t i, size_t k, size_t type,
   return known.value_or(std::pair(0.0, 0.0)).first;
 }
 
+double SimulatedWork::FastestSeconds(size_t i) const {
+  double best = 0;
+  for (size_t type = 0; type < types_.size(); ++type) {
+    best = std::max(best, Alone(i, type, true));
+  }
+  return best > 0 ? trace_.jobs[i].steps_total / best : 0;
+}
+
 double SimulatedWork::IsolatedSeconds(size_t i, double steps, double n) const {
   double share = 0;
   double steps_per_s = 0;
@@ -410,6 +518,8 @@ SimulationResult WorkSimulation::Summary(
   result.rho_mean = FairnessOf(jobs, &SimulatedJob::rho_mean);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (jcts.empty()) result.worst_share = kNone;
+  result.apps = AppsOf(jobs, work_);
+  SummariseApps(result);
   result.jobs = std::move(jobs);
   const Time first_arrival = work_.job(0).arrival_s;
   const Time end = result.complete ? last_end_ : now;

@@ -60,6 +60,14 @@ class SimulatedWork {
   std::optional<ThroughputTable::Row> Row(size_t i) const { return rows_[i]; }
   // Seconds that `steps` of the job would take with 1/n of each type.
   double IsolatedSeconds(size_t i, double steps, double n) const;
+  // The seconds that the job takes alone on the type where it is fastest; 0 if
+  // it can run nowhere.
+  double FastestSeconds(size_t i) const;
+  // The job's app; empty: it is one alone.
+  std::string AppName(size_t i) const {
+    const size_t app = trace_.jobs[i].app;
+    return app == TraceJob::kNoApp ? "" : trace_.apps[app];
+  }
   SimulatedJob Describe(size_t i) const;  // without an outcome
 
  private:

@@ -140,6 +140,18 @@ struct SimulatedJob {
   double present_s = 0;  // of the simulation: jobs x time before it came
 };
 
+// The outcome of an app of the trace all of whose jobs are in the window and
+// have ended. A job without an app is one alone, if the trace has others.
+struct SimulatedApp {
+  std::string name;  // empty: a job alone
+  uint64_t jobs = 0;
+  Time arrival_s = 0;     // of its first job
+  Time completion_s = 0;  // of its last job
+  // Themis (NSDI'20, section 3): its time over its time alone on the whole
+  // cluster, times the average number of apps present over its life.
+  double rho = 0;
+};
+
 // One kind of rho over the window's jobs that ended.
 struct Fairness {
   double avg = 0;
@@ -181,6 +193,14 @@ struct SimulationResult {
   double rho_above_1 = 0;       // fraction of the jobs
   Fairness rho_static;          // SimulatedJob has what they are
   Fairness rho_mean;
+  // Of apps, if the trace has some: all of them, the median and the largest
+  // rho, the fraction at most 1, and Jain's index of fairness, which is 1 if
+  // all are equal and 1 / n if one has all.
+  std::vector<SimulatedApp> apps;
+  double median_app_rho = 0;
+  double max_app_rho = 0;
+  double app_rho_at_most_1 = 0;
+  double app_jain_index = 0;
   double worst_share = 0;  // least share received / target
   // The next figures cover all jobs, also those outside the window.
   double makespan_s = 0;  // from the first arrival to the last end; NaN: none

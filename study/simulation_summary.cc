@@ -138,6 +138,14 @@ std::string RenderSummary(const SimulationSpec& spec,
           FairnessText({result.avg_rho, result.max_rho, result.rho_above_1}));
   AddLine(&text, "- static contention", FairnessText(result.rho_static));
   AddLine(&text, "- mean contention", FairnessText(result.rho_mean));
+  if (!result.apps.empty()) {
+    AddLine(&text, "- of apps",
+            StrCat("median ", FormatNumber(result.median_app_rho, 3),
+                   ", worst ", FormatNumber(result.max_app_rho, 3),
+                   ", at most 1: ", FormatPercent(result.app_rho_at_most_1),
+                   " of ", result.apps.size(), " apps, Jain's index ",
+                   FormatNumber(result.app_jain_index, 3)));
+  }
   AddLine(&text, "worst share",
           StrCat(FormatNumber(result.worst_share, 3), " of its target"));
   AddLine(&text, "preemptions, moves",
@@ -182,6 +190,19 @@ Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run) {
     if (!job.name.empty()) row["name"] = job.name;
     return row;
   });
+  if (!result.apps.empty()) {
+    json["apps"] = ArrayOf(result.apps, [](const SimulatedApp& app) -> Json {
+      return {{"app", app.name.empty() ? Json() : Json(app.name)},
+              {"jobs", app.jobs},
+              {"arrival", app.arrival_s},
+              {"completion", app.completion_s},
+              {"rho", app.rho}};
+    });
+    add("median_app_rho", result.median_app_rho);
+    add("max_app_rho", result.max_app_rho);
+    add("app_rho_at_most_1", result.app_rho_at_most_1);
+    add("app_jain_index", result.app_jain_index);
+  }
   json["unfit"] = ArrayOf(result.unfit, [](const UnfitJob& job) -> Json {
     return {{"id", job.job}, {"reason", job.reason}};
   });
@@ -228,6 +249,9 @@ std::string RenderTotals(const Trace& trace) {
   const auto with_slo = std::ranges::count_if(
       trace.jobs, [](const TraceJob& job) { return job.slo > 0; });
   if (with_slo > 0) StrAppend(&text, "deadlines:     ", with_slo, " jobs\n");
+  if (!trace.apps.empty()) {
+    StrAppend(&text, "apps:          ", trace.apps.size(), "\n");
+  }
   for (size_t i = 0; i < trace.entities.size(); ++i) {
     const TraceEntity& entity = trace.entities[i];
     StrAppend(&text, "entity ", entity.name, ": weight ", entity.weight, ", ",
