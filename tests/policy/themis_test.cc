@@ -9,8 +9,8 @@ namespace {
 
 // `n` apps of one job each, of 600 s, on a cluster of one type.
 PolicyProblem Apps(int accelerators, size_t n) {
-  PolicyProblem problem = MakeProblem(
-      {accelerators}, std::vector<std::vector<double>>(n, {1}));
+  PolicyProblem problem =
+      MakeProblem({accelerators}, std::vector<std::vector<double>>(n, {1}));
   problem.round_s = 60;
   for (PolicyJob& job : problem.jobs) {
     job.steps_remaining = 600;
@@ -114,7 +114,7 @@ TEST(Themis, KnobsOutsideTheRangeAreRefused) {
   for (const char* name :
        {"themis_f=", "themis_f=-0.1", "themis_f=1.5", "themis_f=nan"}) {
     EXPECT_THAT(MakePolicy(name),
-                StatusIs(absl::StatusCode::kNotFound, HasSubstr("f is from 0")))
+                StatusIs(absl::StatusCode::kNotFound, "f is from 0"))
         << name;
   }
 }
