@@ -1,0 +1,111 @@
+// Apps in the engine: what a policy learns of them (Themis, NSDI'20, section 3)
+// and how an auction is explained.
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+class EngineAppsTest : public ::testing::Test {
+ protected:
+  JobId Submit(const std::string& name, const std::string& app,
+               uint64_t steps = 1000) {
+    JobSpec spec;
+    spec.owner = "ann";
+    spec.app = app;
+    spec.steps_total = steps;
+    spec.throughputs = {{"v100", 10}};
+    return driver_.Submit(name, 1, spec);
+  }
+  const PolicyJob& Row(JobId id) const {
+    for (const PolicyJob& job : driver_.problem.jobs) {
+      if (job.id == id) return job;
+    }
+    ADD_FAILURE() << "the problem lacks job " << id.value();
+    return driver_.problem.jobs.front();
+  }
+
+  EngineDriver driver_{2, "themis"};
+};
+
+TEST_F(EngineAppsTest, JobsOfOneUserWithOneNameAreOneApp) {
+  const JobId first = Submit("a", "search");
+  const JobId second = Submit("b", "search");
+  const JobId alone = Submit("c", "");
+  ASSERT_EQ(driver_.problem.apps.size(), 1u);
+  EXPECT_EQ(Row(first).app, 0);
+  EXPECT_EQ(Row(second).app, 0);
+  EXPECT_EQ(Row(alone).app, -1);
+}
+
+TEST_F(EngineAppsTest, TheAverageOfAppsPresentIsOverTheAppsLife) {
+  Submit("a", "search");  // alone for 100 s
+  driver_.At(100);
+  const JobId other = Submit("b", "");
+  driver_.At(200);
+  Submit("c", "search");
+  ASSERT_EQ(driver_.problem.apps.size(), 1u);
+  EXPECT_NEAR(driver_.problem.apps[0].age_s, 200, 1e-9);
+  EXPECT_NEAR(driver_.problem.apps[0].apps_average, 1.5, 1e-9);
+  EXPECT_NEAR(Row(other).apps_average, 2, 1e-9);
+}
+
+TEST_F(EngineAppsTest, WorkOfEndedJobsCountsUntilTheAppEnds) {
+  const JobId first = Submit("a", "search");
+  const JobId second = Submit("b", "search");
+  const WorkerKey worker = driver_.Run(first);
+  Progress progress;
+  progress.steps_done = 400;
+  driver_.GiveBack(worker, progress);
+  driver_.Step(event::JobCommanded{first, CommandKind::kCancel, 1});
+  ASSERT_EQ(driver_.problem.apps.size(), 1u);
+  EXPECT_NEAR(driver_.problem.apps[0].ended_longest_s, 40, 1e-9);
+  EXPECT_NEAR(driver_.problem.apps[0].ended_area_s, 40, 1e-9);
+  driver_.Step(event::JobCommanded{second, CommandKind::kCancel, 1});
+  driver_.At(50);
+  Submit("c", "search");
+  ASSERT_EQ(driver_.problem.apps.size(), 1u);
+  EXPECT_EQ(driver_.problem.apps[0].ended_area_s, 0);
+  EXPECT_EQ(driver_.problem.apps[0].age_s, 0);
+}
+
+TEST_F(EngineAppsTest, ARestartAndASnapshotKeepThem) {
+  Submit("a", "search");
+  driver_.At(100);
+  const JobId other = Submit("b", "");
+  driver_.At(150);
+  const auto rho_of = [&](const Engine& engine) {
+    return engine.RhoOfJobs(driver_.now);
+  };
+  const std::map<JobId, double> before = rho_of(driver_.engine());
+  ASSERT_EQ(before.size(), 2u);
+  EXPECT_EQ(rho_of(driver_.Restored()), before);
+  driver_.Restart();
+  EXPECT_EQ(rho_of(driver_.engine()).size(), 2u);
+  EXPECT_NEAR(rho_of(driver_.engine()).at(other), before.at(other), 0.5);
+}
+
+TEST_F(EngineAppsTest, AnAuctionIsExplained) {
+  const JobId first = Submit("a", "search");
+  Submit("b", "search");
+  const JobId alone = Submit("c", "");
+  const AppBid* bid = driver_.engine().BidOf(driver_.job(first));
+  ASSERT_NE(bid, nullptr);
+  EXPECT_EQ(bid->app, first);
+  EXPECT_GT(bid->rho, 0);
+  ASSERT_NE(driver_.engine().BidOf(driver_.job(alone)), nullptr);
+}
+
+// Section 4: no accelerator that a job can use stays idle.
+TEST_F(EngineAppsTest, ThemisFillsTheCluster) {
+  Submit("a", "search");
+  Submit("b", "search");
+  Submit("c", "other");
+  int assigned = 0;
+  for (const auto& [id, job] : driver_.engine().jobs()) {
+    assigned += job.assigned.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(assigned, 2);
+}
+
+}  // namespace
+}  // namespace gavel
