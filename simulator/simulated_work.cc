@@ -535,6 +535,7 @@ SimulationResult WorkSimulation::Summary(
     all_busy_s += busy_s[type];
     accelerators += capacity[type];
   }
+  result.busy_s = all_busy_s;
   if (accelerators * makespan_s > 0) {
     result.cluster_utilization = all_busy_s / (accelerators * makespan_s);
   }

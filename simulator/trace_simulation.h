@@ -193,9 +193,9 @@ struct SimulationResult {
   double rho_above_1 = 0;       // fraction of the jobs
   Fairness rho_static;          // SimulatedJob has what they are
   Fairness rho_mean;
-  // Of apps, if the trace has some: all of them, the median and the largest
-  // rho, the fraction at most 1, and Jain's index of fairness, which is 1 if
-  // all are equal and 1 / n if one has all.
+  // Of apps, if the trace has some (else NaN): all of them, the median and the
+  // largest rho, the fraction at most 1, and Jain's index of fairness, which is
+  // 1 if all are equal and 1 / n if one has all.
   std::vector<SimulatedApp> apps;
   double median_app_rho = 0;
   double max_app_rho = 0;
@@ -204,6 +204,7 @@ struct SimulationResult {
   double worst_share = 0;  // least share received / target
   // The next figures cover all jobs, also those outside the window.
   double makespan_s = 0;  // from the first arrival to the last end; NaN: none
+  double busy_s = 0;      // accelerator-seconds that jobs held
   double cluster_utilization = 0;  // busy time / (accelerators x makespan)
   std::map<std::string, double> utilization;  // the same by type
   double total_cost = 0;

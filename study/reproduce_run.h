@@ -45,6 +45,10 @@ enum class Measure : uint8_t {
   kWorstShare,
   kMaxRho,
   kProfilingTime,
+  kMaxAppRho,  // of apps (SimulationResult::apps), as the next two
+  kMedianAppRho,
+  kJainIndex,
+  kBusyTime,  // accelerator-hours that jobs held
 };
 std::string_view MeasureTitle(Measure measure);  // "avg JCT (h)"
 // Lower is better.

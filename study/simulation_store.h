@@ -49,6 +49,11 @@ void VisitResult(Result& result, const Visitor& visit) {
   visit("avg_rho_mean", result.rho_mean.avg);
   visit("max_rho_mean", result.rho_mean.max);
   visit("rho_mean_above_1", result.rho_mean.above_1);
+  visit("median_app_rho", result.median_app_rho);
+  visit("max_app_rho", result.max_app_rho);
+  visit("app_rho_at_most_1", result.app_rho_at_most_1);
+  visit("app_jain_index", result.app_jain_index);
+  visit("busy_s", result.busy_s);
   visit("worst_share", result.worst_share);
   visit("preemptions", result.preemptions);
   visit("moves", result.moves);
@@ -81,7 +86,7 @@ class SimulationStore {
  public:
   // A database with a later version of the tables is refused. One with an
   // earlier gets the columns that it lacks.
-  static constexpr uint64_t kSchemaVersion = 3;
+  static constexpr uint64_t kSchemaVersion = 4;
 
   // Creates the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);

@@ -198,10 +198,6 @@ Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run) {
               {"completion", app.completion_s},
               {"rho", app.rho}};
     });
-    add("median_app_rho", result.median_app_rho);
-    add("max_app_rho", result.max_app_rho);
-    add("app_rho_at_most_1", result.app_rho_at_most_1);
-    add("app_jain_index", result.app_jain_index);
   }
   json["unfit"] = ArrayOf(result.unfit, [](const UnfitJob& job) -> Json {
     return {{"id", job.job}, {"reason", job.reason}};
