@@ -15,8 +15,8 @@
 
 #include "bench/program.h"
 #include "coordinator/server/coordinator_server.h"
-#include "coordinator/server/sqlite.h"
 #include "core/codec.h"
+#include "runtime/database/sqlite.h"
 #include "zmq.hpp"
 
 namespace gavel::bench {

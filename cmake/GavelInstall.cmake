@@ -89,7 +89,8 @@ function(gavel_install_engine)
     get_target_property(folder gavel_${name} SOURCE_DIR)
     file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${folder})
     install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gavel-engine/${folder}
-            COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "toml_*.h" EXCLUDE)
+            COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "toml_*.h" EXCLUDE
+            PATTERN "json_*.h" EXCLUDE)
   endforeach()
   install(EXPORT gavelEngineTargets NAMESPACE gavel:: DESTINATION ${gavel_config_dir}
           COMPONENT development)

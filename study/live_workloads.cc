@@ -11,10 +11,10 @@
 #include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_process.h"
 #include "coordinator/cli/daemon_options.h"
-#include "coordinator/cli/files.h"
-#include "coordinator/cli/json_fields.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/user_files.h"
 
 namespace gavel::study {
 namespace {

@@ -9,16 +9,15 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/files.h"
-#include "coordinator/cli/json_fields.h"
-#include "coordinator/cli/table.h"
-#include "coordinator/cli/terminal.h"
 #include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/server/history_tables.h"
 #include "coordinator/server/journal.h"
 #include "coordinator/server/journal_writer.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
+#include "runtime/files/user_files.h"
 #include "study/simulation_summary.h"
 
 namespace gavel::study {

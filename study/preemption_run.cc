@@ -5,10 +5,10 @@
 #include <system_error>
 #include <utility>
 
-#include "coordinator/cli/files.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/user_files.h"
 #include "runtime/transport/lease_granter.h"
 #include "study/live_workloads.h"
 

@@ -11,6 +11,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/user_files.h"
 #include "study/commands.h"
 #include "study/live_workloads.h"
 #include "study/profile_run.h"

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json_fields.h"
+#include "coordinator/workload/json_fields.h"
 #include "simulator/trace_simulation.h"
 #include "study/live_workloads.h"
 #include "study/profile_run.h"

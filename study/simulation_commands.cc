@@ -27,6 +27,7 @@
 #include "core/units.h"
 #include "runtime/files/own_files.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/user_files.h"
 #include "study/commands.h"
 #include "study/past_jobs.h"
 #include "study/simulation_run.h"

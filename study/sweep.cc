@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/workload/toml_reader.h"
 #include "coordinator/workload/trace.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "study/simulation_spec.h"
 
 namespace gavel::study {

@@ -24,6 +24,7 @@
 #include "coordinator/server/engine_setup.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "runtime/files/stopwatch.h"
 #include "study/commands.h"
 

@@ -14,9 +14,9 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/cli/client.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/units.h"
 #include "study/simulation_run.h"
 

@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/stored_tensors.h"
+#include "coordinator/workload/json_fields.h"
 
 namespace gavel {
 

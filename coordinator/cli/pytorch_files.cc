@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/cli/files.h"
 #include "coordinator/cli/optimizer_dict.h"
 #include "coordinator/cli/stored_tensors.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/own_files.h"
+#include "runtime/files/user_files.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 #include "runtime/generation/shard_layout.h"

@@ -12,12 +12,12 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/files.h"
 #include "coordinator/command/command_line.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/file_keys.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/user_files.h"
 
 namespace gavel {
 

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "core/text.h"
+#include "core/text_table.h"
 #include "tests/support/test.h"
 
 namespace gavel {

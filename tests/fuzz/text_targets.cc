@@ -2,11 +2,11 @@
 // and the JSON that a client reads of a coordinator.
 #include <nlohmann/json.hpp>
 
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/server/principals.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/json_fields.h"
 #include "coordinator/workload/price_series.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "coordinator/server/sqlite.h"
+#include "runtime/database/sqlite.h"
 #include "runtime/files/own_files.h"
 #include "tests/server/journal_fixture.h"
 

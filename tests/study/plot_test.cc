@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "coordinator/cli/terminal.h"
+#include "core/text_table.h"
 #include "study/report_page.h"
 #include "tests/support/test.h"
 

@@ -1,6 +1,6 @@
 #include "study/policy_case.h"
 
-#include "coordinator/cli/json_fields.h"
+#include "coordinator/workload/json_fields.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

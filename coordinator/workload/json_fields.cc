@@ -1,4 +1,4 @@
-#include "coordinator/cli/json_fields.h"
+#include "coordinator/workload/json_fields.h"
 
 #include <cmath>
 

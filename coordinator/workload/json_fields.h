@@ -1,8 +1,8 @@
 // Checked access to the fields of JSON that people write. Errors name the
-// mistake and the remedy. Called by policy_case*.cc. Pure functions,
-// thread-safe.
-#ifndef GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
-#define GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
+// mistake and the remedy. Called by the commands and by what they are made of.
+// Pure functions, thread-safe.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_JSON_FIELDS_H_
+#define GAVEL_COORDINATOR_WORKLOAD_JSON_FIELDS_H_
 
 #include <cstdint>
 #include <string>
@@ -51,4 +51,4 @@ absl::StatusOr<int64_t> Whole(const ParsedJson& value, std::string_view what,
 
 }  // namespace gavel
 
-#endif  // GAVEL_COORDINATOR_CLI_JSON_FIELDS_H_
+#endif  // GAVEL_COORDINATOR_WORKLOAD_JSON_FIELDS_H_

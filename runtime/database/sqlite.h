@@ -5,8 +5,8 @@
 // Status codes: RESOURCE_EXHAUSTED disk full, DATA_LOSS file damaged or not a
 // database, UNAVAILABLE locked by another process, INTERNAL anything else; the
 // message ends with what SQLite and the operating system said.
-#ifndef GAVEL_COORDINATOR_SERVER_SQLITE_H_
-#define GAVEL_COORDINATOR_SERVER_SQLITE_H_
+#ifndef GAVEL_RUNTIME_DATABASE_SQLITE_H_
+#define GAVEL_RUNTIME_DATABASE_SQLITE_H_
 
 #include <cstdint>
 #include <functional>
@@ -112,4 +112,4 @@ class SqliteDatabase {
 
 }  // namespace gavel
 
-#endif  // GAVEL_COORDINATOR_SERVER_SQLITE_H_
+#endif  // GAVEL_RUNTIME_DATABASE_SQLITE_H_

@@ -1,4 +1,4 @@
-#include "coordinator/server/sqlite.h"
+#include "runtime/database/sqlite.h"
 
 #include <fcntl.h>
 #include <sqlite3.h>
