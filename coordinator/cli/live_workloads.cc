@@ -1,4 +1,4 @@
-#include "study/live_workloads.h"
+#include "coordinator/cli/live_workloads.h"
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 #include "core/text.h"
 #include "runtime/files/user_files.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
@@ -228,4 +228,4 @@ absl::StatusOr<std::vector<TracedStep>> ReadWorkerTrace(
   return ParseWorkerTrace(text, path);
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

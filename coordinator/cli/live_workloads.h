@@ -1,8 +1,8 @@
 // The training programs that commands run live to measure them: those of a
 // file or the examples of this project, how they are started and stopped, and
 // when each of their steps ran.
-#ifndef GAVEL_STUDY_LIVE_WORKLOADS_H_
-#define GAVEL_STUDY_LIVE_WORKLOADS_H_
+#ifndef GAVEL_COORDINATOR_CLI_LIVE_WORKLOADS_H_
+#define GAVEL_COORDINATOR_CLI_LIVE_WORKLOADS_H_
 
 #include <memory>
 #include <string>
@@ -11,11 +11,11 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/cli/profile_run.h"
 #include "core/messages.h"
 #include "core/units.h"
-#include "study/profile_run.h"
 
-namespace gavel::study {
+namespace gavel {
 
 // Reads a file of [[workload]] tables. Relative paths start at its folder.
 absl::StatusOr<std::vector<ProfileWorkload>> ReadWorkloads(
@@ -65,6 +65,6 @@ absl::StatusOr<std::vector<TracedStep>> ParseWorkerTrace(
 absl::StatusOr<std::vector<TracedStep>> ReadWorkerTrace(
     const std::string& path);
 
-}  // namespace gavel::study
+}  // namespace gavel
 
-#endif  // GAVEL_STUDY_LIVE_WORKLOADS_H_
+#endif  // GAVEL_COORDINATOR_CLI_LIVE_WORKLOADS_H_

@@ -1,4 +1,4 @@
-#include "study/past_jobs.h"
+#include "coordinator/cli/past_jobs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@
 #include "runtime/files/user_files.h"
 #include "study/simulation_summary.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 // The length of the measurement of a throughput in the journal, which does not
@@ -244,19 +244,19 @@ std::string RenderOutcomes(const std::vector<Outcome>& outcomes) {
 
 namespace {
 
-absl::StatusOr<SimulationRun> Simulate(const Past& past,
-                                       const SimulationSpec& spec,
-                                       const ReplaySpec& replay,
-                                       const RunControl& control) {
-  SimulationInputCache cache;
+absl::StatusOr<study::SimulationRun> Simulate(
+    const Past& past, const study::SimulationSpec& spec,
+    const ReplaySpec& replay, const study::RunControl& control) {
+  study::SimulationInputCache cache;
   GAVEL_ASSIGN_OR_RETURN(SimulationOptions options, cache.LoadOptions(spec));
   options.record_rounds = replay.record_rounds;
   if (!replay.cluster_given) options.cluster = past.cluster;
   std::vector<PredictedJob> jobs;
   for (const PastJob& job : past.jobs) jobs.push_back(job.job);
-  GAVEL_ASSIGN_OR_RETURN(const SimulationInputs inputs,
+  GAVEL_ASSIGN_OR_RETURN(const study::SimulationInputs inputs,
                          MakeInputs(std::move(options), &jobs));
-  Watched watched = RunSimulation(inputs, TraceSimulation::Create, control);
+  study::Watched watched =
+      study::RunSimulation(inputs, TraceSimulation::Create, control);
   if (!watched.started) return absl::InvalidArgumentError(watched.run.detail);
   if (watched.stopped) return absl::CancelledError("stopped");
   return std::move(watched.run);
@@ -316,12 +316,12 @@ Json OutcomeJson(const Outcome& outcome) {
 }  // namespace
 
 absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
-                                           const RunControl& control) {
+                                           const study::RunControl& control) {
   GAVEL_ASSIGN_OR_RETURN(const Past past, ReadPast(replay.journal));
-  SimulationSpec spec = replay.spec;
+  study::SimulationSpec spec = replay.spec;
   // Both are in it.
   spec.trace = spec.throughputs = replay.journal;
-  GAVEL_RETURN_IF_ERROR(CheckSpec(spec));
+  GAVEL_RETURN_IF_ERROR(study::CheckSpec(spec));
   if (!replay.round_duration_given && past.round_duration_s > 0) {
     spec.round_duration_s = past.round_duration_s;
   }
@@ -338,11 +338,11 @@ absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
   Json runs = Json::array();
   for (const std::string& policy : policies) {
     spec.policy = policy;
-    GAVEL_ASSIGN_OR_RETURN(const SimulationRun run,
+    GAVEL_ASSIGN_OR_RETURN(const study::SimulationRun run,
                            Simulate(past, spec, replay, control));
     outcomes.push_back(
         SimulatedOutcome(past, run.result, StrCat("simulated: ", policy)));
-    runs.push_back(SummaryJson(spec, run));
+    runs.push_back(study::SummaryJson(spec, run));
   }
   const std::string text = StrCat(TextOf(past, cluster, spec.round_duration_s),
                                   RenderOutcomes(outcomes));
@@ -357,4 +357,4 @@ absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
   return text;
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

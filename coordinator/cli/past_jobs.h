@@ -1,19 +1,19 @@
 // `gavel simulate --replay`: the jobs of a coordinator's journal, simulated
 // under another policy, beside what really happened.
-#ifndef GAVEL_STUDY_PAST_JOBS_H_
-#define GAVEL_STUDY_PAST_JOBS_H_
+#ifndef GAVEL_COORDINATOR_CLI_PAST_JOBS_H_
+#define GAVEL_COORDINATOR_CLI_PAST_JOBS_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/what_if.h"
 #include "core/units.h"
 #include "simulator/trace_simulation.h"
 #include "study/simulation_run.h"
 #include "study/simulation_spec.h"
-#include "study/what_if.h"
 
-namespace gavel::study {
+namespace gavel {
 
 struct PastJob {
   PredictedJob job;       // arrival since the first submission
@@ -61,7 +61,7 @@ std::string RenderOutcomes(const std::vector<Outcome>& outcomes);
 
 struct ReplaySpec {
   std::string journal;
-  SimulationSpec spec;                // what schedules, and what it costs
+  study::SimulationSpec spec;         // what schedules, and what it costs
   bool cluster_given = false;         // else the accelerators that joined
   bool round_duration_given = false;  // else the coordinator's
   bool record_rounds = false;
@@ -71,8 +71,8 @@ struct ReplaySpec {
 // The comparison as a table. Simulates the journaled policy, too, where it is
 // another one: what differs between it and reality is the simulation's error.
 absl::StatusOr<std::string> SimulateReplay(const ReplaySpec& replay,
-                                           const RunControl& control);
+                                           const study::RunControl& control);
 
-}  // namespace gavel::study
+}  // namespace gavel
 
-#endif  // GAVEL_STUDY_PAST_JOBS_H_
+#endif  // GAVEL_COORDINATOR_CLI_PAST_JOBS_H_

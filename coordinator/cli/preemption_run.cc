@@ -1,18 +1,18 @@
-#include "study/preemption_run.h"
+#include "coordinator/cli/preemption_run.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "coordinator/cli/live_workloads.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
 #include "runtime/files/user_files.h"
 #include "runtime/transport/lease_granter.h"
-#include "study/live_workloads.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ absl::Status RunPreemption(const PreemptionOptions& options,
   return absl::OkStatus();
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

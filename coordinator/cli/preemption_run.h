@@ -1,8 +1,8 @@
 // The cost of a round's end for a training program, measured for three ways to
 // end a round, with real processes on this machine. One call at a time; the
 // programs die with its thread.
-#ifndef GAVEL_STUDY_PREEMPTION_RUN_H_
-#define GAVEL_STUDY_PREEMPTION_RUN_H_
+#ifndef GAVEL_COORDINATOR_CLI_PREEMPTION_RUN_H_
+#define GAVEL_COORDINATOR_CLI_PREEMPTION_RUN_H_
 
 #include <array>
 #include <atomic>
@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "coordinator/cli/live_workloads.h"
+#include "coordinator/cli/profile_run.h"
 #include "core/messages.h"
-#include "study/live_workloads.h"
-#include "study/profile_run.h"
 
-namespace gavel::study {
+namespace gavel {
 
 // kExtended: the lease is extended, and the program continues. kPaused: it
 // gives its accelerator up, and gets it again at once. kRelaunched: it saves
@@ -77,6 +77,6 @@ using PreemptionRounds = std::vector<std::array<std::vector<MeasuredRound>, 3>>;
 absl::Status RunPreemption(const PreemptionOptions& options,
                            PreemptionRounds* all);
 
-}  // namespace gavel::study
+}  // namespace gavel
 
-#endif  // GAVEL_STUDY_PREEMPTION_RUN_H_
+#endif  // GAVEL_COORDINATOR_CLI_PREEMPTION_RUN_H_

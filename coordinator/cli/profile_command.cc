@@ -5,18 +5,18 @@
 
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/command_options.h"
+#include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/live_workloads.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/cli/profile_run.h"
 #include "coordinator/cli/terminal.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
 #include "runtime/files/user_files.h"
-#include "study/commands.h"
-#include "study/live_workloads.h"
-#include "study/profile_run.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 struct ProfileFlags {
@@ -129,4 +129,4 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(1e-6, 1.0));
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

@@ -1,4 +1,4 @@
-#include "study/profile_run.h"
+#include "coordinator/cli/profile_run.h"
 
 #include <algorithm>
 #include <array>
@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "coordinator/cli/live_workloads.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
@@ -21,9 +22,8 @@
 #include "runtime/files/stopwatch.h"
 #include "runtime/files/user_files.h"
 #include "runtime/transport/lease_granter.h"
-#include "study/live_workloads.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 constexpr size_t kWorkloadBytesMax = size_t{1} << 20;
@@ -724,4 +724,4 @@ absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
   return status;
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

@@ -2,8 +2,8 @@
 // accelerators of this machine, the measurement of each cell, alone and in
 // pairs, and the table of results. RunProfile runs programs; all else is pure,
 // of values, and thread-safe.
-#ifndef GAVEL_STUDY_PROFILE_RUN_H_
-#define GAVEL_STUDY_PROFILE_RUN_H_
+#ifndef GAVEL_COORDINATOR_CLI_PROFILE_RUN_H_
+#define GAVEL_COORDINATOR_CLI_PROFILE_RUN_H_
 
 #include <atomic>
 #include <cstddef>
@@ -21,7 +21,7 @@
 #include "coordinator/workload/throughput_table.h"
 #include "core/messages.h"
 
-namespace gavel::study {
+namespace gavel {
 
 // ---- workloads and cells
 
@@ -144,6 +144,6 @@ absl::Status RunProfile(const std::vector<ProfileWorkload>& workloads,
                         const std::vector<ProfileCell>& cells,
                         const ProfileOptions& options, size_t* figures);
 
-}  // namespace gavel::study
+}  // namespace gavel
 
-#endif  // GAVEL_STUDY_PROFILE_RUN_H_
+#endif  // GAVEL_COORDINATOR_CLI_PROFILE_RUN_H_

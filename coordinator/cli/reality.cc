@@ -1,4 +1,4 @@
-#include "study/reality.h"
+#include "coordinator/cli/reality.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +18,7 @@
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/local_run.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/cli/profile_run.h"
 #include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
@@ -25,11 +26,10 @@
 #include "core/text_table.h"
 #include "runtime/files/stopwatch.h"
 #include "runtime/files/user_files.h"
-#include "study/profile_run.h"
 #include "study/report_page.h"
 #include "study/simulation_run.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 class Mean {
@@ -462,7 +462,7 @@ class RealityRunner {
   }
 
   absl::StatusOr<LiveFigures> Simulate(const std::string& overheads) {
-    SimulationSpec spec;
+    study::SimulationSpec spec;
     spec.policy = scheduling_.policy;
     spec.round_duration_s = scheduling_.engine.round_duration_s;
     spec.mechanism = MechanismName(scheduling_.engine.mechanism);
@@ -474,9 +474,10 @@ class RealityRunner {
     spec.trace = File("trace.toml");
     spec.throughputs = throughputs_path_;
     spec.overheads = overheads;
-    GAVEL_ASSIGN_OR_RETURN(const SimulationInputs inputs, inputs_.Load(spec));
-    const Watched watched =
-        RunSimulation(inputs, TraceSimulation::Create, RunControl());
+    GAVEL_ASSIGN_OR_RETURN(const study::SimulationInputs inputs,
+                           inputs_.Load(spec));
+    const study::Watched watched = study::RunSimulation(
+        inputs, TraceSimulation::Create, study::RunControl());
     const SimulationResult& result = watched.run.result;
     if (!result.complete) {
       return absl::AbortedError(StrCat("the simulation of ", spec.trace,
@@ -501,7 +502,7 @@ class RealityRunner {
   ClusterSpec cluster_;
   Scheduling scheduling_;
   std::map<std::string, int> counts_;  // of accelerators, by type
-  SimulationInputCache inputs_;
+  study::SimulationInputCache inputs_;
   Reality reality_;
   std::vector<RealityJob> jobs_;
 };
@@ -574,8 +575,9 @@ Overhead MeanOverhead(const Reality& reality, const std::string& type) {
   return mean;
 }
 
-ReportTable InputsTable(const RealityOptions& options, const Reality& reality) {
-  ReportTable table;
+study::ReportTable InputsTable(const RealityOptions& options,
+                               const Reality& reality) {
+  study::ReportTable table;
   table.titles = {"WORKLOAD"};
   for (const std::string& type : reality.throughputs.types) {
     table.titles.push_back(StrCat("STEPS/S, ", type));
@@ -597,8 +599,8 @@ ReportTable InputsTable(const RealityOptions& options, const Reality& reality) {
   return table;
 }
 
-ReportTable RunsTable(const Reality& reality) {
-  ReportTable table;
+study::ReportTable RunsTable(const Reality& reality) {
+  study::ReportTable table;
   table.titles = {"RUN",        "MAKESPAN (s)", "SIMULATED",
                   "DIFFERENCE", "AVG JCT (s)",  "SIMULATED",
                   "DIFFERENCE", "PAUSES",       "SIMULATED"};
@@ -618,7 +620,7 @@ ReportTable RunsTable(const Reality& reality) {
 }
 
 // All columns but the first are numbers.
-std::vector<bool> Aligned(const ReportTable& table) {
+std::vector<bool> Aligned(const study::ReportTable& table) {
   std::vector<bool> right(table.titles.size(), true);
   right.front() = false;
   return right;
@@ -634,23 +636,24 @@ Difference DifferenceIn(Figure figure, const std::vector<RealityRun>& runs) {
 
 std::string RenderReality(const RealityOptions& options, const Reality& reality,
                           size_t width) {
-  const ReportTable inputs = InputsTable(options, reality);
-  const ReportTable runs = RunsTable(reality);
-  return StrCat(
-      "Simulation against reality: ", Setting(options, reality), "\n\n",
-      kInputs, "\n\n", RenderText(inputs, Aligned(inputs), width), "\n",
-      RenderText(runs, Aligned(runs), width), "\n", Verdict(reality), "\n");
+  const study::ReportTable inputs = InputsTable(options, reality);
+  const study::ReportTable runs = RunsTable(reality);
+  return StrCat("Simulation against reality: ", Setting(options, reality),
+                "\n\n", kInputs, "\n\n",
+                study::RenderText(inputs, Aligned(inputs), width), "\n",
+                study::RenderText(runs, Aligned(runs), width), "\n",
+                Verdict(reality), "\n");
 }
 
 std::string RenderRealityMarkdown(const RealityOptions& options,
                                   const Reality& reality) {
-  const ReportTable inputs = InputsTable(options, reality);
-  const ReportTable runs = RunsTable(reality);
+  const study::ReportTable inputs = InputsTable(options, reality);
+  const study::ReportTable runs = RunsTable(reality);
   return StrCat("### Simulation against reality (`reality`)\n\n",
                 Setting(options, reality), "\n\n",
-                RenderMarkdown(runs, Aligned(runs)), "\n", Verdict(reality),
-                "\n\n", kInputs, "\n\n",
-                RenderMarkdown(inputs, Aligned(inputs)));
+                study::RenderMarkdown(runs, Aligned(runs)), "\n",
+                Verdict(reality), "\n\n", kInputs, "\n\n",
+                study::RenderMarkdown(inputs, Aligned(inputs)));
 }
 
 absl::Status CheckReality(const Reality& reality, double limit) {
@@ -667,4 +670,4 @@ absl::Status CheckReality(const Reality& reality, double limit) {
       Percent(makespan), Percent(jct), 100 * limit));
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

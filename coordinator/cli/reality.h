@@ -2,8 +2,8 @@
 // machine and in the simulator, with the throughputs and overheads that were
 // measured; and how far the two are apart. RunReality runs programs; all else
 // is pure, of values, and thread-safe.
-#ifndef GAVEL_STUDY_REALITY_H_
-#define GAVEL_STUDY_REALITY_H_
+#ifndef GAVEL_COORDINATOR_CLI_REALITY_H_
+#define GAVEL_COORDINATOR_CLI_REALITY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "coordinator/cli/live_workloads.h"
+#include "coordinator/cli/profile_run.h"
 #include "coordinator/workload/json_fields.h"
 #include "simulator/trace_simulation.h"
-#include "study/live_workloads.h"
-#include "study/profile_run.h"
 
-namespace gavel::study {
+namespace gavel {
 
 // ---- the jobs
 //
@@ -151,6 +151,6 @@ std::string RenderRealityMarkdown(const RealityOptions& options,
 // ABORTED: the median of a difference is beyond `limit` (0.1: 10 %).
 absl::Status CheckReality(const Reality& reality, double limit);
 
-}  // namespace gavel::study
+}  // namespace gavel
 
-#endif  // GAVEL_STUDY_REALITY_H_
+#endif  // GAVEL_COORDINATOR_CLI_REALITY_H_

@@ -15,8 +15,13 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/command_options.h"
+#include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/live_workloads.h"
+#include "coordinator/cli/preemption_run.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/cli/reality.h"
+#include "coordinator/cli/sweep_screen.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/workload/toml_reader.h"
@@ -24,15 +29,11 @@
 #include "core/text.h"
 #include "core/text_table.h"
 #include "runtime/files/user_files.h"
-#include "study/commands.h"
-#include "study/live_workloads.h"
-#include "study/preemption_run.h"
-#include "study/reality.h"
 #include "study/report_page.h"
 #include "study/reproduce_run.h"
 #include "study/sweep.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 // ---- the paper's results
@@ -45,11 +46,11 @@ struct ReproduceOptions {
   std::string throughputs;
   std::string database;  // empty: in the folder of results
   std::string page;
-  SweepOptions run;
+  study::SweepOptions run;
 };
 
-void PrintList(const std::vector<Experiment>& experiments) {
-  for (const Experiment& experiment : experiments) {
+void PrintList(const std::vector<study::Experiment>& experiments) {
+  for (const study::Experiment& experiment : experiments) {
     std::printf("%-22s %s (%s)\n", experiment.name.c_str(),
                 experiment.title.c_str(), experiment.source.c_str());
   }
@@ -61,14 +62,14 @@ void PrintList(const std::vector<Experiment>& experiments) {
 }
 
 // The experiments that the user names.
-absl::StatusOr<std::vector<Experiment>> Choose(
+absl::StatusOr<std::vector<study::Experiment>> Choose(
     const ReproduceOptions& options) {
-  std::vector<Experiment> all = Experiments(options.quick);
+  std::vector<study::Experiment> all = study::Experiments(options.quick);
   if (options.name == "all") return all;
   std::vector<std::string_view> names;
-  for (Experiment& experiment : all) {
+  for (study::Experiment& experiment : all) {
     if (experiment.name == options.name) {
-      return std::vector<Experiment>{std::move(experiment)};
+      return std::vector<study::Experiment>{std::move(experiment)};
     }
     names.push_back(experiment.name);
   }
@@ -82,14 +83,14 @@ absl::StatusOr<std::vector<Experiment>> Choose(
 // Fills in the files that the runs read. The trace of the cost experiment is
 // written beside the database.
 absl::Status AddFiles(const ReproduceOptions& options,
-                      std::vector<Experiment>* experiments) {
+                      std::vector<study::Experiment>* experiments) {
   const std::string trace = StrCat(
       options.database, options.quick ? ".cost-quick" : ".cost", ".toml");
-  for (Experiment& experiment : *experiments) {
+  for (study::Experiment& experiment : *experiments) {
     if (experiment.cost_trace) {
-      GAVEL_RETURN_IF_ERROR(WriteFile(trace, CostTrace(options.quick)));
+      GAVEL_RETURN_IF_ERROR(WriteFile(trace, study::CostTrace(options.quick)));
     }
-    for (PaperCase& one : experiment.cases) {
+    for (study::PaperCase& one : experiment.cases) {
       one.spec.throughputs = options.throughputs;
       if (experiment.cost_trace) one.spec.trace = trace;
     }
@@ -98,17 +99,16 @@ absl::Status AddFiles(const ReproduceOptions& options,
 }
 
 // Makes the runs that the database lacks.
-absl::StatusOr<SweepOutcome> MakeRuns(const ReproduceOptions& options,
-                                      const std::vector<Experiment>& all,
-                                      SimulationStore& store,
-                                      SimulationInputCache& inputs) {
+absl::StatusOr<study::SweepOutcome> MakeRuns(
+    const ReproduceOptions& options, const std::vector<study::Experiment>& all,
+    study::SimulationStore& store, study::SimulationInputCache& inputs) {
   StopSignals signals;
-  Sweep sweep(SweepOf(all), options.run, store, inputs,
-              TraceSimulation::Create);
+  study::Sweep sweep(study::SweepOf(all), options.run, store, inputs,
+                     TraceSimulation::Create);
   SweepScreen screen("reproduce", options.markdown);
   signals.Attach([&sweep] { sweep.Stop(); });
-  absl::StatusOr<SweepOutcome> outcome =
-      sweep.Run([&](const SweepProgress& progress) { screen.Show(progress); });
+  absl::StatusOr<study::SweepOutcome> outcome = sweep.Run(
+      [&](const study::SweepProgress& progress) { screen.Show(progress); });
   signals.Attach(nullptr);
   screen.Clear();
   if (outcome.ok() && outcome->stopped) {
@@ -119,31 +119,33 @@ absl::StatusOr<SweepOutcome> MakeRuns(const ReproduceOptions& options,
 }
 
 // Makes the missing runs, and the tables of our figures and the published ones.
-absl::StatusOr<std::vector<Reproduction>> Reproduce(
-    const ReproduceOptions& options, std::vector<Experiment> experiments) {
-  SimulationInputCache inputs;
+absl::StatusOr<std::vector<study::Reproduction>> Reproduce(
+    const ReproduceOptions& options,
+    std::vector<study::Experiment> experiments) {
+  study::SimulationInputCache inputs;
   GAVEL_ASSIGN_OR_RETURN(const auto throughputs,
                          inputs.LoadThroughputs(options.throughputs));
   GAVEL_RETURN_IF_ERROR(AddFiles(options, &experiments));
-  GAVEL_ASSIGN_OR_RETURN(auto store, SimulationStore::Open(options.database));
-  GAVEL_ASSIGN_OR_RETURN(const SweepOutcome outcome,
+  GAVEL_ASSIGN_OR_RETURN(auto store,
+                         study::SimulationStore::Open(options.database));
+  GAVEL_ASSIGN_OR_RETURN(const study::SweepOutcome outcome,
                          MakeRuns(options, experiments, store, inputs));
-  std::map<std::string, StoredRun> run_of;
-  GAVEL_ASSIGN_OR_RETURN(std::vector<StoredRun> runs, store.Runs());
-  for (StoredRun& run : runs) run_of[run.key] = std::move(run);
-  const FindRun find =
-      [&](const SimulationSpec& spec) -> std::optional<StoredRun> {
+  std::map<std::string, study::StoredRun> run_of;
+  GAVEL_ASSIGN_OR_RETURN(std::vector<study::StoredRun> runs, store.Runs());
+  for (study::StoredRun& run : runs) run_of[run.key] = std::move(run);
+  const study::FindRun find = [&](const study::SimulationSpec& spec)
+      -> std::optional<study::StoredRun> {
     const absl::StatusOr<std::string> key = inputs.KeyOf(spec);
     const auto it = key.ok() ? run_of.find(*key) : run_of.end();
     if (it == run_of.end()) return std::nullopt;
     return it->second;
   };
-  std::vector<Reproduction> all;
-  for (Experiment& experiment : experiments) {
-    absl::StatusOr<ExperimentTable> table =
-        experiment.analyze
-            ? experiment.analyze(*throughputs)
-            : Compare(experiment, find, store, /*comparable=*/!options.quick);
+  std::vector<study::Reproduction> all;
+  for (study::Experiment& experiment : experiments) {
+    absl::StatusOr<study::ExperimentTable> table =
+        experiment.analyze ? experiment.analyze(*throughputs)
+                           : study::Compare(experiment, find, store,
+                                            /*comparable=*/!options.quick);
     if (!table.ok()) return Annotate(table.status(), experiment.name);
     all.push_back({std::move(experiment), *std::move(table)});
   }
@@ -152,10 +154,11 @@ absl::StatusOr<std::vector<Reproduction>> Reproduce(
 
 absl::Status RunReproduce(ReproduceOptions options) {
   if (options.list) {
-    PrintList(Experiments(options.quick));
+    PrintList(study::Experiments(options.quick));
     return absl::OkStatus();
   }
-  GAVEL_ASSIGN_OR_RETURN(std::vector<Experiment> experiments, Choose(options));
+  GAVEL_ASSIGN_OR_RETURN(std::vector<study::Experiment> experiments,
+                         Choose(options));
   if (options.throughputs.empty()) {
     return absl::InvalidArgumentError(
         "no throughputs; give --throughputs FILE.json, the table that Gavel "
@@ -165,14 +168,14 @@ absl::Status RunReproduce(ReproduceOptions options) {
     GAVEL_ASSIGN_OR_RETURN(options.database,
                            MakeResultsPath("reproduction.db"));
   }
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<Reproduction> all,
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<study::Reproduction> all,
                          Reproduce(options, std::move(experiments)));
   if (options.markdown) {
-    std::fputs(RenderMarkdown(all, options.quick).c_str(), stdout);
+    std::fputs(study::RenderMarkdown(all, options.quick).c_str(), stdout);
   } else {
     const size_t width = SweepScreen("").width();
-    for (const Reproduction& one : all) {
-      std::fputs(RenderReproduction(one, width).c_str(), stdout);
+    for (const study::Reproduction& one : all) {
+      std::fputs(study::RenderReproduction(one, width).c_str(), stdout);
     }
     const bool simulated = std::ranges::any_of(
         all, [](const auto& one) { return !one.experiment.cases.empty(); });
@@ -182,7 +185,7 @@ absl::Status RunReproduce(ReproduceOptions options) {
     }
   }
   if (options.page.empty()) return absl::OkStatus();
-  return WriteFile(options.page, RenderPage(PageOf(all)));
+  return WriteFile(options.page, study::RenderPage(study::PageOf(all)));
 }
 
 // ---- reality
@@ -308,9 +311,9 @@ std::vector<std::string> RowOf(const std::string& type, RoundEnd end,
           absl::StrFormat("%.4f %%", 100 * median_s / kLongRound_s)};
 }
 
-ReportTable TableOf(const PreemptionOptions& options,
-                    const PreemptionRounds& all) {
-  ReportTable table;
+study::ReportTable TableOf(const PreemptionOptions& options,
+                           const PreemptionRounds& all) {
+  study::ReportTable table;
   table.titles = {"WORKLOAD", "ROUND'S END", "LOST (ms)",    "LEAVING",
                   "AWAY",     "RESUMING",    "NOT TRAINING", "OF 360 s"};
   for (size_t i = 0; i < all.size(); ++i) {
@@ -323,7 +326,7 @@ ReportTable TableOf(const PreemptionOptions& options,
 }
 
 // All columns but the first two are numbers.
-std::vector<bool> Aligned(const ReportTable& table) {
+std::vector<bool> Aligned(const study::ReportTable& table) {
   std::vector<bool> right(table.titles.size(), true);
   right[0] = right[1] = false;
   return right;
@@ -375,7 +378,7 @@ constexpr const char* kParts[] = {"training", "leaving", "away", "resuming"};
 
 std::string TimeLineChart(const PreemptionOptions& options,
                           const PreemptionRounds& all) {
-  BarChart chart;
+  study::BarChart chart;
   chart.title = StrCat("Rounds: ", absl::StrJoin(kParts, ", "),
                        "; rows: extended, paused, relaunched");
   chart.x_label = "s";
@@ -400,14 +403,14 @@ std::string TimeLineChart(const PreemptionOptions& options,
       }
     }
   }
-  return RenderBars(chart);
+  return study::RenderBars(chart);
 }
 
 // `all` holds the results of the first workloads of `options`. `width` is that
 // of the terminal.
 std::string RenderPreemption(const PreemptionOptions& options,
                              const PreemptionRounds& all, size_t width) {
-  const ReportTable table = TableOf(options, all);
+  const study::ReportTable table = TableOf(options, all);
   TableRows lines;
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t end = 0; end < kRoundEnds.size(); ++end) {
@@ -417,7 +420,7 @@ std::string RenderPreemption(const PreemptionOptions& options,
     }
   }
   return StrCat("Preemption: ", Setting(options), "\n\n",
-                RenderText(table, Aligned(table), width), "\n",
+                study::RenderText(table, Aligned(table), width), "\n",
                 RenderTable({Left("WORKLOAD"), Left("ROUND'S END"),
                              Left("ROUNDS (# training, . not)")},
                             lines, width),
@@ -426,24 +429,25 @@ std::string RenderPreemption(const PreemptionOptions& options,
 
 std::string RenderPreemptionMarkdown(const PreemptionOptions& options,
                                      const PreemptionRounds& all) {
-  const ReportTable table = TableOf(options, all);
+  const study::ReportTable table = TableOf(options, all);
   return StrCat("### What a preemption costs (`preemption`)\n\n",
-                Setting(options), "\n\n", RenderMarkdown(table, Aligned(table)),
-                "\n", Verdict(all), "\n");
+                Setting(options), "\n\n",
+                study::RenderMarkdown(table, Aligned(table)), "\n",
+                Verdict(all), "\n");
 }
 
-ReportPage PreemptionPage(const PreemptionOptions& options,
-                          const PreemptionRounds& all) {
-  ReportPage page;
+study::ReportPage PreemptionPage(const PreemptionOptions& options,
+                                 const PreemptionRounds& all) {
+  study::ReportPage page;
   page.title = "What a preemption costs";
   page.summary = Setting(options);
-  ReportSection& section = page.sections.emplace_back();
+  study::ReportSection& section = page.sections.emplace_back();
   section.id = "preemption";
   section.title = "Rounds";
   section.text = StrCat(kPageText, " ", Verdict(all));
   section.figures = {TimeLineChart(options, all)};
   section.table = TableOf(options, all);
-  section.csv = Csv(section.table);
+  section.csv = study::Csv(section.table);
   return page;
 }
 
@@ -471,7 +475,7 @@ absl::Status RunPreemptionCommand(PreemptionFlags flags) {
   std::fputs(text.c_str(), stdout);
   if (flags.page.empty()) return status;
   const absl::Status written =
-      WriteFile(flags.page, RenderPage(PreemptionPage(options, rounds)));
+      WriteFile(flags.page, study::RenderPage(PreemptionPage(options, rounds)));
   return status.ok() ? written : status;
 }
 
@@ -597,4 +601,4 @@ void AddPreemptionCommand(CLI::App& reproduce, int* exit_code) {
             "writes a page with the table and the time line");
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

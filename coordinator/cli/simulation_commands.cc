@@ -1,6 +1,6 @@
 // The commands of simulations: `gavel trace` makes and shows traces of jobs,
-// `gavel simulate` replays one, and `gavel sweep` simulates many into a
-// database.
+// `gavel simulate` replays one, `gavel sweep` simulates many into a database,
+// and `gavel report` draws what is in one.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -17,8 +17,11 @@
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
+#include "coordinator/cli/past_jobs.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/cli/sweep_screen.h"
 #include "coordinator/cli/terminal.h"
+#include "coordinator/workload/json_fields.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
 #include "coordinator/workload/trace_generator.h"
@@ -28,13 +31,15 @@
 #include "runtime/files/own_files.h"
 #include "runtime/files/stopwatch.h"
 #include "runtime/files/user_files.h"
-#include "study/commands.h"
-#include "study/past_jobs.h"
+#include "study/report.h"
+#include "study/report_page.h"
 #include "study/simulation_run.h"
+#include "study/simulation_spec.h"
+#include "study/simulation_store.h"
 #include "study/simulation_summary.h"
 #include "study/sweep.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 // ---- the options that `gavel simulate` and `gavel trace` share: which jobs to
@@ -130,7 +135,7 @@ absl::Status Generate(GenerateOptions options) {
   }
   GAVEL_RETURN_IF_ERROR(WriteFile(options.output, text));
   std::printf("%s: %s\n", options.output.c_str(),
-              RenderTraceLine(trace).c_str());
+              study::RenderTraceLine(trace).c_str());
   return absl::OkStatus();
 }
 
@@ -141,7 +146,7 @@ absl::Status Show(const ShowOptions& options) {
                                                        options.ignore_columns));
   PrintNotices(trace.notices);
   const std::string shown =
-      RenderTrace(trace, options.rows, Terminal().width());
+      study::RenderTrace(trace, options.rows, Terminal().width());
   std::fputs(shown.c_str(), stdout);
   return absl::OkStatus();
 }
@@ -180,7 +185,7 @@ void AddShow(CLI::App& parent, int* exit_code) {
 // ---- simulate
 
 struct SimulateOptions {
-  SimulationSpec spec;
+  study::SimulationSpec spec;
   bool generate = false;
   bool all_at_zero = false;  // --static
   std::optional<double> rate_per_h;
@@ -195,12 +200,8 @@ struct SimulateOptions {
 
 constexpr size_t kSavedBytesMax = size_t{4} << 30;
 
-absl::Status Refuse(const char* what) {
-  return absl::InvalidArgumentError(what);
-}
-
 void AddTraceFlags(CLI::App& command, SimulateOptions* options) {
-  SimulationSpec& spec = options->spec;
+  study::SimulationSpec& spec = options->spec;
   AddOption(
       command, "--trace", spec.trace, "FILE",
       "jobs: Gavel's format, a CSV with duration_s and num_gpus, or TOML");
@@ -213,7 +214,7 @@ void AddTraceFlags(CLI::App& command, SimulateOptions* options) {
   AddOption(command, "--seed", spec.seed, "", "of jobs, arrivals and failures");
 }
 
-void AddClusterFlags(CLI::App& command, SimulationSpec& spec) {
+void AddClusterFlags(CLI::App& command, study::SimulationSpec& spec) {
   AddOption(command, "--cluster", spec.cluster, "",
             "TYPE:COUNT,...; TYPE:36x4 is 36 on servers of 4");
   AddOption(command, "--throughputs", spec.throughputs, "FILE",
@@ -226,7 +227,7 @@ void AddClusterFlags(CLI::App& command, SimulationSpec& spec) {
             "time_s,type,price");
 }
 
-void AddEstimatorFlags(CLI::App& command, SimulationSpec& spec) {
+void AddEstimatorFlags(CLI::App& command, study::SimulationSpec& spec) {
   CLI::Option* const estimator =
       command.add_flag("--estimator", spec.estimator,
                        "what pairs of jobs do is estimated from a few profiled "
@@ -242,7 +243,7 @@ void AddEstimatorFlags(CLI::App& command, SimulationSpec& spec) {
       ->needs(estimator);
 }
 
-void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
+void AddSchedulerFlags(CLI::App& command, study::SimulationSpec& spec) {
   AddOption(command, "--policy", spec.policy, "",
             "`gavel solve --list-policies` names them");
   AddOption(command, "--mechanism", spec.mechanism, "", "gavel or move_aware");
@@ -266,7 +267,7 @@ void AddSchedulerFlags(CLI::App& command, SimulationSpec& spec) {
 }
 
 void AddRunFlags(CLI::App& command, SimulateOptions* options) {
-  SimulationSpec& spec = options->spec;
+  study::SimulationSpec& spec = options->spec;
   AddOption(command, "--window", options->window, "BEGIN:END",
             "only these jobs count, and the run ends with them");
   command.add_flag("--steady-state", spec.steady_state,
@@ -318,14 +319,14 @@ void AddSimulationFlags(CLI::App& command, SimulateOptions* options) {
 
 // INVALID_ARGUMENT: flags that contradict each other or are missing, or a spec
 // that CheckSpec refuses.
-absl::StatusOr<SimulationSpec> SpecOf(const SimulateOptions& options) {
+absl::StatusOr<study::SimulationSpec> SpecOf(const SimulateOptions& options) {
   GAVEL_RETURN_IF_ERROR(CheckSource(options));
-  SimulationSpec spec = options.spec;
+  study::SimulationSpec spec = options.spec;
   spec.rate_per_h = options.rate_per_h.value_or(0);
   if (!options.window.empty()) {
-    GAVEL_RETURN_IF_ERROR(ParseWindow(options.window, &spec));
+    GAVEL_RETURN_IF_ERROR(study::ParseWindow(options.window, &spec));
   }
-  GAVEL_RETURN_IF_ERROR(CheckSpec(spec));
+  GAVEL_RETURN_IF_ERROR(study::CheckSpec(spec));
   return spec;
 }
 
@@ -333,9 +334,9 @@ absl::StatusOr<SimulationSpec> SpecOf(const SimulateOptions& options) {
 // threads.
 class Watcher {
  public:
-  RunControl Control() {
+  study::RunControl Control() {
     clock_ = Stopwatch();
-    RunControl control;
+    study::RunControl control;
     control.goes_on = [this](double fraction, Time now) {
       if (terminal_.is_terminal()) Show(fraction, now);
       return !*stop_.get();
@@ -359,7 +360,7 @@ class Watcher {
 };
 
 // Resumes the run from the file at `path`, if there is one, and saves it there.
-absl::Status AddSaving(const std::string& path, RunControl* control) {
+absl::Status AddSaving(const std::string& path, study::RunControl* control) {
   if (path.empty()) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(CheckWritable(path));
   control->save = [path](const std::string& bytes) {
@@ -371,17 +372,18 @@ absl::Status AddSaving(const std::string& path, RunControl* control) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Watched> Simulate(const SimulateOptions& options,
-                                 const SimulationSpec& spec) {
+absl::StatusOr<study::Watched> Simulate(const SimulateOptions& options,
+                                        const study::SimulationSpec& spec) {
   Watcher watcher;
-  SimulationInputCache cache;
-  GAVEL_ASSIGN_OR_RETURN(SimulationInputs inputs, cache.Load(spec));
+  study::SimulationInputCache cache;
+  GAVEL_ASSIGN_OR_RETURN(study::SimulationInputs inputs, cache.Load(spec));
   GAVEL_ASSIGN_OR_RETURN(const auto notices, cache.CheckRuns({&spec, 1}));
   PrintNotices(notices);
   inputs.options.record_rounds = options.record_rounds;
-  RunControl control = watcher.Control();
+  study::RunControl control = watcher.Control();
   GAVEL_RETURN_IF_ERROR(AddSaving(options.saved, &control));
-  Watched watched = RunSimulation(inputs, TraceSimulation::Create, control);
+  study::Watched watched =
+      study::RunSimulation(inputs, TraceSimulation::Create, control);
   watcher.Clear();
   if (!watched.started) {
     return absl::InvalidArgumentError(
@@ -426,15 +428,15 @@ absl::Status RunSimulate(const SimulateOptions& options) {
         "--record-rounds writes into the results; give --output OUT.json");
   }
   if (!options.replay.empty()) return RunReplay(options);
-  GAVEL_ASSIGN_OR_RETURN(const SimulationSpec spec, SpecOf(options));
+  GAVEL_ASSIGN_OR_RETURN(const study::SimulationSpec spec, SpecOf(options));
   if (!options.output.empty()) {
     GAVEL_RETURN_IF_ERROR(CheckWritable(options.output));
   }
-  GAVEL_ASSIGN_OR_RETURN(const Watched watched, Simulate(options, spec));
-  std::fputs(RenderSummary(spec, watched.run).c_str(), stdout);
+  GAVEL_ASSIGN_OR_RETURN(const study::Watched watched, Simulate(options, spec));
+  std::fputs(study::RenderSummary(spec, watched.run).c_str(), stdout);
   if (!options.output.empty()) {
     GAVEL_RETURN_IF_ERROR(WriteFile(
-        options.output, SummaryJson(spec, watched.run).dump(1) + "\n"));
+        options.output, study::SummaryJson(spec, watched.run).dump(1) + "\n"));
   }
   if (watched.stopped) {
     return absl::CancelledError(
@@ -442,7 +444,7 @@ absl::Status RunSimulate(const SimulateOptions& options) {
             ? "stopped before all jobs ended"
             : "stopped before all jobs ended; the same command goes on");
   }
-  if (watched.run.status == RunStatus::kError) {
+  if (watched.run.status == study::RunStatus::kError) {
     return absl::InternalError(watched.run.detail);
   }
   const SimulationResult& result = watched.run.result;
@@ -460,12 +462,13 @@ namespace fs = std::filesystem;
 struct SweepCommandOptions {
   std::string sweep;
   std::string database;
-  SweepOptions run;
+  study::SweepOptions run;
 };
 
-absl::StatusOr<SweepSpec> ReadSweep(const std::string& path) {
-  GAVEL_ASSIGN_OR_RETURN(const auto text, ReadFile(path, kSweepBytesMax + 1));
-  return ParseSweep(text, path, fs::path(path).parent_path().string());
+absl::StatusOr<study::SweepSpec> ReadSweep(const std::string& path) {
+  GAVEL_ASSIGN_OR_RETURN(const auto text,
+                         ReadFile(path, study::kSweepBytesMax + 1));
+  return study::ParseSweep(text, path, fs::path(path).parent_path().string());
 }
 
 // "las.toml" keeps its results in "gavel-results/las.db".
@@ -481,11 +484,11 @@ absl::Status ErrorsStatus(size_t errors, size_t runs) {
                                     "them again"));
 }
 
-bool IsError(const StoredRun& run) {
-  return run.run.status == RunStatus::kError;
+bool IsError(const study::StoredRun& run) {
+  return run.run.status == study::RunStatus::kError;
 }
 
-absl::Status StatusOf(const std::vector<StoredRun>& runs) {
+absl::Status StatusOf(const std::vector<study::StoredRun>& runs) {
   return ErrorsStatus(static_cast<size_t>(std::ranges::count_if(runs, IsError)),
                       runs.size());
 }
@@ -493,9 +496,10 @@ absl::Status StatusOf(const std::vector<StoredRun>& runs) {
 // The outcome of a search has no runs: those that end are counted.
 class SearchTally {
  public:
-  void Add(const SweepProgress& progress) {
+  void Add(const study::SweepProgress& progress) {
     runs_ += progress.ended.size();
-    for (const EndedRun& ended : progress.ended) errors_ += IsError(ended.run);
+    for (const study::EndedRun& ended : progress.ended)
+      errors_ += IsError(ended.run);
   }
   absl::Status Status() const { return ErrorsStatus(errors_, runs_); }
 
@@ -506,27 +510,28 @@ class SearchTally {
 
 absl::Status RunSweep(const SweepCommandOptions& options) {
   StopSignals signals;
-  GAVEL_ASSIGN_OR_RETURN(const SweepSpec spec, ReadSweep(options.sweep));
+  GAVEL_ASSIGN_OR_RETURN(const study::SweepSpec spec, ReadSweep(options.sweep));
   GAVEL_ASSIGN_OR_RETURN(const std::string path, DatabaseOf(options));
-  GAVEL_ASSIGN_OR_RETURN(SimulationStore store, SimulationStore::Open(path));
-  SimulationInputCache inputs;
+  GAVEL_ASSIGN_OR_RETURN(study::SimulationStore store,
+                         study::SimulationStore::Open(path));
+  study::SimulationInputCache inputs;
   const absl::StatusOr<std::vector<std::string>> notices =
       inputs.CheckRuns(spec.runs);
   GAVEL_RETURN_IF_ERROR(Annotate(notices.status(), options.sweep));
   PrintNotices(*notices);
-  Sweep sweep(spec, options.run, store, inputs, TraceSimulation::Create);
+  study::Sweep sweep(spec, options.run, store, inputs, TraceSimulation::Create);
   SweepScreen screen("sweep");
   signals.Attach([&sweep] { sweep.Stop(); });
   SearchTally tally;
-  const absl::StatusOr<SweepOutcome> outcome =
-      sweep.Run([&](const SweepProgress& progress) {
+  const absl::StatusOr<study::SweepOutcome> outcome =
+      sweep.Run([&](const study::SweepProgress& progress) {
         tally.Add(progress);
         screen.Show(progress);
       });
   signals.Attach(nullptr);
   screen.Clear();
   GAVEL_RETURN_IF_ERROR(outcome.status());
-  std::fputs(RenderOutcome(*outcome, screen.width()).c_str(), stdout);
+  std::fputs(study::RenderOutcome(*outcome, screen.width()).c_str(), stdout);
   if (outcome->stopped) {
     return absl::CancelledError(
         StrCat("stopped; what has ended is in ", path,
@@ -535,6 +540,46 @@ absl::Status RunSweep(const SweepCommandOptions& options) {
   std::printf("results in %s; `gavel report %s` draws them\n", path.c_str(),
               path.c_str());
   return spec.search ? tally.Status() : StatusOf(outcome->runs);
+}
+
+// ---- report
+
+struct ReportFlags {
+  std::string database;
+  std::string output = "report.html";
+  std::string csv_directory;
+  std::string title;
+  bool each_run = false;
+};
+
+absl::Status WriteCsvs(const study::ReportPage& page,
+                       const std::string& directory) {
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(directory));
+  for (const study::ReportSection& section : page.sections) {
+    const fs::path path = fs::path(directory) / (section.id + ".csv");
+    GAVEL_RETURN_IF_ERROR(WriteFile(path.string(), section.csv.text()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunReport(const ReportFlags& options) {
+  GAVEL_ASSIGN_OR_RETURN(
+      study::SimulationStore store,
+      study::SimulationStore::OpenExisting(options.database));
+  const std::string title =
+      options.title.empty()
+          ? StrCat("Gavel: ", fs::path(options.database).stem().string())
+          : options.title;
+  const absl::StatusOr<study::ReportPage> made =
+      study::MakeReport(store, {title, options.each_run});
+  if (!made.ok()) return Annotate(made.status(), options.database);
+  const study::ReportPage& page = *made;
+  GAVEL_RETURN_IF_ERROR(WriteFile(options.output, study::RenderPage(page)));
+  if (!options.csv_directory.empty()) {
+    GAVEL_RETURN_IF_ERROR(WriteCsvs(page, options.csv_directory));
+  }
+  std::printf("%s: %s\n", options.output.c_str(), page.summary.c_str());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -590,4 +635,20 @@ void AddSweepCommand(CLI::App& app, int* exit_code) {
                    "runs again what ended in an error or timeout");
 }
 
-}  // namespace gavel::study
+void AddReportCommand(CLI::App& app, int* exit_code) {
+  auto [command, options] = AddCommand<ReportFlags>(
+      app, exit_code, "report",
+      "Draws the results of a sweep: one HTML page, and CSV", RunReport);
+  AddOption(command, "database", options.database, "RESULTS.db",
+            "of `gavel sweep`")
+      ->required();
+  AddOption(command, "--output", options.output, "REPORT.html", "");
+  AddOption(command, "--csv", options.csv_directory, "DIRECTORY",
+            "writes the data of each plot there, too");
+  command.add_flag("--each-run", options.each_run,
+                   "also charts of single runs: accelerators in use by type, "
+                   "the share of each job, rounds where they were recorded");
+  AddOption(command, "--title", options.title, "", "of the page");
+}
+
+}  // namespace gavel

@@ -15,10 +15,9 @@
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
 #include "runtime/files/user_files.h"
-#include "study/commands.h"
 #include "study/policy_case.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 // Pairs of a thousand jobs take about 100 MB.
@@ -47,7 +46,8 @@ void TellOtherSolver(const PolicyProblem& problem, PolicyResult* result) {
             "that can't all be met");
 }
 
-absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
+absl::StatusOr<study::PolicyAnswer> Answer(const Policy& policy,
+                                           study::PolicyCase of) {
   const Stopwatch clock;
   absl::StatusOr<PolicyResult> result = policy.Solve(of.problem);
   const double time_s = clock.elapsed_s();
@@ -55,21 +55,23 @@ absl::StatusOr<PolicyAnswer> Answer(const Policy& policy, PolicyCase of) {
     return absl::Status(
         result.status().code(),
         StrCat("case ", of.number, ": ",
-               WithIdsOfCase(ToStd(result.status().message()))));
+               study::WithIdsOfCase(ToStd(result.status().message()))));
   }
   TellOtherSolver(of.problem, &*result);
-  return PolicyAnswer{std::move(of), *std::move(result), time_s};
+  return study::PolicyAnswer{std::move(of), *std::move(result), time_s};
 }
 
-absl::StatusOr<std::vector<PolicyAnswer>> AnswerAll(const Policy& policy,
-                                                    const SolveOptions& options,
-                                                    const std::string& text) {
+absl::StatusOr<std::vector<study::PolicyAnswer>> AnswerAll(
+    const Policy& policy, const SolveOptions& options,
+    const std::string& text) {
   GAVEL_ASSIGN_OR_RETURN(const ParsedJson json, ParseJson(text));
-  GAVEL_ASSIGN_OR_RETURN(auto cases, ParsePolicyCases(json, options.policy));
-  std::vector<PolicyAnswer> answers;
-  for (PolicyCase& one : cases) {
+  GAVEL_ASSIGN_OR_RETURN(auto cases,
+                         study::ParsePolicyCases(json, options.policy));
+  std::vector<study::PolicyAnswer> answers;
+  for (study::PolicyCase& one : cases) {
     one.problem.solver = SolverOf(options.solver);
-    GAVEL_ASSIGN_OR_RETURN(PolicyAnswer answer, Answer(policy, std::move(one)));
+    GAVEL_ASSIGN_OR_RETURN(study::PolicyAnswer answer,
+                           Answer(policy, std::move(one)));
     answers.push_back(std::move(answer));
   }
   return answers;
@@ -79,22 +81,23 @@ absl::Status Run(const SolveOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(options.policy));
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(options.input, kInputBytesMax));
-  const absl::StatusOr<std::vector<PolicyAnswer>> answers =
+  const absl::StatusOr<std::vector<study::PolicyAnswer>> answers =
       AnswerAll(*policy, options, text);
   GAVEL_RETURN_IF_ERROR(Annotate(answers.status(), options.input));
   if (!options.output.empty()) {
-    return WriteFile(options.output,
-                     AnswersJson(options.policy, *answers).dump(2) + "\n");
+    return WriteFile(
+        options.output,
+        study::AnswersJson(options.policy, *answers).dump(2) + "\n");
   }
   const std::string shown =
-      RenderAnswers(options.policy, *answers, Terminal().width());
+      study::RenderAnswers(options.policy, *answers, Terminal().width());
   std::fputs(shown.c_str(), stdout);
   return absl::OkStatus();
 }
 
 absl::Status PrintExample(const std::string& policy) {
   GAVEL_RETURN_IF_ERROR(MakePolicy(policy).status());
-  std::printf("%s\n", PolicyExample(policy).dump(2).c_str());
+  std::printf("%s\n", study::PolicyExample(policy).dump(2).c_str());
   return absl::OkStatus();
 }
 
@@ -140,4 +143,4 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
   });
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

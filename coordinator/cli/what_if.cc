@@ -1,4 +1,4 @@
-#include "study/what_if.h"
+#include "coordinator/cli/what_if.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/command_options.h"
+#include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/table.h"
@@ -26,9 +27,8 @@
 #include "core/text.h"
 #include "core/text_table.h"
 #include "runtime/files/stopwatch.h"
-#include "study/commands.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 std::string TypeName(const PredictedJob& job) { return StrCat("job-", job.id); }
@@ -59,8 +59,8 @@ size_t EntityOf(const PredictedJob& job, Trace* trace) {
 
 }  // namespace
 
-absl::StatusOr<SimulationInputs> MakeInputs(SimulationOptions options,
-                                            std::vector<PredictedJob>* jobs) {
+absl::StatusOr<study::SimulationInputs> MakeInputs(
+    SimulationOptions options, std::vector<PredictedJob>* jobs) {
   if (jobs->empty()) {
     return absl::InvalidArgumentError("there are no jobs to simulate");
   }
@@ -83,7 +83,7 @@ absl::StatusOr<SimulationInputs> MakeInputs(SimulationOptions options,
       options.overheads.by_type[TypeName(job)] = {0, job.pause_s, job.pause_s};
     }
   }
-  SimulationInputs inputs;
+  study::SimulationInputs inputs;
   GAVEL_ASSIGN_OR_RETURN(
       ThroughputTable table,
       ThroughputTable::Parse(ThroughputJson(*jobs, options.cluster),
@@ -698,4 +698,4 @@ void AddWhatIfCommand(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(0.1, 3600.0));
 }
 
-}  // namespace gavel::study
+}  // namespace gavel

@@ -3,8 +3,8 @@
 // under another policy. Both run the engine on the coordinator's report of its
 // jobs. All functions are pure, except QueryLiveState() and Predict(), which
 // reads the clock to limit its run time.
-#ifndef GAVEL_STUDY_WHAT_IF_H_
-#define GAVEL_STUDY_WHAT_IF_H_
+#ifndef GAVEL_COORDINATOR_CLI_WHAT_IF_H_
+#define GAVEL_COORDINATOR_CLI_WHAT_IF_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@
 #include "core/units.h"
 #include "study/simulation_run.h"
 
-namespace gavel::study {
+namespace gavel {
 
 // ---- Jobs for a simulation, made from a coordinator's report (`gavel
 // what-if`) or its journal (`gavel simulate --replay`).
@@ -44,8 +44,8 @@ struct PredictedJob {
 // `options` with their overheads added. Sorts `jobs` in the same order: job I
 // of the results is jobs[I]. INVALID_ARGUMENT: there are no jobs, or a value is
 // invalid.
-absl::StatusOr<SimulationInputs> MakeInputs(SimulationOptions options,
-                                            std::vector<PredictedJob>* jobs);
+absl::StatusOr<study::SimulationInputs> MakeInputs(
+    SimulationOptions options, std::vector<PredictedJob>* jobs);
 
 // Returns the numbers in the object row[key], steps/s by type; an empty map if
 // there is no such object.
@@ -127,6 +127,6 @@ absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
 std::string RenderPreview(const PolicyPreview& preview, size_t width);
 Json PreviewJson(const PolicyPreview& preview);
 
-}  // namespace gavel::study
+}  // namespace gavel
 
-#endif  // GAVEL_STUDY_WHAT_IF_H_
+#endif  // GAVEL_COORDINATOR_CLI_WHAT_IF_H_

@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "coordinator/cli/live_workloads.h"
+#include "coordinator/cli/preemption_run.h"
+#include "coordinator/cli/reality.h"
 #include "coordinator/workload/trace.h"
-#include "study/live_workloads.h"
-#include "study/preemption_run.h"
-#include "study/reality.h"
 #include "tests/support/test.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 using absl::StatusCode::kAborted;
@@ -165,4 +165,4 @@ TEST(Preemption, WithoutPreemptionsRoundsAreOfEqualLength) {
 }
 
 }  // namespace
-}  // namespace gavel::study
+}  // namespace gavel

@@ -1,6 +1,6 @@
 // `gavel reproduce` with fake workers in place of training programs.
-#ifndef GAVEL_TESTS_STUDY_LIVE_WORKLOAD_FIXTURE_H_
-#define GAVEL_TESTS_STUDY_LIVE_WORKLOAD_FIXTURE_H_
+#ifndef GAVEL_TESTS_CLI_LIVE_WORKLOAD_FIXTURE_H_
+#define GAVEL_TESTS_CLI_LIVE_WORKLOAD_FIXTURE_H_
 
 #include <algorithm>
 #include <filesystem>
@@ -49,4 +49,4 @@ class LiveWorkloadTest : public GavelTest {
 
 }  // namespace gavel::testing
 
-#endif  // GAVEL_TESTS_STUDY_LIVE_WORKLOAD_FIXTURE_H_
+#endif  // GAVEL_TESTS_CLI_LIVE_WORKLOAD_FIXTURE_H_

@@ -5,15 +5,13 @@
 #include <thread>
 
 #include "coordinator/cli/history_table.h"
+#include "coordinator/cli/past_jobs.h"
 #include "coordinator/server/journal_writer.h"
 #include "coordinator/server/queue_view.h"
-#include "study/past_jobs.h"
 #include "tests/server/busy_engine.h"
 #include "tests/server/journal_fixture.h"
 
 namespace gavel::testing {
-
-using namespace study;
 namespace {
 
 class PausesAndMovesTest : public JournalFixture {

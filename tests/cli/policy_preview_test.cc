@@ -1,7 +1,7 @@
-#include "study/what_if.h"
+#include "coordinator/cli/what_if.h"
 #include "tests/support/test.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 class PolicyPreviewTest : public ::testing::Test {
@@ -86,4 +86,4 @@ TEST_F(PolicyPreviewTest, RefusesWhatItCannotSolve) {
 }
 
 }  // namespace
-}  // namespace gavel::study
+}  // namespace gavel

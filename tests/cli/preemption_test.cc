@@ -2,7 +2,7 @@
 #include <csignal>
 #include <sstream>
 
-#include "tests/study/live_workload_fixture.h"
+#include "tests/cli/live_workload_fixture.h"
 
 namespace gavel::testing {
 namespace {

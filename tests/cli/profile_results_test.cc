@@ -2,13 +2,11 @@
 #include <cmath>
 #include <random>
 
+#include "coordinator/cli/profile_run.h"
 #include "coordinator/workload/throughput_table.h"
-#include "study/profile_run.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
-
-using namespace study;
 namespace {
 
 ProfileFigure Measured(double steps_per_s) {

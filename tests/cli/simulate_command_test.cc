@@ -7,8 +7,6 @@
 #include "tests/support/gavel_fixture.h"
 
 namespace gavel::testing {
-
-using namespace study;
 namespace {
 
 using Json = nlohmann::json;

@@ -1,9 +1,9 @@
-#include "study/what_if.h"
+#include "coordinator/cli/what_if.h"
 
-#include "study/past_jobs.h"
+#include "coordinator/cli/past_jobs.h"
 #include "tests/support/test.h"
 
-namespace gavel::study {
+namespace gavel {
 namespace {
 
 class WhatIfTest : public ::testing::Test {
@@ -201,4 +201,4 @@ TEST(PastJobs, OutcomesCountWhatFinished) {
 }
 
 }  // namespace
-}  // namespace gavel::study
+}  // namespace gavel
