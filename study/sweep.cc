@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <concepts>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <limits>
