@@ -49,10 +49,18 @@ function(gavel_install_command)
   gavel_install_units()
 endfunction()
 
-# Manual pages and completions, which the program wrote when it was linked; documents, examples.
+# Manual pages, by help2man; completions, which the program wrote when it was linked; documents, examples.
 function(gavel_install_command_pages)
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
-          COMPONENT command)
+  find_program(GAVEL_HELP2MAN help2man)
+  if(GAVEL_HELP2MAN)
+    install(CODE "execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND
+                    ${CMAKE_SOURCE_DIR}/cmake/man_pages $<TARGET_FILE:gavel> ${CMAKE_BINARY_DIR}/share/man1)"
+            COMPONENT command)
+    install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
+            COMPONENT command)
+  else()
+    message(STATUS "No manual pages are installed: help2man is missing")
+  endif()
   install(FILES ${CMAKE_BINARY_DIR}/share/completion/gavel
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT command)
   install(FILES ${CMAKE_BINARY_DIR}/share/completion/_gavel

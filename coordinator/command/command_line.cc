@@ -451,7 +451,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   study::AddSweepCommand(*app, exit_code);
   study::AddReportCommand(*app, exit_code);
   study::AddReproduceCommand(*app, exit_code);
-  AddHelpCommands(*app, version, exit_code);
+  AddHelpCommands(*app, exit_code);
   return app;
 }
 
