@@ -66,7 +66,7 @@ TEST(CommandList, EveryArgumentByPlaceSaysWhatItIs) {
 
 class BashCompletionTest : public Test {
  protected:
-  // What bash offers for the last word of a line.
+  // The words that bash offers for the last word of a line.
   std::vector<std::string> Offered(const std::vector<std::string>& words) {
     const std::string script = folder_.path() + "/completion";
     std::ofstream(script) << BashCompletion(Commands());

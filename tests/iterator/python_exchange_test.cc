@@ -1,5 +1,5 @@
-// A job's state goes to Python's torch, is trained on there, comes back and is
-// trained on here: as if it had been trained here all the time.
+// A job's state is exported to Python's torch, trained there, imported, and
+// trained here: the result is as if all the training had been done here.
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -51,9 +51,10 @@ void ReplaceIn(const std::string& path, const std::string& from,
   WriteText(path, text.replace(at, from.size(), to));
 }
 
-// What train.py has, too.
+// The same model as in train.py.
 struct Model {
-  // Between the two: a bias before a batch norm has gradients of rounding only.
+  // Tanh is between the two, because a bias directly before a batch norm has
+  // gradients of rounding only.
   nn::Sequential net{nn::Linear(3, 6), nn::Tanh(), nn::BatchNorm1d(6),
                      nn::Linear(6, 1)};
 
@@ -120,7 +121,8 @@ class PythonExchange : public SessionTest {
            std::system(command.c_str()) == 0;
   }
 
-  // In a session that continues what is there. Returns the steps done.
+  // Trains in a session that continues from the checkpoint. Returns the steps
+  // done.
   int64_t Train(Model& model, optim::Optimizer& optimizer, int first,
                 int steps) {
     std::vector<int> range;
@@ -189,8 +191,8 @@ TEST_P(PythonExchangeOfKind, TrainsAsIfItHadStayedHere) {
       whole.net->named_buffers()["2.num_batches_tracked"]));
 }
 
-// The comparison means something: the step that an optimizer makes first is
-// another one.
+// Shows that the comparison means something: an optimizer without its state
+// makes a different step.
 TEST_F(PythonExchange, WithoutTheOptimizersStateTheResultDiffers) {
   torch::manual_seed(3);
   Model whole;
@@ -278,7 +280,7 @@ TEST_F(PythonFiles, ANamedGenerationIsExported) {
   EXPECT_EQ(files.generation.step, 2u);
   EXPECT_THAT(ExportToPyTorch(checkpoints_, to).status(),
               StatusIs(absl::StatusCode::kAlreadyExists, "not an empty"));
-  // It is behind the newest by now.
+  // The exported state is behind the newest checkpoint by now.
   EXPECT_THAT(Import().status(), IsInvalid("its step is 2"));
 }
 
