@@ -1,0 +1,888 @@
+#include "coordinator/policy/bundle_program.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "coordinator/policy/highs_solver.h"
+
+namespace gavel::policy {
+namespace {
+
+// Two sums of gains closer than this are equal: rounding of the largest sums.
+constexpr double kTie = 1e-12;
+
+size_t Of(int index) { return static_cast<size_t>(index); }
+
+double Cost(std::span<const BundlePart> parts, std::span<const double> price) {
+  double cost = 0;
+  for (const BundlePart& part : parts) {
+    cost += price[Of(part.server)] * part.count;
+  }
+  return cost;
+}
+
+bool Fits(std::span<const BundlePart> parts, std::span<const int> left) {
+  for (const BundlePart& part : parts) {
+    if (left[Of(part.server)] < part.count) return false;
+  }
+  return true;
+}
+
+// times = 1: takes the parts from what is left; -1: gives them back.
+void Take(std::span<const BundlePart> parts, int times, std::span<int> left) {
+  for (const BundlePart& part : parts) {
+    left[Of(part.server)] -= times * part.count;
+  }
+}
+
+// A program whose rows are sorted, within each bid, by their profit (gain less
+// cost) at some prices, so that the best row at prices nearby is among the
+// first ones.
+struct Sorted {
+  BundleProgram program;
+  std::vector<int> original;    // [rows] in the program that was sorted
+  std::vector<double> profit;   // [rows] at `price`, falling within a bid
+  std::vector<int> size_after;  // [rows] accelerators of the largest row of
+                                // the bid from this one on
+  std::vector<double> price;    // [servers]
+
+  // The most that the rows of a bid from `row` on can earn at prices that are
+  // lower by at most `drop` each.
+  double MostFrom(int row, double drop) const {
+    return profit[Of(row)] + drop * size_after[Of(row)];
+  }
+};
+
+int SizeOf(std::span<const BundlePart> parts) {
+  int size = 0;
+  for (const BundlePart& part : parts) size += part.count;
+  return size;
+}
+
+Sorted SortedAt(const BundleProgram& program, std::span<const int> original,
+                std::vector<double> price) {
+  Sorted sorted;
+  std::vector<double> profit(program.gain.size());
+  for (int r = 0; r < program.rows(); ++r) {
+    profit[Of(r)] = program.Gain(r) - Cost(program.Parts(r), price);
+  }
+  std::vector<int> order(program.gain.size());
+  std::iota(order.begin(), order.end(), 0);
+  sorted.program.capacity = program.capacity;
+  sorted.program.gain.reserve(order.size());
+  sorted.program.parts.reserve(program.parts.size());
+  for (int bid = 0; bid < program.bids(); ++bid) {
+    const auto begin = order.begin() + program.BidBegin(bid);
+    const auto end = order.begin() + program.BidEnd(bid);
+    std::sort(begin, end, [&](int a, int b) {
+      return profit[Of(a)] != profit[Of(b)]
+                 ? profit[Of(a)] > profit[Of(b)]
+                 : original[Of(a)] < original[Of(b)];
+    });
+    for (auto row = begin; row != end; ++row) {
+      sorted.program.AddRow(program.Gain(*row), program.Parts(*row));
+      sorted.original.push_back(original[Of(*row)]);
+      sorted.profit.push_back(profit[Of(*row)]);
+    }
+    sorted.program.EndBid();
+    int largest = 0;
+    sorted.size_after.resize(sorted.profit.size());
+    for (int r = sorted.program.rows() - 1; r >= program.BidBegin(bid); --r) {
+      largest = std::max(largest, SizeOf(sorted.program.Parts(r)));
+      sorted.size_after[Of(r)] = largest;
+    }
+  }
+  sorted.price = std::move(price);
+  return sorted;
+}
+
+// A choice that is improved by moving one bid to another row, or one bid to a
+// row that a second bid makes room for. Not thread-safe.
+class LocalSearch {
+ public:
+  // `row` fits. Bid `without` has no row and gets none.
+  LocalSearch(const BundleProgram& program, std::vector<int> row, int without)
+      : program_(program),
+        row_(std::move(row)),
+        without_(without),
+        left_(program.capacity),
+        users_(program.capacity.size()) {
+    for (int bid = 0; bid < program_.bids(); ++bid) {
+      if (row_[Of(bid)] != kNoRow) Occupy(bid, row_[Of(bid)]);
+    }
+  }
+
+  void Run() {
+    // Each pass but the last raises the sum; the limit is for programs whose
+    // sum rises by rounding only.
+    constexpr int kPassesMax = 30;
+    for (int pass = 0; pass < kPassesMax && Pass(); ++pass) {
+    }
+  }
+  std::vector<int> TakeRows() { return std::move(row_); }
+  int64_t work() const { return work_; }
+
+ private:
+  double GainAt(int bid) const {
+    const int row = row_[Of(bid)];
+    return row == kNoRow ? 0 : program_.Gain(row);
+  }
+  void Occupy(int bid, int row) {
+    Take(program_.Parts(row), 1, left_);
+    for (const BundlePart& part : program_.Parts(row)) {
+      users_[Of(part.server)].push_back(bid);
+    }
+  }
+  void Move(int bid, int row) {
+    if (row_[Of(bid)] != kNoRow) {
+      Take(program_.Parts(row_[Of(bid)]), -1, left_);
+      for (const BundlePart& part : program_.Parts(row_[Of(bid)])) {
+        std::vector<int>& users = users_[Of(part.server)];
+        users.erase(std::find(users.begin(), users.end(), bid));
+      }
+    }
+    row_[Of(bid)] = row;
+    if (row != kNoRow) Occupy(bid, row);
+  }
+
+  bool Pass() {
+    bool improved = false;
+    for (int bid = 0; bid < program_.bids(); ++bid) {
+      if (bid != without_ && Raise(bid)) improved = true;
+    }
+    return improved;
+  }
+
+  struct Exchange {
+    double more = kTie;
+    int row = kNoRow;
+    int other = -1;  // the bid that makes room; -1: none
+    int other_row = kNoRow;
+  };
+
+  // Gives the bid a better row where that pays most.
+  bool Raise(int bid) {
+    const double now = GainAt(bid);
+    Exchange best;
+    const int held = row_[Of(bid)];
+    if (held != kNoRow) Take(program_.Parts(held), -1, left_);
+    for (int r = program_.BidBegin(bid); r < program_.BidEnd(bid); ++r) {
+      const double more = program_.Gain(r) - now;
+      if (more <= best.more) continue;
+      ++work_;
+      const int shortage = ShortServer(program_.Parts(r));
+      if (shortage < 0) {
+        best = {more, r, -1, kNoRow};
+        continue;
+      }
+      Take(program_.Parts(r), 1, left_);
+      for (const int other : users_[Of(shortage)]) {
+        if (other != bid) TryOther(other, more, r, &best);
+      }
+      Take(program_.Parts(r), -1, left_);
+    }
+    if (held != kNoRow) Take(program_.Parts(held), 1, left_);
+    if (best.row == kNoRow) return false;
+    if (best.other >= 0) Move(best.other, best.other_row);
+    Move(bid, best.row);
+    return true;
+  }
+
+  int ShortServer(std::span<const BundlePart> parts) const {
+    for (const BundlePart& part : parts) {
+      if (left_[Of(part.server)] < part.count) return part.server;
+    }
+    return -1;
+  }
+
+  // `left_` is negative where a row of another bid is too much: does it fit
+  // when `other` takes its best row of those that fit then?
+  void TryOther(int other, double more, int row, Exchange* best) {
+    const double now = GainAt(other);
+    const int held = row_[Of(other)];
+    Take(program_.Parts(held), -1, left_);
+    bool fits = true;
+    for (const BundlePart& part : program_.Parts(row)) {
+      fits = fits && left_[Of(part.server)] >= 0;
+    }
+    if (fits) {
+      Consider({more - now, row, other, kNoRow}, best);
+      for (int r = program_.BidBegin(other); r < program_.BidEnd(other); ++r) {
+        const double total = more + program_.Gain(r) - now;
+        if (total <= best->more) continue;
+        ++work_;
+        if (Fits(program_.Parts(r), left_)) {
+          Consider({total, row, other, r}, best);
+        }
+      }
+    }
+    Take(program_.Parts(held), 1, left_);
+  }
+  static void Consider(const Exchange& exchange, Exchange* best) {
+    if (exchange.more > best->more) *best = exchange;
+  }
+
+  const BundleProgram& program_;
+  std::vector<int> row_;
+  const int without_;
+  std::vector<int> left_;
+  std::vector<std::vector<int>> users_;  // [servers] bids
+  int64_t work_ = 0;
+};
+
+// Branch and bound over the rows of a program, by depth first. Each node
+// lowers the bound of its own capacities by a few subgradient steps from the
+// prices of its parent. Not thread-safe.
+class Tree {
+ public:
+  Tree(const BundleProgram& program, std::vector<int> row, double gain,
+       int64_t work_max)
+      : program_(program),
+        best_(std::move(row)),
+        best_gain_(gain),
+        work_max_(work_max),
+        chosen_(Of(program.bids()), kNoRow),
+        usage_(program.capacity.size()) {}
+
+  void Run(std::vector<double> price, int without) {
+    levels_.resize(Of(program_.bids()) + 2);
+    Level& root = levels_[0];
+    root.price = std::move(price);
+    root.left = program_.capacity;
+    for (int bid = 0; bid < program_.bids(); ++bid) {
+      if (bid == without || program_.BidBegin(bid) == program_.BidEnd(bid)) {
+        continue;
+      }
+      root.bids.push_back(bid);
+      for (int r = program_.BidBegin(bid); r < program_.BidEnd(bid); ++r) {
+        root.rows.push_back(r);
+      }
+      root.begin.push_back(static_cast<int>(root.rows.size()));
+    }
+    Visit(0, std::numeric_limits<double>::infinity());
+  }
+
+  const std::vector<int>& row() const { return best_; }
+  double gain() const { return best_gain_; }
+  // No choice gains more than this: the best one or the best node left open.
+  double bound() const { return std::max(best_gain_, open_bound_); }
+  int64_t work() const { return work_; }
+
+ private:
+  struct Level {
+    double fixed = 0;            // the gains of bids that are decided
+    std::vector<int> left;       // [servers] what these leave
+    std::vector<int> bids;       // undecided
+    std::vector<int> begin{0};   // [undecided + 1]
+    std::vector<int> rows;       // those that fit and may be in a better choice
+    std::vector<double> profit;  // [rows] at `price`
+    std::vector<double> price;   // [servers]
+    std::vector<int> top;        // [undecided] the best row, or kNoRow
+    std::vector<double> top_profit;
+  };
+
+  static constexpr int kRootSteps = 20;
+  static constexpr int kSteps = 6;
+
+  // The bound at `price`, which is not the level's. Fills the tops, the
+  // profits and usage_.
+  double Evaluate(const std::vector<double>& price, Level* level) {
+    double bound = level->fixed;
+    for (size_t s = 0; s < price.size(); ++s) {
+      bound += price[s] * level->left[s];
+      usage_[s] = 0;
+    }
+    level->top.resize(level->bids.size());
+    level->top_profit.resize(level->bids.size());
+    level->profit.resize(level->rows.size());
+    for (size_t k = 0; k < level->bids.size(); ++k) {
+      int top = kNoRow;
+      double most = 0;
+      for (int i = level->begin[k]; i < level->begin[k + 1]; ++i) {
+        const int r = level->rows[Of(i)];
+        const double profit =
+            program_.Gain(r) - Cost(program_.Parts(r), price);
+        level->profit[Of(i)] = profit;
+        if (profit > most) {
+          most = profit;
+          top = r;
+        }
+      }
+      level->top[k] = top;
+      level->top_profit[k] = most;
+      bound += most;
+      if (top == kNoRow) continue;
+      for (const BundlePart& part : program_.Parts(top)) {
+        usage_[Of(part.server)] += part.count;
+      }
+    }
+    work_ += static_cast<int64_t>(level->rows.size() + level->bids.size());
+    return bound;
+  }
+
+  bool TopsFit(const Level& level) const {
+    for (size_t s = 0; s < usage_.size(); ++s) {
+      if (usage_[s] > level.left[s]) return false;
+    }
+    return true;
+  }
+
+  void Record(const Level& level, std::span<const int> rows) {
+    double gain = level.fixed;
+    for (const int r : rows) gain += r == kNoRow ? 0 : program_.Gain(r);
+    if (gain <= best_gain_ + kTie) return;
+    std::vector<int> row = chosen_;
+    for (size_t k = 0; k < level.bids.size(); ++k) {
+      row[Of(level.bids[k])] = rows[k];
+    }
+    best_gain_ = GainOf(program_, row);
+    best_ = std::move(row);
+  }
+
+  // A choice near the tops: each bid in turn takes the most profitable row that
+  // still fits, those first that lose most by another row.
+  void Repair(Level* level) {
+    left_ = level->left;
+    repaired_.assign(level->bids.size(), kNoRow);
+    order_.resize(level->bids.size());
+    std::iota(order_.begin(), order_.end(), 0);
+    std::sort(order_.begin(), order_.end(), [&](int a, int b) {
+      const double x = regret_[Of(a)];
+      const double y = regret_[Of(b)];
+      return x != y ? x > y : a < b;
+    });
+    for (const int k : order_) {
+      double most = 0;
+      int row = kNoRow;
+      for (int i = level->begin[Of(k)]; i < level->begin[Of(k) + 1]; ++i) {
+        if (level->profit[Of(i)] <= most) continue;
+        const int r = level->rows[Of(i)];
+        if (!Fits(program_.Parts(r), left_)) continue;
+        most = level->profit[Of(i)];
+        row = r;
+      }
+      repaired_[Of(k)] = row;
+      if (row != kNoRow) Take(program_.Parts(row), 1, left_);
+    }
+    work_ += static_cast<int64_t>(level->rows.size());
+    Record(*level, repaired_);
+  }
+
+  // [undecided] what each bid loses by its second best row.
+  void FillRegrets(const Level& level) {
+    regret_.assign(level.bids.size(), 0);
+    for (size_t k = 0; k < level.bids.size(); ++k) {
+      double second = level.top[k] == kNoRow
+                          ? -std::numeric_limits<double>::infinity()
+                          : 0;
+      for (int i = level.begin[k]; i < level.begin[k + 1]; ++i) {
+        if (level.rows[Of(i)] == level.top[k]) continue;
+        second = std::max(second, level.profit[Of(i)]);
+      }
+      regret_[k] = level.top_profit[k] - second;
+    }
+  }
+
+  // Lowers the bound of the level by subgradient steps. Returns it, with the
+  // level's prices, profits and tops those of the lowest.
+  double Lower(int depth, Level* level) {
+    price_ = level->price;
+    double lowest = std::numeric_limits<double>::infinity();
+    double scale = 1;
+    const int steps = depth == 0 ? kRootSteps : kSteps;
+    bool current = false;  // the level's tops are those of its prices
+    for (int step = 0; step < steps; ++step) {
+      const double bound = Evaluate(price_, level);
+      current = bound < lowest;
+      if (current) {
+        lowest = bound;
+        level->price = price_;
+      } else {
+        scale *= 0.6;
+      }
+      if (lowest <= best_gain_ + kTie) return lowest;
+      if (TopsFit(*level)) {
+        Record(*level, level->top);
+        if (lowest <= best_gain_ + kTie) return lowest;
+      }
+      double norm = 0;
+      for (size_t s = 0; s < usage_.size(); ++s) {
+        const double slack = level->left[s] - usage_[s];
+        if (slack > 0 && price_[s] == 0) continue;
+        norm += slack * slack;
+      }
+      if (norm == 0) break;
+      const double length = scale * (bound - best_gain_) / norm;
+      for (size_t s = 0; s < usage_.size(); ++s) {
+        const double slack = level->left[s] - usage_[s];
+        price_[s] = std::max(0.0, price_[s] - length * slack);
+      }
+    }
+    if (!current) Evaluate(level->price, level);
+    return lowest;
+  }
+
+  // The undecided bid to branch on: of those whose best rows ask for too much
+  // of a server, one that loses most by another row.
+  size_t BranchBid(const Level& level) const {
+    size_t chosen = 0;
+    double most = -1;
+    for (const bool conflicts : {true, false}) {
+      for (size_t k = 0; k < level.bids.size(); ++k) {
+        if (conflicts && !Conflicts(level, level.top[k])) continue;
+        if (regret_[k] <= most) continue;
+        most = regret_[k];
+        chosen = k;
+      }
+      if (most >= 0) break;
+    }
+    return chosen;
+  }
+  bool Conflicts(const Level& level, int row) const {
+    if (row == kNoRow) return false;
+    for (const BundlePart& part : program_.Parts(row)) {
+      if (usage_[Of(part.server)] > level.left[Of(part.server)]) return true;
+    }
+    return false;
+  }
+
+  void Visit(int depth, double parent_bound) {
+    Level& level = levels_[Of(depth)];
+    if (level.bids.empty()) {
+      Record(level, {});
+      return;
+    }
+    if (work_ >= work_max_) {
+      open_bound_ = std::max(open_bound_, parent_bound);
+      return;
+    }
+    const double bound = std::min(parent_bound, Lower(depth, &level));
+    if (bound <= best_gain_ + kTie) return;
+    FillRegrets(level);
+    Repair(&level);
+    if (bound <= best_gain_ + kTie) return;
+    const size_t k = BranchBid(level);
+    std::vector<std::pair<double, int>> children;  // regret, row
+    for (int i = level.begin[k]; i < level.begin[k + 1]; ++i) {
+      children.emplace_back(level.top_profit[k] - level.profit[Of(i)],
+                            level.rows[Of(i)]);
+    }
+    children.emplace_back(level.top_profit[k], kNoRow);
+    std::sort(children.begin(), children.end(),
+              [](const auto& a, const auto& b) {
+                return a.first != b.first ? a.first < b.first
+                                          : a.second < b.second;
+              });
+    for (const auto& [regret, row] : children) {
+      const double child_bound = bound - regret;
+      if (child_bound <= best_gain_ + kTie) break;
+      Descend(level, k, row, child_bound, &levels_[Of(depth) + 1]);
+      chosen_[Of(level.bids[k])] = row;
+      Visit(depth + 1, child_bound);
+      chosen_[Of(level.bids[k])] = kNoRow;
+    }
+  }
+
+  // The level below, where the bid at position `decided` has `row`.
+  void Descend(const Level& level, size_t decided, int row, double bound,
+               Level* below) const {
+    below->fixed = level.fixed + (row == kNoRow ? 0 : program_.Gain(row));
+    below->left = level.left;
+    if (row != kNoRow) Take(program_.Parts(row), 1, below->left);
+    below->price = level.price;
+    below->bids.clear();
+    below->begin.assign(1, 0);
+    below->rows.clear();
+    for (size_t k = 0; k < level.bids.size(); ++k) {
+      if (k == decided) continue;
+      // A row that loses more than this is in no better choice.
+      const double least = level.top_profit[k] - (bound - best_gain_) - kTie;
+      const size_t first = below->rows.size();
+      for (int i = level.begin[k]; i < level.begin[k + 1]; ++i) {
+        if (level.profit[Of(i)] < least) continue;
+        if (!Fits(program_.Parts(level.rows[Of(i)]), below->left)) continue;
+        below->rows.push_back(level.rows[Of(i)]);
+      }
+      if (below->rows.size() == first) continue;  // nothing is left for it
+      below->bids.push_back(level.bids[k]);
+      below->begin.push_back(static_cast<int>(below->rows.size()));
+    }
+  }
+
+  const BundleProgram& program_;
+  std::vector<int> best_;
+  double best_gain_;
+  double open_bound_ = -std::numeric_limits<double>::infinity();
+  int64_t work_ = 0;
+  const int64_t work_max_;
+  std::vector<Level> levels_;  // by depth; never resized while in use
+  std::vector<int> chosen_;    // [bids] the rows of the decided
+  std::vector<double> usage_;  // [servers] by the tops
+  std::vector<double> price_;  // reused
+  std::vector<double> regret_;
+  std::vector<int> left_;
+  std::vector<int> repaired_;
+  std::vector<int> order_;
+};
+
+}  // namespace
+
+double GainOf(const BundleProgram& program, std::span<const int> row,
+              int without) {
+  double gain = 0;
+  for (int bid = 0; bid < program.bids(); ++bid) {
+    if (bid == without || row[Of(bid)] == kNoRow) continue;
+    gain += program.Gain(row[Of(bid)]);
+  }
+  return gain;
+}
+
+BundleLimits LimitsFor(int rows) {
+  constexpr int kSmallRowsMax = 2048;
+  if (rows <= kSmallRowsMax) {
+    return {.work_all = 3'000'000,
+            .work_without = 3'000'000,
+            .steps_all = 60,
+            .steps_without = 20,
+            .finish_by_highs = true};
+  }
+  return {.work_all = 2'000'000,
+          .work_without = 20'000,
+          .steps_all = 200,
+          .steps_without = 12,
+          .finish_by_highs = false};
+}
+
+class BundleSolver::Impl {
+ public:
+  Impl(const BundleProgram& program, const BundleLimits& limits)
+      : program_(program),
+        limits_(limits),
+        usage_(program.capacity.size()),
+        top_(Of(program.bids())),
+        top_profit_(Of(program.bids())) {
+    std::vector<int> original(program.gain.size());
+    std::iota(original.begin(), original.end(), 0);
+    sorted_ = SortedAt(program, original,
+                       std::vector<double>(program.capacity.size()));
+  }
+
+  const BundleChoice& Solve() {
+    price_ = sorted_.price;
+    std::vector<int> row(Of(program_.bids()), kNoRow);
+    all_ = Search(/*without=*/-1, &price_, std::move(row), limits_.steps_all,
+                  limits_.work_all);
+    return all_;
+  }
+
+  BundleChoice SolveWithout(int bid, std::span<const int> known) {
+    std::vector<int> row(known.begin(), known.end());
+    row[Of(bid)] = kNoRow;
+    std::vector<double> price = price_;
+    return Search(bid, &price, std::move(row), limits_.steps_without,
+                  limits_.work_without);
+  }
+
+  void Improve(std::vector<int>* row) {
+    LocalSearch search(program_, std::move(*row), -1);
+    search.Run();
+    *row = search.TakeRows();
+  }
+
+ private:
+  // The dual bound at `price`; fills the tops and usage_.
+  double Evaluate(std::span<const double> price, int without) {
+    double value = 0;
+    double drop = 0;
+    for (size_t s = 0; s < price.size(); ++s) {
+      value += price[s] * program_.capacity[s];
+      drop = std::max(drop, sorted_.price[s] - price[s]);
+      usage_[s] = 0;
+    }
+    const BundleProgram& program = sorted_.program;
+    for (int bid = 0; bid < program.bids(); ++bid) {
+      int top = kNoRow;
+      double most = 0;
+      const int end = bid == without ? program.BidBegin(bid)
+                                     : program.BidEnd(bid);
+      int r = program.BidBegin(bid);
+      for (; r < end && sorted_.MostFrom(r, drop) > most; ++r) {
+        const double profit = program.Gain(r) - Cost(program.Parts(r), price);
+        if (profit > most) {
+          most = profit;
+          top = r;
+        }
+      }
+      work_ += r - program.BidBegin(bid) + 1;
+      top_[Of(bid)] = top;
+      top_profit_[Of(bid)] = most;
+      value += most;
+      if (top == kNoRow) continue;
+      for (const BundlePart& part : program.Parts(top)) {
+        usage_[Of(part.server)] += part.count;
+      }
+    }
+    return value;
+  }
+
+  // A choice near the tops at `price`, as rows of the sorted program: bids in
+  // the order of what they pay take the most profitable row that fits.
+  std::vector<int> Repaired(std::span<const double> price, int without) {
+    const BundleProgram& program = sorted_.program;
+    std::vector<int> order(Of(program.bids()));
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      const double x = top_profit_[Of(a)];
+      const double y = top_profit_[Of(b)];
+      return x != y ? x > y : a < b;
+    });
+    double drop = 0;
+    for (size_t s = 0; s < price.size(); ++s) {
+      drop = std::max(drop, sorted_.price[s] - price[s]);
+    }
+    std::vector<int> left = program.capacity;
+    std::vector<int> row(Of(program.bids()), kNoRow);
+    for (const int bid : order) {
+      if (bid == without) continue;
+      double most = 0;
+      for (int r = program.BidBegin(bid);
+           r < program.BidEnd(bid) && sorted_.MostFrom(r, drop) > most; ++r) {
+        ++work_;
+        if (!Fits(program.Parts(r), left)) continue;
+        const double profit = program.Gain(r) - Cost(program.Parts(r), price);
+        if (profit <= most) continue;
+        most = profit;
+        row[Of(bid)] = r;
+      }
+      if (row[Of(bid)] != kNoRow) {
+        Take(program.Parts(row[Of(bid)]), 1, left);
+      }
+    }
+    return row;
+  }
+
+  void Keep(const std::vector<int>& sorted_row, std::vector<int>* best,
+            double* best_gain) const {
+    if (GainOf(sorted_.program, sorted_row) <= *best_gain + kTie) return;
+    for (size_t bid = 0; bid < best->size(); ++bid) {
+      const int r = sorted_row[bid];
+      (*best)[bid] = r == kNoRow ? kNoRow : sorted_.original[Of(r)];
+    }
+    *best_gain = GainOf(program_, *best);
+  }
+
+  void Resort(std::vector<double> price) {
+    const std::vector<int> original = std::move(sorted_.original);
+    const BundleProgram program = std::move(sorted_.program);
+    sorted_ = SortedAt(program, original, std::move(price));
+    work_ += program.rows();
+  }
+
+  // Lowers the dual bound from `price` on, by Polyak's steps towards the gain
+  // of the best choice; leaves the prices of the lowest. Returns the bound.
+  double Lower(int without, int steps, std::vector<double>* price,
+               std::vector<int>* best, double* best_gain) {
+    constexpr double kDeflection = 0.4;
+    constexpr int kPatience = 4;
+    constexpr int kRepairEvery = 20;
+    constexpr int kResortEvery = 20;
+    std::vector<double> at = *price;
+    std::vector<double> direction(at.size(), 0.0);
+    double lowest = std::numeric_limits<double>::infinity();
+    double scale = 1;
+    int idle = 0;
+    for (int step = 0; step < steps; ++step) {
+      if (without < 0 && step % kResortEvery == kResortEvery - 1) {
+        Resort(*price);
+      }
+      const double bound = Evaluate(at, without);
+      if (bound < lowest) {
+        lowest = bound;
+        *price = at;
+        idle = 0;
+      } else if (++idle == kPatience) {
+        scale *= 0.7;
+        idle = 0;
+        at = *price;
+        std::fill(direction.begin(), direction.end(), 0.0);
+        continue;
+      }
+      if (step % kRepairEvery == 0) {
+        Keep(Repaired(at, without), best, best_gain);
+      }
+      if (lowest <= *best_gain + kTie) break;
+      double norm = 0;
+      for (size_t s = 0; s < at.size(); ++s) {
+        const double slack = program_.capacity[s] - usage_[s];
+        direction[s] = slack + kDeflection * direction[s];
+        if (direction[s] > 0 && at[s] == 0) direction[s] = 0;
+        norm += direction[s] * direction[s];
+      }
+      if (norm == 0) break;
+      const double length = scale * (bound - *best_gain) / norm;
+      for (size_t s = 0; s < at.size(); ++s) {
+        at[s] = std::max(0.0, at[s] - length * direction[s]);
+      }
+    }
+    return lowest;
+  }
+
+  // The rows that a choice better than `gain` can have, as bound(price) >=
+  // their regret + its gain.
+  struct Core {
+    BundleProgram program;
+    std::vector<int> original;  // [rows] in program_
+    std::vector<int> row;       // [bids] of the best choice, in `program`
+  };
+  Core CoreAt(int without, std::span<const double> price, double bound,
+              double gain, std::span<const int> best) {
+    Evaluate(price, without);
+    double drop = 0;
+    for (size_t s = 0; s < price.size(); ++s) {
+      drop = std::max(drop, sorted_.price[s] - price[s]);
+    }
+    Core core;
+    const BundleProgram& program = sorted_.program;
+    core.program.capacity = program.capacity;
+    core.row.assign(best.size(), kNoRow);
+    for (int bid = 0; bid < program.bids(); ++bid) {
+      const double least = top_profit_[Of(bid)] - (bound - gain) - 1e-9;
+      const int held = best[Of(bid)];
+      for (int r = program.BidBegin(bid); bid != without && r < program.BidEnd(bid);
+           ++r) {
+        const bool is_held = sorted_.original[Of(r)] == held;
+        if (!is_held) {
+          if (sorted_.MostFrom(r, drop) < least) {
+            if (held == kNoRow || core.row[Of(bid)] != kNoRow) break;
+            continue;
+          }
+          const double profit =
+              program.Gain(r) - Cost(program.Parts(r), price);
+          if (profit < least) continue;
+        }
+        if (is_held) core.row[Of(bid)] = core.program.rows();
+        core.program.AddRow(program.Gain(r), program.Parts(r));
+        core.original.push_back(sorted_.original[Of(r)]);
+      }
+      core.program.EndBid();
+    }
+    work_ += core.program.rows();
+    return core;
+  }
+
+  void Adopt(const Core& core, const std::vector<int>& row,
+             std::vector<int>* best, double* best_gain) const {
+    std::vector<int> mapped(row.size(), kNoRow);
+    for (size_t bid = 0; bid < row.size(); ++bid) {
+      if (row[bid] != kNoRow) mapped[bid] = core.original[Of(row[bid])];
+    }
+    const double gain = GainOf(program_, mapped);
+    if (gain <= *best_gain) return;
+    *best = std::move(mapped);
+    *best_gain = gain;
+  }
+
+  BundleChoice Search(int without, std::vector<double>* price,
+                      std::vector<int> best, int steps, int64_t work_max) {
+    work_ = 0;
+    double gain = GainOf(program_, best);
+    double bound = Lower(without, steps, price, &best, &gain);
+    BundleChoice choice;
+    if (bound > gain + kTie) {
+      Core core = CoreAt(without, *price, bound, gain, best);
+      LocalSearch search(core.program, core.row, without);
+      search.Run();
+      work_ += search.work();
+      Adopt(core, search.TakeRows(), &best, &gain);
+      // Nearer the best choice, Polyak's steps are shorter.
+      core = CoreAt(without, *price, bound, gain, best);
+      Tree tree(core.program, core.row, gain, work_max);
+      tree.Run(*price, without);
+      work_ += tree.work();
+      bound = std::min(bound, tree.bound());
+      Adopt(core, tree.row(), &best, &gain);
+      if (bound > gain + kTie && limits_.finish_by_highs) {
+        const BundleChoice highs = ChooseByHighs(core.program, without);
+        bound = std::min(bound, highs.bound);
+        Adopt(core, highs.row, &best, &gain);
+        choice.used_highs = true;
+      }
+    }
+    choice.row = std::move(best);
+    choice.gain = gain;
+    choice.bound = std::max(gain, bound);
+    choice.work = work_;
+    return choice;
+  }
+
+  const BundleProgram& program_;
+  const BundleLimits limits_;
+  Sorted sorted_;
+  std::vector<double> price_;  // of the choice among all bids
+  BundleChoice all_;
+  std::vector<double> usage_;       // [servers] by the tops
+  std::vector<int> top_;            // [bids] rows of sorted_
+  std::vector<double> top_profit_;  // [bids]
+  int64_t work_ = 0;
+};
+
+BundleSolver::BundleSolver(const BundleProgram& program,
+                           const BundleLimits& limits)
+    : impl_(std::make_unique<Impl>(program, limits)) {}
+BundleSolver::~BundleSolver() = default;
+const BundleChoice& BundleSolver::Solve() { return impl_->Solve(); }
+BundleChoice BundleSolver::SolveWithout(int bid, std::span<const int> known) {
+  return impl_->SolveWithout(bid, known);
+}
+void BundleSolver::Improve(std::vector<int>* row) { impl_->Improve(row); }
+
+BundleChoice ChooseByHighs(const BundleProgram& program, int without,
+                           double seconds_max) {
+  LinearProgram lp;
+  std::vector<int> row_of;  // by column
+  std::vector<std::vector<LpEntry>> used(program.capacity.size());
+  for (int bid = 0; bid < program.bids(); ++bid) {
+    if (bid == without) continue;
+    std::vector<LpEntry> one;
+    for (int r = program.BidBegin(bid); r < program.BidEnd(bid); ++r) {
+      const int column = lp.AddColumn(program.Gain(r), 0, 1);
+      row_of.push_back(r);
+      one.push_back({column, 1});
+      for (const BundlePart& part : program.Parts(r)) {
+        used[Of(part.server)].push_back(
+            {column, static_cast<double>(part.count)});
+      }
+    }
+    if (!one.empty()) lp.AddRow(-kInfinity, 1, one);
+  }
+  for (int s = 0; s < program.servers(); ++s) {
+    if (used[Of(s)].empty()) continue;
+    lp.AddRow(-kInfinity, program.capacity[Of(s)], used[Of(s)]);
+  }
+  BundleChoice choice;
+  choice.used_highs = true;
+  choice.row.assign(Of(program.bids()), kNoRow);
+  if (row_of.empty()) return choice;
+  const IntegerSolution solution = SolveIntegers(lp, {.seconds_max = seconds_max});
+  std::vector<int> left = program.capacity;
+  int bid = 0;
+  for (size_t c = 0; c < solution.column_values.size(); ++c) {
+    if (solution.column_values[c] < 0.5) continue;
+    while (program.BidEnd(bid) <= row_of[c]) ++bid;
+    // HiGHS keeps rows to a tolerance; what does not fit exactly is left out.
+    if (choice.row[Of(bid)] != kNoRow) continue;
+    if (!Fits(program.Parts(row_of[c]), left)) continue;
+    Take(program.Parts(row_of[c]), 1, left);
+    choice.row[Of(bid)] = row_of[c];
+  }
+  choice.gain = GainOf(program, choice.row);
+  choice.bound = std::max(choice.gain, solution.bound);
+  choice.work = solution.iterations;
+  return choice;
+}
+
+}  // namespace gavel::policy
