@@ -4,9 +4,14 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <optional>
+#include <random>
 #include <utility>
 
+#include "Eigen/Cholesky"
+#include "Eigen/Core"
 #include "coordinator/policy/highs_solver.h"
 
 namespace gavel::policy {
@@ -100,96 +105,245 @@ Sorted SortedAt(const BundleProgram& program, std::span<const int> original,
   return sorted;
 }
 
-// A choice that is improved by moving one bid to another row, or one bid to a
-// row that a second bid makes room for. Not thread-safe.
+// A choice that is improved by moving one bid to another row, and by moving two
+// where one makes room for the other. Only servers that got room since they
+// were looked at last are looked at. Copied for each removal. Not thread-safe.
 class LocalSearch {
  public:
-  // `row` fits. Bid `without` has no row and gets none.
-  LocalSearch(const BundleProgram& program, std::vector<int> row, int without)
-      : program_(program),
+  // `row` fits. The program outlives this and its copies.
+  LocalSearch(const BundleProgram& program, std::vector<int> row)
+      : program_(&program),
         row_(std::move(row)),
-        without_(without),
         left_(program.capacity),
-        users_(program.capacity.size()) {
-    for (int bid = 0; bid < program_.bids(); ++bid) {
+        users_(program.capacity.size()),
+        changed_(program.capacity.size(), true),
+        queue_(program.capacity.size()) {
+    std::iota(queue_.begin(), queue_.end(), 0);
+    auto rows = std::make_shared<std::vector<std::vector<BidRowIndex>>>(
+        program.capacity.size());
+    for (int bid = 0; bid < program.bids(); ++bid) {
       if (row_[Of(bid)] != kNoRow) Occupy(bid, row_[Of(bid)]);
+      for (int r = program.BidBegin(bid); r < program.BidEnd(bid); ++r) {
+        for (const BundlePart& part : program.Parts(r)) {
+          (*rows)[Of(part.server)].push_back({bid, r});
+        }
+      }
     }
+    rows_ = std::move(rows);
+  }
+
+  // Takes from the bid what it has, for good.
+  void Remove(int bid) {
+    Move(bid, kNoRow);
+    removed_ = bid;
+  }
+
+  // Gives each of `bids` the row at its place; the rows fit when all bids have
+  // left theirs.
+  void Replace(std::span<const int> bids, std::span<const int> rows) {
+    for (const int bid : bids) Move(bid, kNoRow);
+    for (size_t k = 0; k < bids.size(); ++k) Move(bids[k], rows[k]);
   }
 
   void Run() {
-    // Each pass but the last raises the sum; the limit is for programs whose
-    // sum rises by rounding only.
-    constexpr int kPassesMax = 30;
-    for (int pass = 0; pass < kPassesMax && Pass(); ++pass) {
+    // Each move raises the sum by more than rounding; the limit is for
+    // programs on which that takes too long.
+    constexpr int kMovesMax = 4000;
+    for (int moves = 0; !queue_.empty() && moves < kMovesMax;) {
+      const int server = queue_.back();
+      const Exchange best = BestAt(server);
+      if (best.row == kNoRow) {
+        queue_.pop_back();
+        changed_[Of(server)] = false;
+        continue;
+      }
+      if (best.other >= 0) Move(best.other, best.other_row);
+      Move(best.bid, best.row);
+      ++moves;
     }
   }
-  std::vector<int> TakeRows() { return std::move(row_); }
-  int64_t work() const { return work_; }
+  // Simulated annealing: bids move to rows by chance, and those in the way to
+  // the best row that then fits. Room at half its price counts beside gains, so
+  // that the search does not fill it with what gains little. Ends with the best
+  // choice that it met.
+  void Anneal(std::span<const double> price, int moves) {
+    constexpr double kPartOfPrice = 0.5;
+    constexpr double kWarm = 0.3;  // a loss that is accepted 1 time in e
+    constexpr double kCold = 0.004;
+    if (program_->rows() == 0) return;
+    std::mt19937_64 random(1);
+    SortByWorth(price, kPartOfPrice);
+    std::vector<int> best = row_;
+    double gain = 0;  // beyond that of the first choice
+    double most = 0;
+    double heat = kWarm;
+    const double cooling = std::pow(kCold / kWarm, 1.0 / moves);
+    for (int move = 0; move < moves; ++move, heat *= cooling) {
+      const auto row = static_cast<int>(random() % program_->gain.size());
+      const int bid = bid_of_[Of(row)];
+      const double chance = static_cast<double>(1 + (random() >> 11)) * 0x1p-53;
+      if (bid == removed_ || row == row_[Of(bid)]) continue;
+      gain += Displace(bid, row, heat * std::log(chance), random);
+      if (gain <= most + kTie) continue;
+      most = gain;
+      best = row_;
+    }
+    for (int bid = 0; bid < program_->bids(); ++bid) {
+      if (best[Of(bid)] != row_[Of(bid)]) Move(bid, kNoRow);
+    }
+    for (int bid = 0; bid < program_->bids(); ++bid) {
+      if (best[Of(bid)] != row_[Of(bid)]) Move(bid, best[Of(bid)]);
+    }
+  }
+
+  const std::vector<int>& row() const { return row_; }
+  std::span<const int> left() const { return left_; }
+  // The bids that have accelerators of the server.
+  std::span<const int> users(int server) const { return users_[Of(server)]; }
 
  private:
+  struct BidRowIndex {
+    int bid = 0;
+    int row = 0;
+  };
+  struct Exchange {
+    double more = kTie;
+    int bid = -1;
+    int row = kNoRow;
+    int other = -1;  // moves first, to make room; -1: none
+    int other_row = kNoRow;
+  };
+
+  void SortByWorth(std::span<const double> price, double part_of_price) {
+    worth_.resize(program_->gain.size());
+    bid_of_.resize(program_->gain.size());
+    by_worth_.resize(program_->gain.size());
+    std::iota(by_worth_.begin(), by_worth_.end(), 0);
+    for (int bid = 0; bid < program_->bids(); ++bid) {
+      for (int r = program_->BidBegin(bid); r < program_->BidEnd(bid); ++r) {
+        bid_of_[Of(r)] = bid;
+        worth_[Of(r)] = program_->Gain(r) -
+                        part_of_price * Cost(program_->Parts(r), price);
+      }
+      std::sort(by_worth_.begin() + program_->BidBegin(bid),
+                by_worth_.begin() + program_->BidEnd(bid), [&](int a, int b) {
+                  const double x = worth_[Of(a)];
+                  const double y = worth_[Of(b)];
+                  return x != y ? x > y : a < b;
+                });
+    }
+  }
+
+  // Moves the bid to the row, and what is in its way elsewhere, if that is worth
+  // at least `least`. Returns what it gains; 0 if nothing moved.
+  double Displace(int bid, int row, double least, std::mt19937_64& random) {
+    const int before = row_[Of(bid)];
+    double worth = worth_[Of(row)] - WorthAt(bid);
+    double gain = program_->Gain(row) - GainAt(bid);
+    moved_.clear();
+    Vacate(bid);
+    for (const auto& [server, count] : program_->Parts(row)) {
+      while (left_[Of(server)] < count) {
+        const std::vector<int>& users = users_[Of(server)];
+        const int other = users[random() % users.size()];
+        moved_.emplace_back(other, row_[Of(other)]);
+        worth -= WorthAt(other);
+        gain -= GainAt(other);
+        Vacate(other);
+      }
+    }
+    Settle(bid, row);
+    for (const auto& [other, held] : moved_) {
+      for (int k = program_->BidBegin(other); k < program_->BidEnd(other);
+           ++k) {
+        const int r = by_worth_[Of(k)];
+        if (worth_[Of(r)] < 0) break;
+        if (!Fits(program_->Parts(r), left_)) continue;
+        Settle(other, r);
+        worth += worth_[Of(r)];
+        gain += program_->Gain(r);
+        break;
+      }
+    }
+    if (worth >= least) return gain;
+    for (const auto& [other, held] : moved_) Vacate(other);
+    Vacate(bid);
+    if (before != kNoRow) Settle(bid, before);
+    for (const auto& [other, held] : moved_) Settle(other, held);
+    return 0;
+  }
+  void Vacate(int bid) {
+    Take(Held(bid), -1, left_);
+    for (const BundlePart& part : Held(bid)) {
+      std::vector<int>& users = users_[Of(part.server)];
+      users.erase(std::find(users.begin(), users.end(), bid));
+    }
+    row_[Of(bid)] = kNoRow;
+  }
+  void Settle(int bid, int row) {
+    row_[Of(bid)] = row;
+    Occupy(bid, row);
+  }
+
   double GainAt(int bid) const {
     const int row = row_[Of(bid)];
-    return row == kNoRow ? 0 : program_.Gain(row);
+    return row == kNoRow ? 0 : program_->Gain(row);
+  }
+  double WorthAt(int bid) const {
+    const int row = row_[Of(bid)];
+    return row == kNoRow ? 0 : worth_[Of(row)];
+  }
+  std::span<const BundlePart> Held(int bid) const {
+    const int row = row_[Of(bid)];
+    return row == kNoRow ? std::span<const BundlePart>() : program_->Parts(row);
   }
   void Occupy(int bid, int row) {
-    Take(program_.Parts(row), 1, left_);
-    for (const BundlePart& part : program_.Parts(row)) {
+    Take(program_->Parts(row), 1, left_);
+    for (const BundlePart& part : program_->Parts(row)) {
       users_[Of(part.server)].push_back(bid);
     }
   }
   void Move(int bid, int row) {
-    if (row_[Of(bid)] != kNoRow) {
-      Take(program_.Parts(row_[Of(bid)]), -1, left_);
-      for (const BundlePart& part : program_.Parts(row_[Of(bid)])) {
-        std::vector<int>& users = users_[Of(part.server)];
-        users.erase(std::find(users.begin(), users.end(), bid));
-      }
+    Take(Held(bid), -1, left_);
+    for (const BundlePart& part : Held(bid)) {
+      std::vector<int>& users = users_[Of(part.server)];
+      users.erase(std::find(users.begin(), users.end(), bid));
     }
+    MarkChanged(Held(bid));
     row_[Of(bid)] = row;
     if (row != kNoRow) Occupy(bid, row);
+    MarkChanged(Held(bid));
   }
-
-  bool Pass() {
-    bool improved = false;
-    for (int bid = 0; bid < program_.bids(); ++bid) {
-      if (bid != without_ && Raise(bid)) improved = true;
+  void MarkChanged(std::span<const BundlePart> parts) {
+    for (const BundlePart& part : parts) {
+      if (changed_[Of(part.server)]) continue;
+      changed_[Of(part.server)] = true;
+      queue_.push_back(part.server);
     }
-    return improved;
   }
 
-  struct Exchange {
-    double more = kTie;
-    int row = kNoRow;
-    int other = -1;  // the bid that makes room; -1: none
-    int other_row = kNoRow;
-  };
-
-  // Gives the bid a better row where that pays most.
-  bool Raise(int bid) {
-    const double now = GainAt(bid);
+  // The exchange that gains most of those that use room of the server.
+  Exchange BestAt(int server) {
     Exchange best;
-    const int held = row_[Of(bid)];
-    if (held != kNoRow) Take(program_.Parts(held), -1, left_);
-    for (int r = program_.BidBegin(bid); r < program_.BidEnd(bid); ++r) {
-      const double more = program_.Gain(r) - now;
-      if (more <= best.more) continue;
-      ++work_;
-      const int shortage = ShortServer(program_.Parts(r));
+    for (const auto& [bid, row] : (*rows_)[Of(server)]) {
+      if (bid == removed_ || row == row_[Of(bid)]) continue;
+      const double more = program_->Gain(row) - GainAt(bid);
+      const std::span<const BundlePart> parts = program_->Parts(row);
+      Take(Held(bid), -1, left_);
+      const int shortage = ShortServer(parts);
+      Take(parts, 1, left_);
       if (shortage < 0) {
-        best = {more, r, -1, kNoRow};
-        continue;
+        if (more > best.more) best = {more, bid, row, -1, kNoRow};
+        TryFollowers(bid, row, more, &best);
+      } else if (more > best.more) {
+        for (const int other : users_[Of(shortage)]) {
+          if (other != bid) TryVictim(other, more, bid, row, &best);
+        }
       }
-      Take(program_.Parts(r), 1, left_);
-      for (const int other : users_[Of(shortage)]) {
-        if (other != bid) TryOther(other, more, r, &best);
-      }
-      Take(program_.Parts(r), -1, left_);
+      Take(parts, -1, left_);
+      Take(Held(bid), 1, left_);
     }
-    if (held != kNoRow) Take(program_.Parts(held), 1, left_);
-    if (best.row == kNoRow) return false;
-    if (best.other >= 0) Move(best.other, best.other_row);
-    Move(bid, best.row);
-    return true;
+    return best;
   }
 
   int ShortServer(std::span<const BundlePart> parts) const {
@@ -199,39 +353,60 @@ class LocalSearch {
     return -1;
   }
 
-  // `left_` is negative where a row of another bid is too much: does it fit
-  // when `other` takes its best row of those that fit then?
-  void TryOther(int other, double more, int row, Exchange* best) {
+  // `bid` has moved to `row` in left_: what does another gain by its old place?
+  void TryFollowers(int bid, int row, double more, Exchange* best) {
+    for (const BundlePart& part : Held(bid)) {
+      for (const auto& [next, next_row] : (*rows_)[Of(part.server)]) {
+        const double total = more + program_->Gain(next_row) - GainAt(next);
+        if (total <= best->more || next == bid || next == removed_) continue;
+        Take(Held(next), -1, left_);
+        if (Fits(program_->Parts(next_row), left_)) {
+          *best = {total, next, next_row, bid, row};
+        }
+        Take(Held(next), 1, left_);
+      }
+    }
+  }
+
+  // `row` of `bid` is taken from left_, which is negative where that is too
+  // much: does it fit when `other` takes its best row of those that fit then?
+  void TryVictim(int other, double more, int bid, int row, Exchange* best) {
     const double now = GainAt(other);
-    const int held = row_[Of(other)];
-    Take(program_.Parts(held), -1, left_);
+    Take(Held(other), -1, left_);
     bool fits = true;
-    for (const BundlePart& part : program_.Parts(row)) {
+    for (const BundlePart& part : program_->Parts(row)) {
       fits = fits && left_[Of(part.server)] >= 0;
     }
     if (fits) {
-      Consider({more - now, row, other, kNoRow}, best);
-      for (int r = program_.BidBegin(other); r < program_.BidEnd(other); ++r) {
-        const double total = more + program_.Gain(r) - now;
+      if (more - now > best->more) {
+        *best = {more - now, bid, row, other, kNoRow};
+      }
+      for (int r = program_->BidBegin(other); r < program_->BidEnd(other);
+           ++r) {
+        const double total = more + program_->Gain(r) - now;
         if (total <= best->more) continue;
-        ++work_;
-        if (Fits(program_.Parts(r), left_)) {
-          Consider({total, row, other, r}, best);
+        if (Fits(program_->Parts(r), left_)) {
+          *best = {total, bid, row, other, r};
         }
       }
     }
-    Take(program_.Parts(held), 1, left_);
-  }
-  static void Consider(const Exchange& exchange, Exchange* best) {
-    if (exchange.more > best->more) *best = exchange;
+    Take(Held(other), 1, left_);
   }
 
-  const BundleProgram& program_;
+  const BundleProgram* program_;
   std::vector<int> row_;
-  const int without_;
+  int removed_ = -1;
   std::vector<int> left_;
   std::vector<std::vector<int>> users_;  // [servers] bids
-  int64_t work_ = 0;
+  // [servers] the rows that name each
+  std::shared_ptr<const std::vector<std::vector<BidRowIndex>>> rows_;
+  std::vector<bool> changed_;  // [servers] in the queue
+  std::vector<int> queue_;
+  // Of Anneal:
+  std::vector<double> worth_;   // [rows]
+  std::vector<int> by_worth_;   // [rows] falling within each bid
+  std::vector<int> bid_of_;     // [rows]
+  std::vector<std::pair<int, int>> moved_;  // reused: bids, their rows before
 };
 
 // Branch and bound over the rows of a program, by depth first. Each node
@@ -548,12 +723,14 @@ BundleLimits LimitsFor(int rows) {
             .work_without = 3'000'000,
             .steps_all = 60,
             .steps_without = 20,
+            .moves = 0,
             .finish_by_highs = true};
   }
-  return {.work_all = 2'000'000,
+  return {.work_all = 400'000,
           .work_without = 20'000,
           .steps_all = 200,
-          .steps_without = 12,
+          .steps_without = 0,
+          .moves = 40'000,
           .finish_by_highs = false};
 }
 
@@ -572,25 +749,56 @@ class BundleSolver::Impl {
   }
 
   const BundleChoice& Solve() {
+    work_ = 0;
     price_ = sorted_.price;
-    std::vector<int> row(Of(program_.bids()), kNoRow);
-    all_ = Search(/*without=*/-1, &price_, std::move(row), limits_.steps_all,
-                  limits_.work_all);
+    std::vector<int> best(Of(program_.bids()), kNoRow);
+    double gain = 0;
+    double bound = UsesNewton()
+                       ? LowerByNewton(&price_)
+                       : Lower(-1, limits_.steps_all, &price_, &best, &gain);
+    Resort(price_);
+    Evaluate(price_, -1);
+    Keep(Repaired(price_, -1), &best, &gain);
+    CoreAt(-1, price_, kInfinity, kNearRows, best, &near_core_);
+    near_.emplace(near_core_.program, near_core_.row);
+    near_->Run();
+    Adopt(near_core_, near_->row(), &best, &gain);
+    if (bound > gain + kTie && limits_.moves > 0) {
+      near_->Anneal(price_, limits_.moves);
+      near_->Run();
+      Adopt(near_core_, near_->row(), &best, &gain);
+    }
+    all_ = {};
+    Branch(-1, price_, limits_.work_all, &best, &gain, &bound, &all_);
+    all_.row = std::move(best);
+    all_.gain = gain;
+    all_.bound = std::max(gain, bound);
+    all_.work = work_;
     return all_;
   }
 
   BundleChoice SolveWithout(int bid, std::span<const int> known) {
-    std::vector<int> row(known.begin(), known.end());
-    row[Of(bid)] = kNoRow;
+    work_ = 0;
+    std::vector<int> best(known.begin(), known.end());
+    best[Of(bid)] = kNoRow;
+    double gain = GainOf(program_, best);
     std::vector<double> price = price_;
-    return Search(bid, &price, std::move(row), limits_.steps_without,
-                  limits_.work_without);
-  }
-
-  void Improve(std::vector<int>* row) {
-    LocalSearch search(program_, std::move(*row), -1);
+    double bound = Evaluate(price, bid);
+    if (limits_.steps_without > 0) {
+      bound = std::min(
+          bound, Lower(bid, limits_.steps_without, &price, &best, &gain));
+    }
+    LocalSearch search = *near_;
+    search.Remove(bid);
     search.Run();
-    *row = search.TakeRows();
+    Adopt(near_core_, search.row(), &best, &gain);
+    BundleChoice choice;
+    Branch(bid, price, limits_.work_without, &best, &gain, &bound, &choice);
+    choice.row = std::move(best);
+    choice.gain = gain;
+    choice.bound = std::max(gain, bound);
+    choice.work = work_;
+    return choice;
   }
 
  private:
@@ -640,10 +848,7 @@ class BundleSolver::Impl {
       const double y = top_profit_[Of(b)];
       return x != y ? x > y : a < b;
     });
-    double drop = 0;
-    for (size_t s = 0; s < price.size(); ++s) {
-      drop = std::max(drop, sorted_.price[s] - price[s]);
-    }
+    const double drop = DropTo(price);
     std::vector<int> left = program.capacity;
     std::vector<int> row(Of(program.bids()), kNoRow);
     for (const int bid : order) {
@@ -731,47 +936,181 @@ class BundleSolver::Impl {
     return lowest;
   }
 
-  // The rows that a choice better than `gain` can have, as bound(price) >=
-  // their regret + its gain.
+  // The dual with each maximum over rows smoothed to mu log sum exp(profit /
+  // mu), and a barrier of mu at prices of 0. Fills gradient_ and, if asked,
+  // hessian_; sets `bound` to the dual bound itself. Returns the smoothed dual.
+  double Smooth(std::span<const double> price, double mu, bool second_order,
+                double* bound) {
+    const auto servers = static_cast<Eigen::Index>(price.size());
+    gradient_.setZero(servers);
+    if (second_order) hessian_.setZero(servers, servers);
+    double drop = 0;
+    double smooth = 0;
+    *bound = 0;
+    for (size_t s = 0; s < price.size(); ++s) {
+      const double capacity = program_.capacity[s];
+      smooth += price[s] * capacity - mu * std::log(price[s]);
+      *bound += price[s] * capacity;
+      const auto i = static_cast<Eigen::Index>(s);
+      gradient_[i] += capacity - mu / price[s];
+      if (second_order) hessian_(i, i) += mu / (price[s] * price[s]);
+      drop = std::max(drop, sorted_.price[s] - price[s]);
+    }
+    // exp(-kFar) is below the rounding of a sum.
+    constexpr double kFar = 18;
+    const BundleProgram& program = sorted_.program;
+    mean_.assign(price.size(), 0);
+    for (int bid = 0; bid < program.bids(); ++bid) {
+      close_.clear();
+      double most = 0;
+      int r = program.BidBegin(bid);
+      for (; r < program.BidEnd(bid) &&
+             sorted_.MostFrom(r, drop) > most - kFar * mu;
+           ++r) {
+        const double profit = program.Gain(r) - Cost(program.Parts(r), price);
+        if (profit <= most - kFar * mu) continue;
+        most = std::max(most, profit);
+        close_.emplace_back(r, profit);
+      }
+      work_ += r - program.BidBegin(bid) + 1;
+      double sum = std::exp(-most / mu);
+      for (auto& [row, profit] : close_) {
+        profit = std::exp((profit - most) / mu);
+        sum += profit;
+      }
+      *bound += most;
+      smooth += most + mu * std::log(sum);
+      touched_.clear();
+      for (const auto& [row, weight] : close_) {
+        const double part = weight / sum;
+        if (part < 1e-8) continue;
+        for (const auto& [server, count] : program.Parts(row)) {
+          if (mean_[Of(server)] == 0) touched_.push_back(server);
+          mean_[Of(server)] += part * count;
+          if (!second_order) continue;
+          for (const auto& [other, other_count] : program.Parts(row)) {
+            hessian_(server, other) += part * count * other_count / mu;
+          }
+        }
+      }
+      for (const int server : touched_) {
+        gradient_[server] -= mean_[Of(server)];
+        if (!second_order) continue;
+        for (const int other : touched_) {
+          hessian_(server, other) -=
+              mean_[Of(server)] * mean_[Of(other)] / mu;
+        }
+      }
+      for (const int server : touched_) mean_[Of(server)] = 0;
+    }
+    return smooth;
+  }
+
+  // Newton's method on the smoothed dual, while mu falls. Leaves the prices of
+  // the lowest dual bound, and returns it.
+  double LowerByNewton(std::vector<double>* price) {
+    constexpr double kFirstPrice = 0.3;
+    constexpr double kMuFirst = 0.1;
+    constexpr double kMuLast = 1e-3;
+    constexpr double kShrink = 0.25;
+    constexpr double kCentred = 10;
+    constexpr int kStepsMax = 60;
+    double lowest = std::numeric_limits<double>::infinity();
+    double mu = kMuFirst;
+    std::vector<double> at(price->size(), kFirstPrice);
+    std::vector<double> next(at.size());
+    const auto keep = [&](const std::vector<double>& prices, double bound) {
+      if (bound >= lowest) return;
+      lowest = bound;
+      *price = prices;
+    };
+    for (int step = 0; step < kStepsMax; ++step) {
+      double bound = 0;
+      const double value = Smooth(at, mu, /*second_order=*/true, &bound);
+      keep(at, bound);
+      // Columns of servers that no row near the best ones names.
+      constexpr double kRegular = 1e-12;
+      hessian_.diagonal().array() += kRegular;
+      const Eigen::VectorXd gradient = gradient_;
+      const Eigen::VectorXd direction = -hessian_.llt().solve(gradient);
+      const double slope = gradient.dot(direction);
+      if (!(slope < 0)) break;
+      double length = 1;
+      for (size_t s = 0; s < at.size(); ++s) {
+        const double change = direction[static_cast<Eigen::Index>(s)];
+        if (change < 0) length = std::min(length, -0.9 * at[s] / change);
+      }
+      for (int halving = 0; halving < 6; ++halving) {
+        for (size_t s = 0; s < at.size(); ++s) {
+          next[s] = at[s] + length * direction[static_cast<Eigen::Index>(s)];
+        }
+        const double reached = Smooth(next, mu, /*second_order=*/false, &bound);
+        keep(next, bound);
+        if (reached <= value + 0.1 * length * slope) break;
+        length *= 0.4;
+      }
+      at = next;
+      if (-slope > kCentred * mu) continue;
+      if (mu <= kMuLast) break;
+      mu = std::max(kMuLast, mu * kShrink);
+      Resort(at);
+    }
+    return lowest;
+  }
+
+  // A part of the rows, as a program of their own.
   struct Core {
     BundleProgram program;
     std::vector<int> original;  // [rows] in program_
     std::vector<int> row;       // [bids] of the best choice, in `program`
   };
-  Core CoreAt(int without, std::span<const double> price, double bound,
-              double gain, std::span<const int> best) {
+
+  // Fills the rows whose regret at `price` is at most `regret_max`, and those
+  // of `best`. With an infinite regret at most rows_max for each bid; else at
+  // most rows_max in all, and false is returned if there are more.
+  bool CoreAt(int without, std::span<const double> price, double regret_max,
+              int rows_max, std::span<const int> best, Core* core) {
     Evaluate(price, without);
+    const double drop = DropTo(price);
+    *core = {};
+    const BundleProgram& program = sorted_.program;
+    core->program.capacity = program.capacity;
+    core->row.assign(best.size(), kNoRow);
+    const bool by_bid = regret_max == kInfinity;
+    for (int bid = 0; bid < program.bids(); ++bid) {
+      const double least = top_profit_[Of(bid)] - regret_max - kRegretSlack;
+      const int held = best[Of(bid)];
+      const int first = by_bid ? core->program.rows() : 0;
+      for (int r = program.BidBegin(bid);
+           bid != without && r < program.BidEnd(bid); ++r) {
+        const bool is_held = sorted_.original[Of(r)] == held;
+        const bool full = core->program.rows() - first >= rows_max;
+        if (!is_held) {
+          if (sorted_.MostFrom(r, drop) < least || (by_bid && full)) {
+            // Only the row of the best choice may still come.
+            if (held == kNoRow || core->row[Of(bid)] != kNoRow) break;
+            continue;
+          }
+          if (program.Gain(r) - Cost(program.Parts(r), price) < least) continue;
+          if (full) return false;
+        }
+        if (is_held) core->row[Of(bid)] = core->program.rows();
+        core->program.AddRow(program.Gain(r), program.Parts(r));
+        core->original.push_back(sorted_.original[Of(r)]);
+      }
+      core->program.EndBid();
+    }
+    work_ += core->program.rows();
+    return true;
+  }
+
+  // The most that a price is below the one that rows are sorted at.
+  double DropTo(std::span<const double> price) const {
     double drop = 0;
     for (size_t s = 0; s < price.size(); ++s) {
       drop = std::max(drop, sorted_.price[s] - price[s]);
     }
-    Core core;
-    const BundleProgram& program = sorted_.program;
-    core.program.capacity = program.capacity;
-    core.row.assign(best.size(), kNoRow);
-    for (int bid = 0; bid < program.bids(); ++bid) {
-      const double least = top_profit_[Of(bid)] - (bound - gain) - 1e-9;
-      const int held = best[Of(bid)];
-      for (int r = program.BidBegin(bid); bid != without && r < program.BidEnd(bid);
-           ++r) {
-        const bool is_held = sorted_.original[Of(r)] == held;
-        if (!is_held) {
-          if (sorted_.MostFrom(r, drop) < least) {
-            if (held == kNoRow || core.row[Of(bid)] != kNoRow) break;
-            continue;
-          }
-          const double profit =
-              program.Gain(r) - Cost(program.Parts(r), price);
-          if (profit < least) continue;
-        }
-        if (is_held) core.row[Of(bid)] = core.program.rows();
-        core.program.AddRow(program.Gain(r), program.Parts(r));
-        core.original.push_back(sorted_.original[Of(r)]);
-      }
-      core.program.EndBid();
-    }
-    work_ += core.program.rows();
-    return core;
+    return drop;
   }
 
   void Adopt(const Core& core, const std::vector<int>& row,
@@ -786,37 +1125,39 @@ class BundleSolver::Impl {
     *best_gain = gain;
   }
 
-  BundleChoice Search(int without, std::vector<double>* price,
-                      std::vector<int> best, int steps, int64_t work_max) {
-    work_ = 0;
-    double gain = GainOf(program_, best);
-    double bound = Lower(without, steps, price, &best, &gain);
-    BundleChoice choice;
-    if (bound > gain + kTie) {
-      Core core = CoreAt(without, *price, bound, gain, best);
-      LocalSearch search(core.program, core.row, without);
-      search.Run();
-      work_ += search.work();
-      Adopt(core, search.TakeRows(), &best, &gain);
-      // Nearer the best choice, Polyak's steps are shorter.
-      core = CoreAt(without, *price, bound, gain, best);
-      Tree tree(core.program, core.row, gain, work_max);
-      tree.Run(*price, without);
-      work_ += tree.work();
-      bound = std::min(bound, tree.bound());
-      Adopt(core, tree.row(), &best, &gain);
-      if (bound > gain + kTie && limits_.finish_by_highs) {
-        const BundleChoice highs = ChooseByHighs(core.program, without);
-        bound = std::min(bound, highs.bound);
-        Adopt(core, highs.row, &best, &gain);
-        choice.used_highs = true;
-      }
-    }
-    choice.row = std::move(best);
-    choice.gain = gain;
-    choice.bound = std::max(gain, bound);
-    choice.work = work_;
-    return choice;
+  // Closes the rest of the gap by branch and bound over the rows that may be in
+  // a better choice: those whose regret is at most the gap.
+  void Branch(int without, std::span<const double> price, int64_t work_max,
+              std::vector<int>* best, double* gain, double* bound,
+              BundleChoice* choice) {
+    if (*bound <= *gain + kTie) return;
+    // Over more rows than this the work allows for too few nodes.
+    constexpr int64_t kNodesMin = 20;
+    const int rows_max = limits_.finish_by_highs
+                             ? std::numeric_limits<int>::max()
+                             : static_cast<int>(work_max / kNodesMin);
+    Core core;
+    if (!CoreAt(without, price, *bound - *gain, rows_max, *best, &core)) return;
+    Tree tree(core.program, core.row, *gain, work_max);
+    tree.Run({price.begin(), price.end()}, without);
+    work_ += tree.work();
+    *bound = std::min(*bound, tree.bound());
+    Adopt(core, tree.row(), best, gain);
+    if (*bound <= *gain + kTie || !limits_.finish_by_highs) return;
+    const BundleChoice highs = ChooseByHighs(core.program, without);
+    *bound = std::min(*bound, highs.bound);
+    Adopt(core, highs.row, best, gain);
+    choice->used_highs = true;
+  }
+
+  // Rows of a bid that local search looks at: the most profitable ones.
+  static constexpr int kNearRows = 40;
+  // A regret is compared with a gap after as many roundings as there are bids.
+  static constexpr double kRegretSlack = 1e-9;
+  // With more servers the steps of Newton's method take too long.
+  static constexpr size_t kNewtonServersMax = 256;
+  bool UsesNewton() const {
+    return program_.capacity.size() <= kNewtonServersMax;
   }
 
   const BundleProgram& program_;
@@ -827,6 +1168,13 @@ class BundleSolver::Impl {
   std::vector<double> usage_;       // [servers] by the tops
   std::vector<int> top_;            // [bids] rows of sorted_
   std::vector<double> top_profit_;  // [bids]
+  Eigen::VectorXd gradient_;
+  Eigen::MatrixXd hessian_;
+  std::vector<double> mean_;  // [servers] 0 between bids
+  std::vector<int> touched_;
+  std::vector<std::pair<int, double>> close_;
+  Core near_core_;  // the rows of which the best choice is improved
+  std::optional<LocalSearch> near_;
   int64_t work_ = 0;
 };
 
@@ -838,7 +1186,6 @@ const BundleChoice& BundleSolver::Solve() { return impl_->Solve(); }
 BundleChoice BundleSolver::SolveWithout(int bid, std::span<const int> known) {
   return impl_->SolveWithout(bid, known);
 }
-void BundleSolver::Improve(std::vector<int>* row) { impl_->Improve(row); }
 
 BundleChoice ChooseByHighs(const BundleProgram& program, int without,
                            double seconds_max) {

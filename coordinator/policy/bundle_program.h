@@ -72,6 +72,8 @@ struct BundleLimits {
   // Passes over the bids that lower the dual bound before branch and bound.
   int steps_all = 0;
   int steps_without = 0;
+  // Moves of simulated annealing.
+  int moves = 0;
   // Whether HiGHS solves what branch and bound leaves open.
   bool finish_by_highs = false;
 };
@@ -82,10 +84,12 @@ BundleLimits LimitsFor(int rows);
 
 // Lagrangian relaxation of the capacities. At prices p >= 0 of accelerators,
 //   sum over bids of max(0, max over rows of (gain - p . parts)) + p . capacity
-// bounds every choice. A subgradient method lowers it, a local search raises
-// the best choice, rows whose regret at the prices exceeds the difference are
-// in no better choice and go, and branch and bound lowers the bound on the
-// rest.
+// bounds every choice, with or without one of the bids. Newton's method on the
+// smoothed bound lowers it (with many servers, a subgradient method). Annealing
+// and a local search raise the best choice. A row whose regret at the prices
+// exceeds the difference is in no better choice; branch and bound over the
+// others closes the rest where they are few. A choice without a bid starts from
+// the prices and the choice of all.
 class BundleSolver {
  public:
   // `program` outlives the solver.
@@ -99,8 +103,6 @@ class BundleSolver {
   // Chooses among all bids but one. `known` [bids] is a choice that fits, such
   // as that of Solve(); the answer gains at least what it gives to the others.
   BundleChoice SolveWithout(int bid, std::span<const int> known);
-  // Fills what `row` leaves of the capacity, and improves it by exchanges.
-  void Improve(std::vector<int>* row);
 
  private:
   class Impl;

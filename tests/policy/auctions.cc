@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 
 namespace gavel::testing {
@@ -24,17 +25,18 @@ std::vector<int> RandomFree(std::mt19937_64& random,
   return servers;
 }
 
-// `size` accelerators of servers of one type, from `first` on; of fewer if
-// there are no more. Empty: none.
-Bundle GangOf(const std::vector<int>& free, size_t first, int size) {
+// Tasks of `gang` accelerators on servers of the type of `first`, from there
+// on, at most `most` of them on each server. Empty if fewer than `tasks` fit.
+Bundle BundleOf(const std::vector<int>& free, size_t first, int gang, int tasks,
+                int most) {
   Bundle bundle;
-  for (size_t s = first; s < free.size() && size > 0; s += kTypes) {
-    const int count = std::min(free[s], size);
-    if (count == 0) continue;
-    bundle.parts.push_back({static_cast<int>(s), count});
-    size -= count;
+  for (size_t s = first; s < free.size() && tasks > 0; s += kTypes) {
+    const int here = std::min({free[s] / gang, tasks, most});
+    if (here == 0) continue;
+    bundle.parts.push_back({static_cast<int>(s), here * gang});
+    tasks -= here;
   }
-  if (size > 0) bundle.parts.clear();
+  if (tasks > 0) bundle.parts.clear();
   return bundle;
 }
 
@@ -54,18 +56,21 @@ Auction AppAuction(uint64_t seed, const AuctionShape& shape) {
     const double spread = 0.5 + 0.5 * uniform(random);
     const double speed[kTypes] = {1, 1 + uniform(random),
                                   1.5 + 2 * uniform(random)};
-    const int gang_max = 1 << (random() % 5);
+    const int gang = 1 << (random() % 3);
     bid.rho_nothing = (elapsed + work * (2 + 8 * uniform(random))) / 2;
-    // Servers come in another order for each app.
-    for (size_t k = 0; bid.rows.size() < shape.rows_max && k < 8 * shape.rows_max;
-         ++k) {
+    std::set<std::vector<policy::BundlePart>> seen;
+    for (size_t k = 0;
+         bid.rows.size() < shape.rows_max && k < 8 * shape.rows_max; ++k) {
       const size_t first = random() % shape.servers;
-      const int size = std::min(gang_max, 1 << (random() % 5));
-      Bundle bundle = GangOf(auction.offer.free, first, size);
-      if (bundle.parts.empty()) continue;
-      const double slowed = bundle.parts.size() == 1 ? 1 : spread;
+      const int tasks = 1 + static_cast<int>(random() % 6);
+      const int most = 1 + static_cast<int>(random() % 4);
+      Bundle bundle =
+          BundleOf(auction.offer.free, first, gang, tasks, most);
+      if (bundle.parts.empty() || !seen.insert(bundle.parts).second) continue;
+      const double slowed =
+          std::pow(spread, static_cast<double>(bundle.parts.size() - 1) / 3);
       const double rate =
-          speed[first % kTypes] * slowed * std::pow(size, scaling);
+          speed[first % kTypes] * slowed * std::pow(tasks, scaling);
       bid.rows.push_back({std::move(bundle), (elapsed + work / rate) / 2});
     }
   }

@@ -23,10 +23,10 @@ struct AuctionShape {
   int free_max = 4;
 };
 
-// Bids as apps make them: gangs of 1, 2, 4, ... accelerators on one server or
-// several, of three types that each app is faster on by its own factors. Less
-// is gained by each further accelerator, and speed is lost over several
-// servers.
+// Bids as apps of several tasks make them: each task is a gang of 1, 2 or 4
+// accelerators of one server, and there are three types of servers, on which
+// each app is faster by its own factors. Less is gained by each further task,
+// and speed is lost over several servers.
 Auction AppAuction(uint64_t seed, const AuctionShape& shape);
 
 // Bids without such order: random bundles and values. Some rows are worse than
