@@ -716,8 +716,8 @@ double GainOf(const BundleProgram& program, std::span<const int> row,
   return gain;
 }
 
-BundleLimits LimitsFor(int rows) {
-  constexpr int kSmallRowsMax = 2048;
+BundleLimits LimitsFor(int rows, int bids) {
+  constexpr int kSmallRowsMax = 1024;
   if (rows <= kSmallRowsMax) {
     return {.work_all = 3'000'000,
             .work_without = 3'000'000,
@@ -726,8 +726,9 @@ BundleLimits LimitsFor(int rows) {
             .moves = 0,
             .finish_by_highs = true};
   }
-  return {.work_all = 400'000,
-          .work_without = 20'000,
+  constexpr int64_t kWorkWithout = 4'000'000;  // for all bids together
+  return {.work_all = 1'000'000,
+          .work_without = kWorkWithout / std::max(bids, 1),
           .steps_all = 200,
           .steps_without = 0,
           .moves = 40'000,
@@ -1024,6 +1025,9 @@ class BundleSolver::Impl {
       lowest = bound;
       *price = prices;
     };
+    // Without contention nothing has a price.
+    const std::vector<double> none(at.size(), 0.0);
+    keep(none, Evaluate(none, -1));
     for (int step = 0; step < kStepsMax; ++step) {
       double bound = 0;
       const double value = Smooth(at, mu, /*second_order=*/true, &bound);
@@ -1055,6 +1059,9 @@ class BundleSolver::Impl {
       mu = std::max(kMuLast, mu * kShrink);
       Resort(at);
     }
+    // The barrier leaves about mu / slack as the price of what is not scarce.
+    for (double& one : at) one = one <= 2 * mu ? 0 : one;
+    keep(at, Evaluate(at, -1));
     return lowest;
   }
 

@@ -78,9 +78,9 @@ struct BundleLimits {
   bool finish_by_highs = false;
 };
 
-// The limits for a program of this many rows: small programs are solved to the
+// The limits for a program of this size: small programs are solved to the
 // optimum, large ones in a bounded time.
-BundleLimits LimitsFor(int rows);
+BundleLimits LimitsFor(int rows, int bids);
 
 // Lagrangian relaxation of the capacities. At prices p >= 0 of accelerators,
 //   sum over bids of max(0, max over rows of (gain - p . parts)) + p . capacity

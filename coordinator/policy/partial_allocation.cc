@@ -95,13 +95,14 @@ absl::Status CheckBid(const AuctionOffer& offer, const Bid& bid,
 // hash of all rows that name them. Servers with the same of both are
 // exchangeable, and any order of them gives the same program.
 struct CanonicalForm {
-  std::vector<size_t> bid;    // [bids] ascending by id: index into the bids
-  std::vector<int> row;       // [rows of the program] index into Bid::rows
+  std::vector<size_t> bid;  // [bids] ascending by id: index into the bids
+  std::vector<int> row;     // [rows of the program] index into Bid::rows
+  std::vector<int> server;  // [servers] index into the offer
   BundleProgram program;
   double nothing = 0;  // sum of log(value) if nobody gets anything
 };
 
-// [servers] their places in the canonical order.
+// [servers] the servers of the offer in the canonical order.
 std::vector<int> CanonicalServers(const AuctionOffer& offer,
                                   std::span<const Bid> bids,
                                   std::span<const size_t> order) {
@@ -124,11 +125,7 @@ std::vector<int> CanonicalServers(const AuctionOffer& offer,
     }
     return hash[Of(a)] != hash[Of(b)] ? hash[Of(a)] < hash[Of(b)] : a < b;
   });
-  std::vector<int> place(servers.size());
-  for (size_t s = 0; s < servers.size(); ++s) {
-    place[Of(servers[s])] = static_cast<int>(s);
-  }
-  return place;
+  return servers;
 }
 
 CanonicalForm CanonicalOf(const AuctionOffer& offer,
@@ -138,10 +135,11 @@ CanonicalForm CanonicalOf(const AuctionOffer& offer,
   std::iota(form.bid.begin(), form.bid.end(), size_t{0});
   std::sort(form.bid.begin(), form.bid.end(),
             [&](size_t a, size_t b) { return bids[a].id < bids[b].id; });
-  const std::vector<int> place = CanonicalServers(offer, bids, form.bid);
-  form.program.capacity.resize(offer.free.size());
-  for (size_t s = 0; s < place.size(); ++s) {
-    form.program.capacity[Of(place[s])] = offer.free[s];
+  form.server = CanonicalServers(offer, bids, form.bid);
+  std::vector<int> place(form.server.size());
+  for (size_t s = 0; s < form.server.size(); ++s) {
+    place[Of(form.server[s])] = static_cast<int>(s);
+    form.program.capacity.push_back(offer.free[Of(form.server[s])]);
   }
   std::vector<BundlePart> parts;
   for (const size_t b : form.bid) {
@@ -195,7 +193,7 @@ class Chooser {
  private:
   static BundleLimits LimitsOf(const BundleProgram& program,
                                SolverChoice solver) {
-    BundleLimits limits = LimitsFor(program.rows());
+    BundleLimits limits = LimitsFor(program.rows(), program.bids());
     if (solver == SolverChoice::kPrices) limits.finish_by_highs = false;
     return limits;
   }
@@ -281,14 +279,20 @@ void FillOutcome(const Bid& bid, const CanonicalForm& form,
   const int row = choices.all.row[Of(i)];
   if (row == kNoRow) return;
   outcome->row = form.row[Of(row)];
-  const BidRow& chosen = bid.rows[Of(outcome->row)];
-  outcome->value = 1 / chosen.rho;
+  outcome->value = 1 / bid.rows[Of(outcome->row)].rho;
   const BundleChoice& without = choices.without[Of(i)];
   const double others = GainOf(form.program, choices.all.row, i);
   outcome->fraction = std::min(1.0, std::exp(others - without.gain));
   outcome->fraction_least =
       std::min(outcome->fraction, std::exp(others - without.bound));
-  outcome->kept = FractionOf(chosen.bundle, outcome->fraction, rotation);
+  // In the canonical order, so that equal servers lose alike.
+  const auto parts = form.program.Parts(row);
+  outcome->kept = FractionOf({{parts.begin(), parts.end()}}, outcome->fraction,
+                             rotation);
+  for (BundlePart& part : outcome->kept.parts) {
+    part.server = form.server[Of(part.server)];
+  }
+  std::sort(outcome->kept.parts.begin(), outcome->kept.parts.end());
 }
 
 void FillReport(const Choices& choices, AuctionResult* result) {

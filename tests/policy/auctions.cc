@@ -108,4 +108,17 @@ Auction WildAuction(uint64_t seed, const AuctionShape& shape) {
   return auction;
 }
 
+policy::BundleProgram ProgramOf(const Auction& auction) {
+  policy::BundleProgram program;
+  program.capacity = auction.offer.free;
+  for (const Bid& bid : auction.bids) {
+    for (const policy::BidRow& row : bid.rows) {
+      if (row.rho >= bid.rho_nothing) continue;
+      program.AddRow(std::log(bid.rho_nothing / row.rho), row.bundle.parts);
+    }
+    program.EndBid();
+  }
+  return program;
+}
+
 }  // namespace gavel::testing

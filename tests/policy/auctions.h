@@ -33,6 +33,9 @@ Auction AppAuction(uint64_t seed, const AuctionShape& shape);
 // nothing or than rows with less, and some values are equal.
 Auction WildAuction(uint64_t seed, const AuctionShape& shape);
 
+// The program of the auction, bids and servers in its order.
+policy::BundleProgram ProgramOf(const Auction& auction);
+
 }  // namespace gavel::testing
 
 #endif  // GAVEL_TESTS_POLICY_AUCTIONS_H_
