@@ -60,8 +60,8 @@ Referee AskHighs(const BundleProgram& program, const AuctionResult& result,
                  double seconds_max) {
   Referee referee;
   std::vector<int> without = {-1};
-  for (size_t i = 0; i < result.bids.size() &&
-                     without.size() <= static_cast<size_t>(kAsked);
+  for (size_t i = 0;
+       i < result.bids.size() && without.size() <= static_cast<size_t>(kAsked);
        ++i) {
     if (result.bids[i].row != kNoRow) without.push_back(static_cast<int>(i));
   }
@@ -98,7 +98,7 @@ void Measure(const AuctionShape& shape, uint64_t seed, Goal goal,
   double nothing = 0;
   for (const Bid& bid : auction.bids) nothing -= std::log(bid.rho_nothing);
   const Referee highs = AskHighs(program, result, options.highs_s);
-  Row row{name, Median(ms), "ms", highs.proven ? "HiGHS" : "HiGHS, stopped",
+  Row row{name,     Median(ms), "ms", highs.proven ? "HiGHS" : "HiGHS, stopped",
           highs.ms, goal};
   Add(rows, std::move(row));
   const auto bids = static_cast<double>(shape.bids);
@@ -108,9 +108,9 @@ void Measure(const AuctionShape& shape, uint64_t seed, Goal goal,
   Add(rows, {"  geometric mean of values to its bound",
              percent(result.bound - result.objective), "%", "HiGHS",
              percent(highs.all.bound - highs.all.gain)});
-  Add(rows, {"  product to its bound, logarithm",
-             result.bound - result.objective, "", "HiGHS",
-             highs.all.bound - highs.all.gain});
+  Add(rows,
+      {"  product to its bound, logarithm", result.bound - result.objective, "",
+       "HiGHS", highs.all.bound - highs.all.gain});
   Add(rows, {"  the best product known to this, logarithm",
              std::max(0.0, nothing + highs.all.gain - result.objective), ""});
   std::vector<double> fraction;
@@ -121,13 +121,13 @@ void Measure(const AuctionShape& shape, uint64_t seed, Goal goal,
     least.push_back(outcome.fraction_least);
   }
   if (!fraction.empty()) {
-    Add(rows, {"  fraction of a bundle that is kept, median",
-               Median(fraction), ""});
+    Add(rows,
+        {"  fraction of a bundle that is kept, median", Median(fraction), ""});
     Add(rows, {"    proven for this choice, median", Median(least), ""});
   }
-  checks->Holds(name + ", not above HiGHS' bound",
-                result.objective <=
-                    nothing + highs.all.bound + kAgreeMax * bids);
+  checks->Holds(
+      name + ", not above HiGHS' bound",
+      result.objective <= nothing + highs.all.bound + kAgreeMax * bids);
   checks->Holds(name + ", HiGHS not above the bound",
                 nothing + highs.all.gain <= result.bound + kAgreeMax * bids);
   if (highs.proven && result.outcome == SolveOutcome::kOptimal) {
@@ -157,16 +157,26 @@ int main(int argc, char** argv) {
   const auto measure = [&](const AuctionShape& shape, Goal goal) {
     Measure(shape, /*seed=*/1, goal, options, &rows, &checks);
   };
-  measure({.bids = 4, .rows_max = 16, .servers = 4, .free_min = 1,
-           .free_max = 4}, {});
-  measure({.bids = 8, .rows_max = 32, .servers = 4, .free_min = 2,
-           .free_max = 8}, {});
+  measure(
+      {.bids = 4, .rows_max = 16, .servers = 4, .free_min = 1, .free_max = 4},
+      {});
+  measure(
+      {.bids = 8, .rows_max = 32, .servers = 4, .free_min = 2, .free_max = 8},
+      {});
   if (!options.check) {
-    measure({.bids = 16, .rows_max = 64, .servers = 8, .free_min = 2,
-             .free_max = 8}, {});
+    measure({.bids = 16,
+             .rows_max = 64,
+             .servers = 8,
+             .free_min = 2,
+             .free_max = 8},
+            {});
     for (const int free_min : {2, 8}) {
-      measure({.bids = 128, .rows_max = 256, .servers = 64,
-               .free_min = free_min, .free_max = 8}, ValueAtMost(100));
+      measure({.bids = 128,
+               .rows_max = 256,
+               .servers = 64,
+               .free_min = free_min,
+               .free_max = 8},
+              ValueAtMost(100));
     }
   }
   const int code = Report(rows, options.out);

@@ -71,33 +71,40 @@ int SizeOf(std::span<const BundlePart> parts) {
 Sorted SortedAt(const BundleProgram& program, std::span<const int> original,
                 std::vector<double> price) {
   Sorted sorted;
-  std::vector<double> profit(program.gain.size());
-  for (int r = 0; r < program.rows(); ++r) {
-    profit[Of(r)] = program.Gain(r) - Cost(program.Parts(r), price);
-  }
-  std::vector<int> order(program.gain.size());
-  std::iota(order.begin(), order.end(), 0);
-  sorted.program.capacity = program.capacity;
-  sorted.program.gain.reserve(order.size());
-  sorted.program.parts.reserve(program.parts.size());
+  const auto rows = static_cast<size_t>(program.rows());
+  BundleProgram& to = sorted.program;
+  to.capacity = program.capacity;
+  to.bid_begin = program.bid_begin;
+  to.gain.reserve(rows);
+  to.parts.reserve(program.parts.size());
+  to.part_begin.reserve(rows + 1);
+  sorted.original.reserve(rows);
+  sorted.profit.reserve(rows);
+  sorted.size_after.resize(rows);
+  struct Key {
+    double profit = 0;
+    int original = 0;
+    int row = 0;
+  };
+  std::vector<Key> keys;
   for (int bid = 0; bid < program.bids(); ++bid) {
-    const auto begin = order.begin() + program.BidBegin(bid);
-    const auto end = order.begin() + program.BidEnd(bid);
-    std::sort(begin, end, [&](int a, int b) {
-      return profit[Of(a)] != profit[Of(b)]
-                 ? profit[Of(a)] > profit[Of(b)]
-                 : original[Of(a)] < original[Of(b)];
-    });
-    for (auto row = begin; row != end; ++row) {
-      sorted.program.AddRow(program.Gain(*row), program.Parts(*row));
-      sorted.original.push_back(original[Of(*row)]);
-      sorted.profit.push_back(profit[Of(*row)]);
+    keys.clear();
+    for (int r = program.BidBegin(bid); r < program.BidEnd(bid); ++r) {
+      keys.push_back({program.Gain(r) - Cost(program.Parts(r), price),
+                      original[Of(r)], r});
     }
-    sorted.program.EndBid();
+    std::sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
+      return a.profit != b.profit ? a.profit > b.profit
+                                  : a.original < b.original;
+    });
+    for (const Key& key : keys) {
+      to.AddRow(program.Gain(key.row), program.Parts(key.row));
+      sorted.original.push_back(key.original);
+      sorted.profit.push_back(key.profit);
+    }
     int largest = 0;
-    sorted.size_after.resize(sorted.profit.size());
-    for (int r = sorted.program.rows() - 1; r >= program.BidBegin(bid); --r) {
-      largest = std::max(largest, SizeOf(sorted.program.Parts(r)));
+    for (int r = program.BidEnd(bid) - 1; r >= program.BidBegin(bid); --r) {
+      largest = std::max(largest, SizeOf(to.Parts(r)));
       sorted.size_after[Of(r)] = largest;
     }
   }
@@ -222,8 +229,8 @@ class LocalSearch {
     for (int bid = 0; bid < program_->bids(); ++bid) {
       for (int r = program_->BidBegin(bid); r < program_->BidEnd(bid); ++r) {
         bid_of_[Of(r)] = bid;
-        worth_[Of(r)] = program_->Gain(r) -
-                        part_of_price * Cost(program_->Parts(r), price);
+        worth_[Of(r)] =
+            program_->Gain(r) - part_of_price * Cost(program_->Parts(r), price);
       }
       std::sort(by_worth_.begin() + program_->BidBegin(bid),
                 by_worth_.begin() + program_->BidEnd(bid), [&](int a, int b) {
@@ -234,8 +241,8 @@ class LocalSearch {
     }
   }
 
-  // Moves the bid to the row, and what is in its way elsewhere, if that is worth
-  // at least `least`. Returns what it gains; 0 if nothing moved.
+  // Moves the bid to the row, and what is in its way elsewhere, if that is
+  // worth at least `least`. Returns what it gains; 0 if nothing moved.
   double Displace(int bid, int row, double least, std::mt19937_64& random) {
     const int before = row_[Of(bid)];
     double worth = worth_[Of(row)] - WorthAt(bid);
@@ -403,9 +410,9 @@ class LocalSearch {
   std::vector<bool> changed_;  // [servers] in the queue
   std::vector<int> queue_;
   // Of Anneal:
-  std::vector<double> worth_;   // [rows]
-  std::vector<int> by_worth_;   // [rows] falling within each bid
-  std::vector<int> bid_of_;     // [rows]
+  std::vector<double> worth_;               // [rows]
+  std::vector<int> by_worth_;               // [rows] falling within each bid
+  std::vector<int> bid_of_;                 // [rows]
   std::vector<std::pair<int, int>> moved_;  // reused: bids, their rows before
 };
 
@@ -479,8 +486,7 @@ class Tree {
       double most = 0;
       for (int i = level->begin[k]; i < level->begin[k + 1]; ++i) {
         const int r = level->rows[Of(i)];
-        const double profit =
-            program_.Gain(r) - Cost(program_.Parts(r), price);
+        const double profit = program_.Gain(r) - Cost(program_.Parts(r), price);
         level->profit[Of(i)] = profit;
         if (profit > most) {
           most = profit;
@@ -551,9 +557,8 @@ class Tree {
   void FillRegrets(const Level& level) {
     regret_.assign(level.bids.size(), 0);
     for (size_t k = 0; k < level.bids.size(); ++k) {
-      double second = level.top[k] == kNoRow
-                          ? -std::numeric_limits<double>::infinity()
-                          : 0;
+      double second =
+          level.top[k] == kNoRow ? -std::numeric_limits<double>::infinity() : 0;
       for (int i = level.begin[k]; i < level.begin[k + 1]; ++i) {
         if (level.rows[Of(i)] == level.top[k]) continue;
         second = std::max(second, level.profit[Of(i)]);
@@ -647,11 +652,10 @@ class Tree {
                             level.rows[Of(i)]);
     }
     children.emplace_back(level.top_profit[k], kNoRow);
-    std::sort(children.begin(), children.end(),
-              [](const auto& a, const auto& b) {
-                return a.first != b.first ? a.first < b.first
-                                          : a.second < b.second;
-              });
+    std::sort(
+        children.begin(), children.end(), [](const auto& a, const auto& b) {
+          return a.first != b.first ? a.first < b.first : a.second < b.second;
+        });
     for (const auto& [regret, row] : children) {
       const double child_bound = bound - regret;
       if (child_bound <= best_gain_ + kTie) break;
@@ -731,7 +735,7 @@ BundleLimits LimitsFor(int rows, int bids) {
           .work_without = kWorkWithout / std::max(bids, 1),
           .steps_all = 200,
           .steps_without = 0,
-          .moves = 40'000,
+          .moves = 60'000,
           .finish_by_highs = false};
 }
 
@@ -786,8 +790,8 @@ class BundleSolver::Impl {
     std::vector<double> price = price_;
     double bound = Evaluate(price, bid);
     if (limits_.steps_without > 0) {
-      bound = std::min(
-          bound, Lower(bid, limits_.steps_without, &price, &best, &gain));
+      bound = std::min(bound,
+                       Lower(bid, limits_.steps_without, &price, &best, &gain));
     }
     LocalSearch search = *near_;
     search.Remove(bid);
@@ -816,8 +820,8 @@ class BundleSolver::Impl {
     for (int bid = 0; bid < program.bids(); ++bid) {
       int top = kNoRow;
       double most = 0;
-      const int end = bid == without ? program.BidBegin(bid)
-                                     : program.BidEnd(bid);
+      const int end =
+          bid == without ? program.BidBegin(bid) : program.BidEnd(bid);
       int r = program.BidBegin(bid);
       for (; r < end && sorted_.MostFrom(r, drop) > most; ++r) {
         const double profit = program.Gain(r) - Cost(program.Parts(r), price);
@@ -957,8 +961,8 @@ class BundleSolver::Impl {
       if (second_order) hessian_(i, i) += mu / (price[s] * price[s]);
       drop = std::max(drop, sorted_.price[s] - price[s]);
     }
-    // exp(-kFar) is below the rounding of a sum.
-    constexpr double kFar = 18;
+    // exp(-kFar) is too little to turn a step.
+    constexpr double kFar = 12;
     const BundleProgram& program = sorted_.program;
     mean_.assign(price.size(), 0);
     for (int bid = 0; bid < program.bids(); ++bid) {
@@ -998,8 +1002,7 @@ class BundleSolver::Impl {
         gradient_[server] -= mean_[Of(server)];
         if (!second_order) continue;
         for (const int other : touched_) {
-          hessian_(server, other) -=
-              mean_[Of(server)] * mean_[Of(other)] / mu;
+          hessian_(server, other) -= mean_[Of(server)] * mean_[Of(other)] / mu;
         }
       }
       for (const int server : touched_) mean_[Of(server)] = 0;
@@ -1011,10 +1014,11 @@ class BundleSolver::Impl {
   // the lowest dual bound, and returns it.
   double LowerByNewton(std::vector<double>* price) {
     constexpr double kFirstPrice = 0.3;
-    constexpr double kMuFirst = 0.1;
+    constexpr double kMuFirst = 0.05;
     constexpr double kMuLast = 1e-3;
     constexpr double kShrink = 0.25;
     constexpr double kCentred = 10;
+    constexpr double kMuSorted = 0.02;
     constexpr int kStepsMax = 60;
     double lowest = std::numeric_limits<double>::infinity();
     double mu = kMuFirst;
@@ -1057,7 +1061,8 @@ class BundleSolver::Impl {
       if (-slope > kCentred * mu) continue;
       if (mu <= kMuLast) break;
       mu = std::max(kMuLast, mu * kShrink);
-      Resort(at);
+      // Before, most rows are near the best ones in any case.
+      if (mu < kMuSorted) Resort(at);
     }
     // The barrier leaves about mu / slack as the price of what is not scarce.
     for (double& one : at) one = one <= 2 * mu ? 0 : one;
@@ -1139,7 +1144,7 @@ class BundleSolver::Impl {
               BundleChoice* choice) {
     if (*bound <= *gain + kTie) return;
     // Over more rows than this the work allows for too few nodes.
-    constexpr int64_t kNodesMin = 20;
+    constexpr int64_t kNodesMin = 200;
     const int rows_max = limits_.finish_by_highs
                              ? std::numeric_limits<int>::max()
                              : static_cast<int>(work_max / kNodesMin);
@@ -1221,7 +1226,8 @@ BundleChoice ChooseByHighs(const BundleProgram& program, int without,
   choice.used_highs = true;
   choice.row.assign(Of(program.bids()), kNoRow);
   if (row_of.empty()) return choice;
-  const IntegerSolution solution = SolveIntegers(lp, {.seconds_max = seconds_max});
+  const IntegerSolution solution =
+      SolveIntegers(lp, {.seconds_max = seconds_max});
   std::vector<int> left = program.capacity;
   int bid = 0;
   for (size_t c = 0; c < solution.column_values.size(); ++c) {

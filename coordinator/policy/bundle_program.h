@@ -25,9 +25,9 @@ struct BundlePart {
 };
 
 struct BundleProgram {
-  std::vector<int> capacity;      // [servers] >= 0
-  std::vector<int> bid_begin{0};  // [bids + 1] the first row of each bid
-  std::vector<double> gain;       // [rows] > 0
+  std::vector<int> capacity;       // [servers] >= 0
+  std::vector<int> bid_begin{0};   // [bids + 1] the first row of each bid
+  std::vector<double> gain;        // [rows] > 0
   std::vector<int> part_begin{0};  // [rows + 1] the first part of each row
   std::vector<BundlePart> parts;   // a row names a server at most once
 

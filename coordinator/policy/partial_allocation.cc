@@ -34,9 +34,10 @@ absl::Status CheckRow(const AuctionOffer& offer, const BidRow& row,
     return Invalid(StrCat(name, ": rho is ", row.rho, "; ", RhoRemedy()));
   }
   if (row.bundle.parts.empty()) {
-    return Invalid(StrCat(
-        name, ": the bundle is empty; leave the row out, rho_nothing is for "
-              "an empty bundle"));
+    return Invalid(
+        StrCat(name,
+               ": the bundle is empty; leave the row out, rho_nothing is for "
+               "an empty bundle"));
   }
   int last = -1;
   for (const auto& [server, count] : row.bundle.parts) {
@@ -72,8 +73,8 @@ absl::Status CheckBid(const AuctionOffer& offer, const Bid& bid,
                           kBidRowsMax));
   }
   if (!IsRho(bid.rho_nothing)) {
-    return Invalid(StrCat(name, ": rho_nothing is ", bid.rho_nothing, "; ",
-                          RhoRemedy()));
+    return Invalid(
+        StrCat(name, ": rho_nothing is ", bid.rho_nothing, "; ", RhoRemedy()));
   }
   for (const BidRow& row : bid.rows) {
     *parts += row.bundle.parts.size();
@@ -287,8 +288,8 @@ void FillOutcome(const Bid& bid, const CanonicalForm& form,
       std::min(outcome->fraction, std::exp(others - without.bound));
   // In the canonical order, so that equal servers lose alike.
   const auto parts = form.program.Parts(row);
-  outcome->kept = FractionOf({{parts.begin(), parts.end()}}, outcome->fraction,
-                             rotation);
+  outcome->kept =
+      FractionOf({{parts.begin(), parts.end()}}, outcome->fraction, rotation);
   for (BundlePart& part : outcome->kept.parts) {
     part.server = form.server[Of(part.server)];
   }
@@ -389,9 +390,8 @@ absl::StatusOr<AuctionResult> AllocatePartially(const AuctionOffer& offer,
     for (const auto& [server, count] : outcome.kept.parts) {
       result.left[Of(server)] -= count;
     }
-    result.fraction_gap =
-        std::max(result.fraction_gap,
-                 outcome.fraction / outcome.fraction_least - 1);
+    result.fraction_gap = std::max(
+        result.fraction_gap, outcome.fraction / outcome.fraction_least - 1);
   }
   result.objective = form.nothing + choices.all.gain;
   result.bound = form.nothing + choices.all.bound;

@@ -69,8 +69,8 @@ struct BidRow {
 };
 
 struct Bid {
-  BidderId id;              // different for each bid
-  double rho_nothing = 0;   // with no accelerator of the offer; > 0
+  BidderId id;               // different for each bid
+  double rho_nothing = 0;    // with no accelerator of the offer; > 0
   std::vector<BidRow> rows;  // in any order. A row that is no better than
                              // nothing is never chosen
 };
@@ -87,8 +87,8 @@ struct AuctionOptions {
 
 struct BidOutcome {
   BidderId id;
-  int row = kNoRow;  // index into Bid::rows, or kNoRow: nothing
-  double value = 0;  // 1 / rho of the row, or of nothing
+  int row = kNoRow;     // index into Bid::rows, or kNoRow: nothing
+  double value = 0;     // 1 / rho of the row, or of nothing
   double fraction = 1;  // c_i
   // c_i is at least this for the rows that were chosen, if the choice without
   // the bid was not proven to be the best one; else the same as `fraction`.

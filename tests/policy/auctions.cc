@@ -64,8 +64,7 @@ Auction AppAuction(uint64_t seed, const AuctionShape& shape) {
       const size_t first = random() % shape.servers;
       const int tasks = 1 + static_cast<int>(random() % 6);
       const int most = 1 + static_cast<int>(random() % 4);
-      Bundle bundle =
-          BundleOf(auction.offer.free, first, gang, tasks, most);
+      Bundle bundle = BundleOf(auction.offer.free, first, gang, tasks, most);
       if (bundle.parts.empty() || !seen.insert(bundle.parts).second) continue;
       const double slowed =
           std::pow(spread, static_cast<double>(bundle.parts.size() - 1) / 3);
@@ -93,7 +92,8 @@ Auction WildAuction(uint64_t seed, const AuctionShape& shape) {
         const auto server = static_cast<int>(random() % shape.servers);
         const int free = auction.offer.free[static_cast<size_t>(server)];
         if (free == 0) continue;
-        counts[server] = 1 + static_cast<int>(random() % static_cast<size_t>(free));
+        counts[server] =
+            1 + static_cast<int>(random() % static_cast<size_t>(free));
       }
       if (counts.empty()) continue;
       policy::BidRow row;

@@ -113,16 +113,16 @@ double Exhaust(const Auction& auction, size_t i, size_t without,
   if (i == auction.bids.size()) return 0;
   if (i == without) return Exhaust(auction, i + 1, without, left);
   const Bid& bid = auction.bids[i];
-  double best = -std::log(bid.rho_nothing) +
-                Exhaust(auction, i + 1, without, left);
+  double best =
+      -std::log(bid.rho_nothing) + Exhaust(auction, i + 1, without, left);
   for (const BidRow& row : bid.rows) {
     bool fits = true;
     for (const auto& [server, count] : row.bundle.parts) {
       fits = ((*left)[static_cast<size_t>(server)] -= count) >= 0 && fits;
     }
     if (fits) {
-      best = std::max(best, -std::log(row.rho) +
-                                Exhaust(auction, i + 1, without, left));
+      best = std::max(
+          best, -std::log(row.rho) + Exhaust(auction, i + 1, without, left));
     }
     for (const auto& [server, count] : row.bundle.parts) {
       (*left)[static_cast<size_t>(server)] += count;
@@ -170,8 +170,7 @@ TEST(PartialAllocation, AgreesWithHighs) {
     const AuctionResult result = Held(auction);
     ASSERT_EQ(Errors(auction, result), "");
     EXPECT_LE(result.gap, kExact);
-    const AuctionResult highs =
-        Held(auction, {.solver = SolverChoice::kHighs});
+    const AuctionResult highs = Held(auction, {.solver = SolverChoice::kHighs});
     ASSERT_EQ(Errors(auction, highs), "");
     EXPECT_NEAR(std::exp(highs.objective - result.objective), 1, 1e-6);
     for (size_t i = 0; i < auction.bids.size(); ++i) {
@@ -300,7 +299,8 @@ TEST(PartialAllocation, HomogeneousValuesKeepAtLeastOneOverE) {
           std::vector<BundlePart> parts;
           if (a > 0) parts.push_back({0, a});
           if (b > 0) parts.push_back({1, b});
-          bid.rows.push_back({Of(std::move(parts)), 1 / (a * first + b * second)});
+          bid.rows.push_back(
+              {Of(std::move(parts)), 1 / (a * first + b * second)});
         }
       }
     }
@@ -428,8 +428,8 @@ TEST(PartialAllocation, TheOrderOfBidsAndOfEqualServersChangesNothing) {
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     SCOPED_TRACE(seed);
     const Auction auction = RandomAuction(
-        seed, {.bids = 6, .rows_max = 8, .servers = 5, .free_min = 1,
-               .free_max = 2});
+        seed,
+        {.bids = 6, .rows_max = 8, .servers = 5, .free_min = 1, .free_max = 2});
     ExpectSame(auction, random, {.rotation = seed});
     if (HasFailure()) return;
   }
@@ -464,11 +464,8 @@ TEST(PartialAllocation, ServersThatNobodyTellsApartAreTheSame) {
 
 // ---- large auctions
 
-constexpr AuctionShape kLarge = {.bids = 128,
-                                 .rows_max = 256,
-                                 .servers = 64,
-                                 .free_min = 2,
-                                 .free_max = 8};
+constexpr AuctionShape kLarge = {
+    .bids = 128, .rows_max = 256, .servers = 64, .free_min = 2, .free_max = 8};
 
 TEST(PartialAllocation, ALargeAuctionSaysHowFarItIsProven) {
   const Auction auction = AppAuction(1, kLarge);
@@ -509,8 +506,11 @@ TEST(BundleSolver, BoundsHoldWhereverItStops) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     const BundleProgram program =
-        ProgramOf(RandomAuction(seed, {.bids = 8, .rows_max = 12, .servers = 4,
-                                       .free_min = 1, .free_max = 5}));
+        ProgramOf(RandomAuction(seed, {.bids = 8,
+                                       .rows_max = 12,
+                                       .servers = 4,
+                                       .free_min = 1,
+                                       .free_max = 5}));
     const BundleChoice best = ChooseByHighs(program);
     EXPECT_NEAR(best.gain, best.bound, kExact);
     for (const int64_t work : {0, 100, 1000, 100'000}) {
@@ -566,18 +566,17 @@ TEST(PartialAllocation, NamesTheBidThatItRefuses) {
               IsInvalid("server 0 comes after server 0; name each once"));
   EXPECT_THAT(spoil_row([](BidRow& row) { row.bundle.parts.clear(); }),
               IsInvalid("bid 7, row 0: the bundle is empty"));
-  for (const double rho : {0.0, -1.0, kNever, -kNever, std::nan(""), 1e13,
-                           1e-13}) {
+  for (const double rho :
+       {0.0, -1.0, kNever, -kNever, std::nan(""), 1e13, 1e-13}) {
     EXPECT_THAT(spoil_row([&](BidRow& row) { row.rho = rho; }),
                 IsInvalid("bid 7, row 0: rho is "));
     EXPECT_THAT(
         Refusal([&](Auction& auction) { auction.bids[1].rho_nothing = rho; }),
         IsInvalid("bid 4: rho_nothing is "));
   }
-  EXPECT_THAT(Refusal([](Auction& auction) {
-                auction.bids[0].rows.resize(1'000'000);
-              }),
-              IsInvalid("bid 7: 1000000 rows; send the best 256"));
+  EXPECT_THAT(
+      Refusal([](Auction& auction) { auction.bids[0].rows.resize(1'000'000); }),
+      IsInvalid("bid 7: 1000000 rows; send the best 256"));
   EXPECT_THAT(
       Refusal([](Auction& auction) { auction.bids[1].id = BidderId(7); }),
       IsInvalid("bid 7: there are two of it"));
@@ -616,9 +615,9 @@ TEST(PartialAllocation, WhateverBidsSayTheyAreRefusedOrServed) {
     for (Bid& bid : auction.bids) {
       if (random() % 2 == 0) continue;
       bid.id = BidderId(Odd<uint64_t>(random, {0, 1, ~0ull}, bid.id.value()));
-      bid.rho_nothing = Odd<double>(
-          random, {kNever, std::nan(""), -0.0, 1e12, 1e-12, 5e-324},
-          bid.rho_nothing);
+      bid.rho_nothing =
+          Odd<double>(random, {kNever, std::nan(""), -0.0, 1e12, 1e-12, 5e-324},
+                      bid.rho_nothing);
       for (BidRow& row : bid.rows) {
         row.rho = Odd<double>(random, {kNever, 0, 1e12, 1e-12, bid.rho_nothing},
                               row.rho);
