@@ -735,7 +735,7 @@ BundleLimits LimitsFor(int rows, int bids) {
           .work_without = kWorkWithout / std::max(bids, 1),
           .steps_all = 200,
           .steps_without = 0,
-          .moves = 60'000,
+          .moves = 100'000,
           .finish_by_highs = false};
 }
 
