@@ -60,6 +60,7 @@ class WorkerThread {
     });
     if (shared_->stopping()) return;
     shared_->items.push_back(std::move(item));
+    lock.unlock();
     shared_->changed.notify_all();
   }
   // Takes the place of all items that wait.
