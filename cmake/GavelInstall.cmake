@@ -165,6 +165,7 @@ foreach(file IN LISTS GAVEL_HIGHS_FILES)
 endforeach()
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME gavel)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS python3)  # runs gavel_checkpoint.py
 set(CPACK_DEBIAN_COMMAND_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_LIST_DIR}/systemd/postinst)
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
     "Scheduler of training jobs on shared accelerators\n\
