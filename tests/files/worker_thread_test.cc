@@ -55,6 +55,8 @@ TEST(WorkerThread, WhatWaitsGoesToOneCallInItsOrder) {
   EXPECT_FALSE(thread.IsBusy());
   thread.Post(1);
   calls.WaitForTheFirst();
+  EXPECT_TRUE(thread.IsBusy());
+  EXPECT_FALSE(thread.WaitUntilIdle(0.01));
   for (int item = 2; item <= 5; ++item) thread.Post(item);
   EXPECT_TRUE(thread.IsBusy());
   EXPECT_FALSE(thread.WaitUntilIdle(0.01));
@@ -118,6 +120,31 @@ TEST(WorkerThread, APostWaitsForRoom) {
   thread.WaitUntilIdle();
   EXPECT_THAT(calls.batches(), ElementsAre(ElementsAre(1), ElementsAre(2, 3, 5),
                                            ElementsAre(4)));
+}
+
+// As when a commit takes long: the next ones wait for it together.
+TEST(WorkerThread, ThereIsRoomAsSoonAsACallBegins) {
+  std::counting_semaphore<> begun(0);
+  std::counting_semaphore<> may_end(0);
+  WorkerThread<int> thread(AtEnd::kFinish, [&](auto, const std::stop_token&) {
+    begun.release();
+    may_end.acquire();
+    return kNever;
+  });
+  thread.Post(1);
+  begun.acquire();
+  thread.Post(2);
+  std::atomic<bool> posted = false;
+  const std::jthread poster([&] {
+    thread.Post(3, 1);
+    posted = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(posted);
+  may_end.release();
+  begun.acquire();  // the second call stays
+  EXPECT_TRUE(Eventually([&] { return posted.load(); }));
+  may_end.release(2);
 }
 
 TEST(WorkerThread, AStopFreesAPostThatWaitsForRoom) {
