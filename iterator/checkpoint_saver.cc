@@ -70,77 +70,6 @@ GenerationStoreOptions StoreOptions(const SessionOptions& options,
 
 }  // namespace
 
-absl::Status Checkpoints::Open(const std::string& directory,
-                               GenerationStoreOptions options, int rank,
-                               CheckpointWriter::Done done) {
-  rank_ = rank;
-  options.device_hash = [this](const std::vector<at::Tensor>& tensors) {
-    return hasher_.Hash(tensors);
-  };
-  GAVEL_ASSIGN_OR_RETURN(GenerationStore store,
-                         GenerationStore::Open(directory, options));
-  writer_ = std::make_unique<CheckpointWriter>(
-      std::move(store), [this, done = std::move(done)](
-                            Generation generation, const absl::Status& status) {
-        if (status.ok()) SetLatest(generation);
-        done(generation, status);
-      });
-  absl::StatusOr<Restored> restored = writer_->Restore();
-  if (absl::IsNotFound(restored.status())) return absl::OkStatus();
-  if (!restored.ok()) return restored.status();
-  SetLatest(restored->generation);
-  notes_ = restored->notes;
-  restored_ = *std::move(restored);
-  TakeOwnEntries(rank_, &restored_->snapshot.bytes);
-  return absl::OkStatus();
-}
-
-Generation Checkpoints::latest() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return latest_.value_or(Generation());
-}
-
-void Checkpoints::SetLatest(Generation generation) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  latest_ = generation;
-}
-
-absl::Status Checkpoints::RemoveLeftovers(uint64_t epoch) {
-  return enabled() ? writer_->RemoveLeftovers(epoch) : absl::OkStatus();
-}
-
-absl::Status Checkpoints::Begin(Generation generation, Snapshot snapshot,
-                                CommitOptions options,
-                                std::vector<HostCopy>* copies) {
-  if (!enabled()) return absl::OkStatus();
-  if (options.world_size > 1) NameOwnEntries(rank_, &snapshot.bytes);
-  options.rank = rank_;
-  return writer_->Begin(generation, snapshot, options, copies);
-}
-
-void Checkpoints::Prepare(const Snapshot& snapshot, int world_size) {
-  if (!enabled()) return;
-  CommitOptions options;
-  options.rank = rank_;
-  options.world_size = world_size;
-  writer_->Prepare(snapshot, options);
-}
-
-absl::Status Checkpoints::Wait() {
-  return enabled() ? writer_->Wait() : absl::OkStatus();
-}
-
-bool Checkpoints::IsSuperseded(Generation generation) const {
-  if (!enabled()) return false;
-  const absl::StatusOr<Generation> latest = writer_->LatestGeneration();
-  return latest.ok() && latest->epoch > generation.epoch;
-}
-
-bool Checkpoints::IsCommitted(Generation generation) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return latest_ == generation;
-}
-
 void CheckpointSchedule::Restart(Time now, uint64_t steps_done,
                                  int world_size) {
   const double interval_s = Interval_s(world_size);
@@ -190,27 +119,47 @@ absl::Status CheckpointSaver::Open() {
     return absl::OkStatus();
   }
   GAVEL_RETURN_IF_ERROR(CheckOwner());
-  GAVEL_RETURN_IF_ERROR(checkpoints_.Open(
-      options.checkpoint_directory, StoreOptions(options, context_.arena),
-      options.rank, [this](Generation generation, const absl::Status& status) {
-        SaveDone(generation, status);
-      }));
+  GAVEL_RETURN_IF_ERROR(OpenStore());
   GAVEL_RETURN_IF_ERROR(TakeDirectory());
-  for (const std::string& note : checkpoints_.notes()) {
+  if (restored() == nullptr) return absl::OkStatus();
+  for (const std::string& note : restored_->notes) {
     const std::string line =
         StrCat("fell back to an earlier checkpoint: ", note);
     context_.log.Warning(line);
     context_.board.SetCheckpoint(absl::DataLossError(line));
   }
-  if (restored() == nullptr) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(state_.Restore(*restored()));
-  const Generation generation = checkpoints_.latest();
+  const Generation generation = restored_->generation;
   context_.log.Info(StrCat("going on from ", GenerationName(generation), " in ",
                            options.checkpoint_directory));
   epoch_ = generation.epoch;
   restored_step_ = generation.step;
   context_.stats.SetStepsDone(generation.step);
   context_.stats.SetLastGeneration(generation);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::OpenStore() {
+  const SessionOptions& options = context_.options;
+  GenerationStoreOptions store_options = StoreOptions(options, context_.arena);
+  store_options.device_hash = [this](const std::vector<at::Tensor>& tensors) {
+    return hasher_.Hash(tensors);
+  };
+  GAVEL_ASSIGN_OR_RETURN(
+      GenerationStore store,
+      GenerationStore::Open(options.checkpoint_directory, store_options));
+  writer_ = std::make_unique<CheckpointWriter>(
+      std::move(store),
+      [this](Generation generation, const absl::Status& status) {
+        if (status.ok()) SetLatest(generation);
+        SaveDone(generation, status);
+      });
+  absl::StatusOr<Restored> restored = writer_->Restore();
+  if (absl::IsNotFound(restored.status())) return absl::OkStatus();
+  if (!restored.ok()) return restored.status();
+  SetLatest(restored->generation);
+  restored_ = *std::move(restored);
+  TakeOwnEntries(options.rank, &restored_->snapshot.bytes);
   return absl::OkStatus();
 }
 
@@ -248,6 +197,22 @@ absl::Status CheckpointSaver::TakeDirectory() {
              lock.status().message(),
              "); end that one, or set GAVEL_CHECKPOINT_DIRECTORY to a "
              "directory of this program's own"));
+}
+
+std::optional<Generation> CheckpointSaver::Latest() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return latest_;
+}
+
+void CheckpointSaver::SetLatest(Generation generation) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  latest_ = generation;
+}
+
+bool CheckpointSaver::IsSuperseded(Generation generation) const {
+  if (!enabled()) return false;
+  const absl::StatusOr<Generation> latest = writer_->LatestGeneration();
+  return latest.ok() && latest->epoch > generation.epoch;
 }
 
 Generation CheckpointSaver::NextGeneration() const {
@@ -290,7 +255,7 @@ absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies,
   const int64_t begin_ns = Now_ns();
   // One save at a time. The one under way may be this generation.
   WaitAndTell().IgnoreError();
-  if (checkpoints_.IsCommitted(generation) && !again) return absl::OkStatus();
+  if (Latest() == generation && !again) return absl::OkStatus();
   const int64_t copy_begin_ns = Now_ns();
   const RuntimeSpan span(context_.profile.ring(), "checkpoint copy");
   context_.profile.CountCheckpoint();
@@ -310,8 +275,9 @@ absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies,
     is_hopeless = !status.ok() && !absl::IsResourceExhausted(status);
   }
   if (status.ok()) {
-    status = checkpoints_.Begin(generation, std::move(snapshot),
-                                OptionsOfSave(), copies);
+    const CommitOptions options = OptionsOfSave();
+    if (options.world_size > 1) NameOwnEntries(options.rank, &snapshot.bytes);
+    status = writer_->Begin(generation, snapshot, options, copies);
     is_hopeless = absl::IsInvalidArgument(status);
   }
   if (status.ok()) state_.Saved();
@@ -325,13 +291,12 @@ absl::Status CheckpointSaver::Commit(std::vector<HostCopy>* copies,
 
 void CheckpointSaver::SayCannotCommit() {
   if (!enabled()) return;
-  Wait().IgnoreError();  // so that latest() is the last one
-  const Generation latest = checkpoints_.latest();
-  context_.log.Info(
-      StrCat("no checkpoint is taken inside a step; a restart goes on ",
-             latest == Generation() ? "from the beginning"
-                                    : StrCat("from ", GenerationName(latest)),
-             " (call StepDone() before an evaluation to have one there)"));
+  Wait().IgnoreError();  // so that Latest() is the last one
+  const std::optional<Generation> latest = Latest();
+  context_.log.Info(StrCat(
+      "no checkpoint is taken inside a step; a restart goes on ",
+      latest ? StrCat("from ", GenerationName(*latest)) : "from the beginning",
+      " (call StepDone() before an evaluation to have one there)"));
 }
 
 absl::Status CheckpointSaver::WaitAndTell() {
@@ -344,6 +309,7 @@ absl::Status CheckpointSaver::WaitAndTell() {
 // The writer's thread calls these functions.
 CommitOptions CheckpointSaver::OptionsOfSave() {
   CommitOptions options;
+  options.rank = context_.options.rank;
   const auto scalars = context_.stats.scalars().Read();
   options.scalars = {scalars.begin(), scalars.end()};
   options.world_size = gang_.world_size();
@@ -369,7 +335,7 @@ void CheckpointSaver::SaveDone(Generation generation,
   }
   if (status.ok()) {
     context_.stats.SetLastGeneration(generation);  // for the next report
-  } else if (checkpoints_.IsSuperseded(generation)) {
+  } else if (IsSuperseded(generation)) {
     context_.Fail(status);  // nothing that is trained here will be kept
   } else {
     context_.log.Warning(StrCat("no checkpoint this time: ", status.message()));
@@ -387,7 +353,7 @@ void CheckpointSaver::SaveDone(Generation generation,
 }
 
 void CheckpointSaver::SettleGang() {
-  if (checkpoints_.IsWriting(NextGeneration())) return;
+  if (enabled() && writer_->InFlight() == NextGeneration()) return;
   gang_.Settle(context_.stats.steps_done(), /*written=*/true);
 }
 
@@ -397,7 +363,10 @@ void CheckpointSaver::PrepareOnce() {
   // An error in the state is reported when it is saved.
   if (enabled() && state_.CanCollect() && state_.Collect(&snapshot).ok()) {
     state_.ExpectMove();
-    checkpoints_.Prepare(snapshot, gang_.world_size());
+    CommitOptions options;
+    options.rank = context_.options.rank;
+    options.world_size = gang_.world_size();
+    writer_->Prepare(snapshot, options);
   }
 }
 
@@ -406,7 +375,7 @@ void CheckpointSaver::RaiseEpoch(uint64_t epoch) {
 }
 
 void CheckpointSaver::RemoveLeftovers() {
-  context_.Warn(checkpoints_.RemoveLeftovers(epoch_));
+  if (enabled()) context_.Warn(writer_->RemoveLeftovers(epoch_));
 }
 
 }  // namespace gavel::internal

@@ -27,67 +27,6 @@
 
 namespace gavel::internal {
 
-// The job's generations as the session needs them: the one to resume from, and
-// saves in the background. Without a directory there are none, and nothing
-// fails. Training thread only, except latest() and IsSuperseded().
-class Checkpoints {
- public:
-  // Reads the latest generation that verifies. Errors as of GenerationStore,
-  // except that a job without a generation is no error. The writer's thread
-  // calls `done` with the outcome of each save. `options` says which
-  // generations are kept, and whether restored memory is shared.
-  absl::Status Open(const std::string& directory,
-                    GenerationStoreOptions options, int rank,
-                    CheckpointWriter::Done done);
-
-  bool enabled() const { return writer_ != nullptr; }
-  // Null: the job begins. Until Forget(). Entries of this rank have the names
-  // that it collected them under, those of other ranks are left out.
-  const Snapshot* restored() const {
-    return restored_ ? &restored_->snapshot : nullptr;
-  }
-  // Later generations that were rejected, one line each.
-  const std::vector<std::string>& notes() const { return notes_; }
-  // The generation of the last commit or restore; (0, 0): none.
-  Generation latest() const;
-  // Lets saves use the memory of the restored state.
-  void Forget() { restored_.reset(); }
-
-  // As GenerationStore's; does nothing when not enabled.
-  absl::Status RemoveLeftovers(uint64_t epoch);
-
-  // Copies `snapshot` and begins to make it durable; waits for the save under
-  // way before. Does nothing when not enabled. Each rank of a gang calls it
-  // with the same generation; options.rank is filled in. `copies`, if not null,
-  // are those of the tensors, as GenerationStore::StagedCopies.
-  absl::Status Begin(Generation generation, Snapshot snapshot,
-                     CommitOptions options,
-                     std::vector<HostCopy>* copies = nullptr);
-  // Begins to get the memory for copies of `snapshot`.
-  void Prepare(const Snapshot& snapshot, int world_size);
-  bool IsWriting(Generation generation) const {
-    return enabled() && writer_->InFlight() == generation;
-  }
-  bool IsBusy() const { return enabled() && writer_->IsBusy(); }
-  // Until no save is under way; what came of the last one.
-  absl::Status Wait();
-
-  // Another worker has committed a generation of a higher epoch meanwhile.
-  bool IsSuperseded(Generation generation) const;
-  bool IsCommitted(Generation generation) const;
-
- private:
-  void SetLatest(Generation generation);
-
-  int rank_ = 0;
-  std::optional<Restored> restored_;
-  std::vector<std::string> notes_;
-  mutable std::mutex mutex_;
-  std::optional<Generation> latest_;
-  TensorHasher hasher_;
-  std::unique_ptr<CheckpointWriter> writer_;  // last: it calls what is above
-};
-
 inline constexpr uint64_t kNoStep = std::numeric_limits<uint64_t>::max();
 
 // When the next periodic checkpoint is due, by time and by steps. Pure. Times
@@ -140,17 +79,23 @@ class CheckpointSaver {
         gang_(gang),
         schedule_(context.options) {}
 
-  // Reads the generation to resume from, if there is one, and logs it. Errors
-  // as of Checkpoints::Open. FAILED_PRECONDITION: without a coordinator,
-  // another process saves in this directory. PERMISSION_DENIED and other
-  // errors of access(2): it can't be written to.
+  // Reads the latest generation that verifies, and logs it. A job without a
+  // generation is no error, other errors are those of GenerationStore.
+  // FAILED_PRECONDITION: without a coordinator, another process saves in this
+  // directory. PERMISSION_DENIED and other errors of access(2): the directory
+  // can't be written to.
   absl::Status Open();
-  // See Checkpoints; null: the job begins.
-  const Snapshot* restored() const { return checkpoints_.restored(); }
-  void Forget() { checkpoints_.Forget(); }
+  // The state to resume from, until Forget(); null: the job begins. Entries of
+  // this rank have the names under which it collected them, and those of other
+  // ranks are left out.
+  const Snapshot* restored() const {
+    return restored_ ? &restored_->snapshot : nullptr;
+  }
+  // Lets saves use the memory of the restored state.
+  void Forget() { restored_.reset(); }
   // Nothing is saved any more: another program may save there.
   void LeaveDirectory() { in_use_.reset(); }
-  bool enabled() const { return checkpoints_.enabled(); }
+  bool enabled() const { return writer_ != nullptr; }
   // The job had done all these steps before this process began.
   bool IsAtRestoredStep() const {
     return restored_step_ == context_.stats.steps_done();
@@ -178,9 +123,9 @@ class CheckpointSaver {
   // checkpoint of this step, which the new one replaces.
   absl::Status Commit(std::vector<HostCopy>* copies = nullptr,
                       bool again = false);
-  bool IsBusy() const { return checkpoints_.IsBusy(); }
-  // Until no save is under way; what came of the last one.
-  absl::Status Wait() { return checkpoints_.Wait(); }
+  bool IsBusy() const { return enabled() && writer_->IsBusy(); }
+  // Waits until no save is under way. Returns the outcome of the last one.
+  absl::Status Wait() { return enabled() ? writer_->Wait() : absl::OkStatus(); }
   // The same while training waits; reports the progress to the coordinator.
   absl::Status WaitAndTell();
   // Unless the save of the gang's stop is still under way, which does so later.
@@ -197,10 +142,18 @@ class CheckpointSaver {
 
  private:
   absl::Status CheckOwner();
+  // Opens the store of generations, and reads the one to resume from.
+  absl::Status OpenStore();
   absl::Status TakeDirectory();
   Generation NextGeneration() const;
   CommitOptions OptionsOfSave();
   void SayCannotCommit();
+  // The generation of the last commit or restore; nullopt: none. Any thread.
+  std::optional<Generation> Latest() const;
+  void SetLatest(Generation generation);
+  // Whether another worker has committed a generation of a higher epoch. Any
+  // thread.
+  bool IsSuperseded(Generation generation) const;
   // By the writer's thread, or by the training thread when no copy was made.
   void SaveDone(Generation generation, const absl::Status& status);
 
@@ -216,7 +169,12 @@ class CheckpointSaver {
   Save save_;  // the last one; not changed while it is under way
   Generation save_generation_;        // of save_
   std::atomic<int64_t> begin_ns_{0};  // of save_; read by the writer's thread
-  Checkpoints checkpoints_;           // last: its thread calls SaveDone()
+  std::optional<Restored> restored_;
+  mutable std::mutex mutex_;
+  std::optional<Generation> latest_;  // guarded by mutex_
+  TensorHasher hasher_;
+  // Last: its thread calls SaveDone().
+  std::unique_ptr<CheckpointWriter> writer_;
 };
 
 }  // namespace gavel::internal

@@ -92,7 +92,7 @@ void AddRealityCommand(CLI::App& reproduce, int* exit_code);
 void AddPreemptionCommand(CLI::App& reproduce, int* exit_code);
 
 // Help, manual pages and completion, from all commands that were added.
-void AddHelpCommands(CLI::App& app, const std::string& version, int* exit_code);
+void AddHelpCommands(CLI::App& app, int* exit_code);
 
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);

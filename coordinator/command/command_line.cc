@@ -450,7 +450,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   AddSweepCommand(*app, exit_code);
   AddReportCommand(*app, exit_code);
   AddReproduceCommand(*app, exit_code);
-  AddHelpCommands(*app, version, exit_code);
+  AddHelpCommands(*app, exit_code);
   return app;
 }
 

@@ -1,5 +1,5 @@
-// What is read out of live runs, and the traces that they run: without any
-// process.
+// Tests how records of live runs are read, and the traces that they run,
+// without starting any process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ std::vector<TracedStep> Steps(std::initializer_list<double> begins) {
   return steps;
 }
 
-// On one accelerator: a from 0 to 10, b to 20, a to 30.
+// One accelerator runs a from 0 to 10, b until 20, and a again until 30.
 std::vector<LiveJob> TwoJobs() {
   LiveJob a{"a", "A", 0, 30, 1, {}, Steps({2, 8, 21, 27})};
   a.leases = {{"x", 1.5, 10, true}, {"x", 20.5, 30, false}};
@@ -71,7 +71,7 @@ TEST(RealityRecords, OverheadsAreTheTimesBetweenStepsAndLeases) {
   EXPECT_DOUBLE_EQ(a.move_s, 1);       // none was seen
   const Overhead& b = overheads.by_type.at("B");
   EXPECT_DOUBLE_EQ(b.start_s, 3 + 2);  // free at 10, steps from 13 to 18
-  EXPECT_DOUBLE_EQ(b.pause_s, 1);      // as of all
+  EXPECT_DOUBLE_EQ(b.pause_s, 1);      // as for all types
   EXPECT_EQ(ParseOverheadsFile(FormatOverheads(overheads), "o").value(),
             overheads);
 }

@@ -1,6 +1,6 @@
-// PAUSES and MOVES are the job's, counted from the journal: the same in the
-// queue, in the history and in `gavel simulate --replay`, over processes of the
-// job and starts of the coordinator.
+// PAUSES and MOVES of a job are counted from the journal. They are the same in
+// the queue, in the history and in `gavel simulate --replay`, and they count
+// over all processes of the job and all starts of the coordinator.
 #include <chrono>
 #include <thread>
 
@@ -21,7 +21,7 @@ class PausesAndMovesTest : public JournalFixture {
           recorder_->Append(action::Persist(row), engine);
         }) {}
 
-  // A new process of the coordinator, on the journal that is there.
+  // Starts a new process of the coordinator on the existing journal.
   void Start() {
     if (recorder_ != nullptr) WaitForDisk();
     recorder_.reset();  // lets go of the journal
@@ -49,8 +49,8 @@ class PausesAndMovesTest : public JournalFixture {
     return busy_.engine.jobs().at(kJob).workers.front();
   }
 
-  // The worker gives its lease back, and has the next one at once. What it
-  // tells of itself are the pauses and moves of its process alone.
+  // The worker gives its lease back and has the next one at once. The pauses
+  // and moves that it reports are those of its process alone.
   void Pause(ReleaseCause cause = ReleaseCause::kPaused) {
     ++busy_.now;
     Progress told = BusyEngine::ProgressOf(++steps_, 0);
@@ -63,7 +63,7 @@ class PausesAndMovesTest : public JournalFixture {
     ASSERT_NE(worker().held_epoch, 0u);
   }
 
-  // Its process ends and another one takes its place.
+  // The job's process ends and another one takes its place.
   void Restart() {
     Pause();
     WorkerExited exit;
@@ -75,7 +75,7 @@ class PausesAndMovesTest : public JournalFixture {
     ASSERT_NE(worker().held_epoch, 0u);
   }
 
-  // Its accelerator is taken away, and it goes on on the other one.
+  // The job's accelerator is lost, and the job continues on the other one.
   void Move() {
     const Accelerator& held = busy_.engine.cluster().accelerator(worker().held);
     busy_.Step(event::AcceleratorLost{held.server, held.info.uuid});
@@ -103,7 +103,7 @@ TEST_F(PausesAndMovesTest, AreTheSameEverywhereOverRestarts) {
   Restart();
   Start();
   Move();
-  Pause(ReleaseCause::kResumeFailed);  // no pause: it never ran
+  Pause(ReleaseCause::kResumeFailed);  // does not count: the job did not run
   Start();
   WaitForDisk();
 
@@ -130,7 +130,7 @@ TEST_F(PausesAndMovesTest, AreTheSameEverywhereOverRestarts) {
   EXPECT_EQ(RealOutcome(*past).moves, 1u);
 }
 
-// A lease that an accelerator's failure ended is no pause in either table.
+// A lease that ended because an accelerator failed is no pause in either table.
 TEST_F(PausesAndMovesTest, AFailedDeviceIsNoPause) {
   Start();
   busy_.AddAccelerators(2);

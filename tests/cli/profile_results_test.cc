@@ -1,4 +1,4 @@
-// What `gavel profile` measures, and the tables that it makes of it.
+// The results of `gavel profile`, and the tables that it makes of them.
 #include <cmath>
 #include <random>
 
@@ -47,9 +47,9 @@ TEST(ProfileResults, TheTableReadsBackAsItWas) {
   ASSERT_NE(figure, nullptr);
   EXPECT_EQ(figure->steps_per_s, 10.1);
   EXPECT_EQ(figure->samples, 20);
-  // What failed is not known, and to be tried again.
+  // A failed measurement counts as unknown, so that it is tried again.
   EXPECT_EQ(again.Find({"A3C", 1, "k80", false, ""}), nullptr);
-  // What can't run is.
+  // That a workload can't run is known.
   EXPECT_NE(again.Find({"LM", 1, "k80", false, ""}), nullptr);
 }
 
@@ -148,7 +148,8 @@ TEST(Workloads, MakeCellsAloneSpreadAndInPairs) {
   std::vector<std::string> left_out;
   const auto cells = CellsOf(workloads, Servers(), true, &left_out);
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("scale factor 8 on cpu")));
-  // a, b, a+a, a+b, b+b; then a on two: together, spread, beside itself.
+  // On one accelerator: a, b, a+a, a+b, b+b. On two: a together, a spread, and
+  // a beside itself.
   ASSERT_EQ(cells.size(), 8u);
   int spread = 0;
   for (const ProfileCell& cell : cells) {

@@ -13,7 +13,7 @@ namespace {
 
 class ProfileTest : public GavelTest {
  protected:
-  // Two kinds of the fake worker, 100 and 50 steps/s.
+  // Two workloads of the fake worker, with 100 and 50 steps/s.
   std::string WriteWorkloads(const std::string& more_of_slow = "") {
     const std::string worker = GAVEL_BINARY_DIR "/tests/fake_worker";
     const auto one = [&](const std::string& type, const std::string& ms) {
@@ -58,7 +58,7 @@ TEST_F(ProfileTest, MeasuresAloneAndInPairsAndWritesBothForms) {
   ASSERT_TRUE(quick && slow);
   EXPECT_NEAR(*table.Alone(*quick, 0), 100, 1);
   EXPECT_NEAR(*table.Alone(*slow, 0), 50, 1);
-  // They sleep, and so nobody is in the other's way.
+  // The workers only sleep, so neither slows the other.
   const auto both = table.Together(*quick, *slow, 0);
   ASSERT_TRUE(both.has_value());
   EXPECT_NEAR(both->first, 100, 1);
@@ -84,7 +84,7 @@ TEST_F(ProfileTest, StoppedItGoesOnWhereItWas) {
   const std::string before = Text("profile.csv");
   const Ended again = Run(Command({"--alone"}));
   EXPECT_EQ(again.exit_code, 0) << again.errors;
-  // What was there is as it was.
+  // The rows of the first run are unchanged.
   EXPECT_EQ(Text("profile.csv").substr(0, before.size()), before);
   EXPECT_THAT(Text("profile.csv"), HasSubstr("slow,1,"));
 }
@@ -129,7 +129,7 @@ TEST_F(ProfileTest, AGangIsMeasuredOnOneServerAndOverTwo) {
                        ThroughputTable::Parse(Text("t.json"), "t.json"));
   const auto gang = table.FindRow("gang", 2);
   ASSERT_TRUE(gang);
-  // Its ranks train each for itself.
+  // The ranks of this gang train independently.
   EXPECT_NEAR(table.Alone(*gang, 0).value_or(0), 100, 1);
   EXPECT_NEAR(table.Alone(*gang, 0, /*consolidated=*/false).value_or(0), 100,
               1);
@@ -149,7 +149,7 @@ TEST_F(ProfileTest, AWorkerThatCannotBeginSaysWhyAtOnce) {
                       "/tests/fake_worker\", \"--fail-resume\", \"") +
               cause + "\"]\n");
     const Ended ended = Run(Command({"--alone"}, "1", "60"));
-    // No memory is a figure, the others are none.
+    // Running out of memory is a result; the other failures are not.
     EXPECT_EQ(ended.exit_code, cause == std::string("2") ? 0 : 1);
     EXPECT_THAT(Text("profile.csv"), HasSubstr(why)) << ended.errors;
   }
@@ -175,7 +175,7 @@ TEST_F(ProfileTest, MistakesAreNamedBeforeAnythingRuns) {
   EXPECT_THAT(Run(Command()).errors, HasSubstr("is no line of titles"));
 }
 
-// What it reports is what it did before.
+// Its reports only repeat the steps that it did before it hung.
 TEST_F(ProfileTest, AProgramThatStandsStillIsGivenUp) {
   WriteCluster(1, 10, 5);
   Write("workloads.toml",

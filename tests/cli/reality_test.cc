@@ -9,7 +9,7 @@ namespace {
 
 class RealityTest : public LiveWorkloadTest {
  protected:
-  // Known, so that nothing is measured.
+  // The throughputs are known, so that nothing is measured.
   void WriteThroughputs() {
     Write("throughputs.json",
           "{\"fast\": {\"('sleeper', 1)\": {\"null\": 50}}, "
@@ -59,7 +59,7 @@ TEST_F(RealityTest, ATraceIsMeasuredRunLiveAndSimulated) {
   ASSERT_GE(inputs.size(), 5u) << ended.output;
   EXPECT_NEAR(std::stod(inputs[2]), 50, 2);
   EXPECT_GT(std::stod(inputs[4]), 0);  // a process takes time to start
-  // What it left there is what `gavel simulate` takes.
+  // `gavel simulate` takes the files that it left there.
   const Ended simulated =
       Run({"simulate", "--trace", state() + "/trace.toml", "--throughputs",
            state() + "/throughputs.json", "--overheads",

@@ -29,7 +29,7 @@ class WhatIfTest : public ::testing::Test {
                           {"throughputs", {{"v100", rate}}}});
   }
 
-  // As the coordinator sends it.
+  // The live state as JSON, as the coordinator sends it.
   struct LiveJson {
     operator LiveState() const {
       return {ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
@@ -95,7 +95,8 @@ TEST_F(WhatIfTest, WhatTheOthersHaveReceivedCounts) {
   EXPECT_GT(after->others.at(0).finish_s, before->others.at(0).finish_s);
 }
 
-// What it is ahead by is remembered longer than the time since the reset.
+// The deficit of a job that is ahead is remembered longer than the time since
+// the reset.
 TEST_F(WhatIfTest, AJobThatWasAheadBeforeTheResetComesLater) {
   live_.status["policy"] = "max_min_fairness";
   AddJob(1, 1000.0, 10);
@@ -109,8 +110,8 @@ TEST_F(WhatIfTest, AJobThatWasAheadBeforeTheResetComesLater) {
   EXPECT_GT(others_finish_s(-40), others_finish_s(0));
 }
 
-// With a memory of no rounds the past does not count, and the coordinator says
-// so.
+// With a memory of no rounds, which the coordinator reports, the past does not
+// count.
 TEST_F(WhatIfTest, TheCoordinatorsMechanismIsTaken) {
   live_.status["policy"] = "max_min_fairness";
   AddJob(1, 1000.0, 10);
