@@ -49,7 +49,7 @@ AuctionResult Hold(const Auction& auction) {
   return *std::move(result);
 }
 
-// What HiGHS finds, and its time for `choices` programs.
+// The choice of HiGHS, and its time for `choices` programs.
 struct Referee {
   BundleChoice all;
   double ms = 0;

@@ -189,9 +189,12 @@ absl::StatusOr<std::vector<std::string>> RunHelper(
   }
   if (status == 0) return absl::StrSplit(text, '\n', absl::SkipEmpty());
   if (text.empty()) {
-    return absl::InternalError(
-        StrCat("python3 ended without a word (wait status ", status,
-               "); see whether the memory was enough, and try again"));
+    return absl::InternalError(StrCat(
+        WIFSIGNALED(status)
+            ? StrCat("python3 was ended by signal ", WTERMSIG(status))
+            : StrCat("python3 ended with code ", WEXITSTATUS(status)),
+        " and gave no reason; check that the machine has enough memory, and "
+        "try again"));
   }
   if (text.back() == '\n') text.pop_back();
   return absl::InvalidArgumentError(text);
@@ -283,7 +286,7 @@ absl::StatusOr<Attempt> NextAttempt(const OpenedGeneration& newest,
   return attempt;
 }
 
-// Of the shards that Python has written and synced, in the order of
+// Commits the shards that Python has written and synced, in the order of
 // GenerationStore's protocol.
 absl::Status Commit(const OpenedGeneration& newest, const Attempt& attempt,
                     const std::string& folder) {

@@ -1,8 +1,8 @@
 // Writes a generation as files for Python, and reads such files back. The
-// translation is done by gavel_checkpoint.py, which is part of the program, and
-// which python3 runs; it also says what lies in the files. What makes a
-// generation whole is done here: its checksums, its manifest, and its place
-// beside others.
+// translation is done by gavel_checkpoint.py, which is part of the program and
+// is run by python3; it also describes the files. The checksums of a
+// generation, its manifest and its place beside other generations are done
+// here.
 //
 // Called by checkpoint_commands.cc. No job may write to the directory
 // meanwhile.
@@ -40,7 +40,8 @@ absl::StatusOr<PyTorchFiles> ExportToPyTorch(const std::string& from,
 absl::StatusOr<PyTorchFiles> ImportFromPyTorch(const std::string& from,
                                                const std::string& directory);
 
-// Of the generation in `folder`, verified by its own checksum only.
+// Reads the manifest of the generation in `folder`, which is verified by its
+// own checksum only.
 absl::StatusOr<Manifest> ReadManifest(const std::string& folder);
 
 }  // namespace gavel

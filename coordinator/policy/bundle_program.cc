@@ -37,7 +37,8 @@ bool Fits(std::span<const BundlePart> parts, std::span<const int> left) {
   return true;
 }
 
-// times = 1: takes the parts from what is left; -1: gives them back.
+// Takes the parts from the accelerators that are left (times = 1), or gives
+// them back (times = -1).
 void Take(std::span<const BundlePart> parts, int times, std::span<int> left) {
   for (const BundlePart& part : parts) {
     left[Of(part.server)] -= times * part.count;
@@ -139,7 +140,7 @@ class LocalSearch {
     rows_ = std::move(rows);
   }
 
-  // Takes from the bid what it has, for good.
+  // Takes the bid's row from it, and leaves the bid out from then on.
   void Remove(int bid) {
     Move(bid, kNoRow);
     removed_ = bid;
@@ -241,8 +242,8 @@ class LocalSearch {
     }
   }
 
-  // Moves the bid to the row, and what is in its way elsewhere, if that is
-  // worth at least `least`. Returns what it gains; 0 if nothing moved.
+  // Moves the bid to the row, and the bids that are in its way to other rows,
+  // if that is worth at least `least`. Returns the gain; 0 if nothing moved.
   double Displace(int bid, int row, double least, std::mt19937_64& random) {
     const int before = row_[Of(bid)];
     double worth = worth_[Of(row)] - WorthAt(bid);
@@ -409,7 +410,7 @@ class LocalSearch {
   std::shared_ptr<const std::vector<std::vector<BidRowIndex>>> rows_;
   std::vector<bool> changed_;  // [servers] in the queue
   std::vector<int> queue_;
-  // Of Anneal:
+  // For Anneal:
   std::vector<double> worth_;               // [rows]
   std::vector<int> by_worth_;               // [rows] falling within each bid
   std::vector<int> bid_of_;                 // [rows]
@@ -842,8 +843,8 @@ class BundleSolver::Impl {
     return value;
   }
 
-  // A choice near the tops at `price`, as rows of the sorted program: bids in
-  // the order of what they pay take the most profitable row that fits.
+  // A choice near the tops at `price`, as rows of the sorted program: the bids,
+  // in the order of their payments, take the most profitable row that fits.
   std::vector<int> Repaired(std::span<const double> price, int without) {
     const BundleProgram& program = sorted_.program;
     std::vector<int> order(Of(program.bids()));
@@ -1064,7 +1065,8 @@ class BundleSolver::Impl {
       // Before, most rows are near the best ones in any case.
       if (mu < kMuSorted) Resort(at);
     }
-    // The barrier leaves about mu / slack as the price of what is not scarce.
+    // The barrier leaves about mu / slack as the price of a server that is not
+    // scarce.
     for (double& one : at) one = one <= 2 * mu ? 0 : one;
     keep(at, Evaluate(at, -1));
     return lowest;

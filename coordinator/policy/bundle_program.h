@@ -100,8 +100,9 @@ class BundleSolver {
 
   // Chooses among all bids. Call it first.
   const BundleChoice& Solve();
-  // Chooses among all bids but one. `known` [bids] is a choice that fits, such
-  // as that of Solve(); the answer gains at least what it gives to the others.
+  // Chooses among all bids except one. `known` [bids] is a choice that fits,
+  // such as that of Solve(). The answer gains at least as much as the other
+  // bids do in `known`.
   BundleChoice SolveWithout(int bid, std::span<const int> known);
 
  private:

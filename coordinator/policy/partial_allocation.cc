@@ -167,7 +167,7 @@ struct Choices {
   int computed = 0;
 };
 
-// What solves the programs of an auction.
+// Solves the programs of an auction.
 class Chooser {
  public:
   Chooser(const BundleProgram& program, SolverChoice solver)
@@ -347,7 +347,7 @@ absl::Status CheckAuction(const AuctionOffer& offer,
 }
 
 Bundle FractionOf(const Bundle& bundle, double fraction, size_t rotation) {
-  // What a product may be short of a whole number by rounding.
+  // By rounding, a product may be this much short of a whole number.
   constexpr double kRounding = 1e-9;
   const auto whole = [&](int count) {
     return std::min(count,

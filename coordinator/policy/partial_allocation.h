@@ -1,8 +1,8 @@
 // The auction of Themis (Mahajan et al., NSDI'20, section 5.1): which bundle of
 // free accelerators each app gets, and which part of it the app keeps so that
 // no app gains by a bid that is not true. It is the partial allocation
-// mechanism of Cole, Gkatzelis and Goel (EC'13). Called by the policy that runs
-// auctions; pure functions, thread-safe.
+// mechanism of Cole, Gkatzelis and Goel (EC'13). No policy runs auctions yet.
+// Pure functions, thread-safe.
 //
 // An app values a bundle at 1 / rho, where rho is the finish-time fairness that
 // it would have with the bundle: its running time there over the time in a
@@ -51,7 +51,7 @@ inline constexpr double kRhoMax = 1e12;
 
 using BidderId = Id<struct BidderTag>;
 
-// What the auction gives away.
+// The accelerators that the auction gives away.
 struct AuctionOffer {
   std::vector<int> free;  // [servers] free accelerators, >= 0
 };

@@ -19,8 +19,8 @@
 
 namespace gavel {
 
-// What becomes of items that still wait when the thread is stopped. The call
-// that is under way always comes to its end.
+// Whether items that still wait are worked on or dropped when the thread is
+// stopped. The call that is under way always comes to its end.
 enum class AtEnd { kFinish, kDrop };
 
 // Hands the items that are posted to `work`, on a thread of its own.
@@ -160,7 +160,7 @@ class WorkerThread {
 };
 
 // Runs functions in the order in which they are posted; its end runs all of
-// them first. Whoever posts bounds their number.
+// them first. The callers of Post bound their number.
 class TaskThread : public WorkerThread<std::function<void()>> {
  public:
   TaskThread()

@@ -50,7 +50,7 @@ AuctionResult Held(const Auction& auction, const AuctionOptions& options = {}) {
 
 Bundle Of(std::vector<BundlePart> parts) { return {std::move(parts)}; }
 
-// What is wrong with the result as a certificate; "" if nothing.
+// Returns the fault of the result as a certificate, or "".
 std::string Errors(const Auction& auction, const AuctionResult& result) {
   if (result.bids.size() != auction.bids.size()) return "not all bids";
   std::vector<int> chosen = auction.offer.free;
@@ -151,7 +151,7 @@ TEST(PartialAllocation, IsTheBestOfAllChoices) {
       EXPECT_NEAR(outcome.fraction, std::exp(others - Exhaust(auction, i)),
                   kExact);
       EXPECT_NEAR(outcome.fraction_least, outcome.fraction, kExact);
-      // What is kept is worth no less than nothing was.
+      // The part that is kept is worth no less than nothing was.
       EXPECT_GE(outcome.fraction * outcome.value * auction.bids[i].rho_nothing,
                 1 - kExact);
     }
@@ -198,7 +198,7 @@ double ValueInside(const Bid& bid, const Bundle& bundle) {
   return 1 / rho;
 }
 
-// What the outcome of a bid, whatever it said, is worth by its true table.
+// The value of an outcome by the bidder's true table, whatever it bid.
 double TrueValue(const Bid& truth, const BidOutcome& outcome) {
   if (outcome.row == kNoRow) return 1 / truth.rho_nothing;
   return outcome.fraction / truth.rows[static_cast<size_t>(outcome.row)].rho;
@@ -436,8 +436,8 @@ TEST(PartialAllocation, TheOrderOfBidsAndOfEqualServersChangesNothing) {
 }
 
 TEST(PartialAllocation, ServersThatNobodyTellsApartAreTheSame) {
-  // Each bid has the same rows on both, so which of them it gets is open, and
-  // what it gets is not.
+  // Each bid has the same rows on both servers, so either server may serve it,
+  // with the same number of accelerators.
   Auction auction;
   auction.offer.free = {2, 2};
   for (uint64_t id : {7, 3, 5}) {
@@ -531,7 +531,7 @@ TEST(BundleSolver, BoundsHoldWhereverItStops) {
   }
 }
 
-// ---- what is refused
+// ---- bad input
 
 Auction Sound() {
   Auction auction;
