@@ -1,9 +1,9 @@
-// What lies between jobs that come and go and their new allocation, through the
-// engine: a hundredth of the jobs is exchanged, the problem is brought up to
-// date, the policy solves it, the engine journals the answer and takes it. CPU
-// milliseconds. 83 kinds of jobs on three types, a tenth as many accelerators
-// as jobs. Then jobs that come between two allocations, with and without free
-// accelerators that none of them can use.
+// Measures the way from a change of the jobs to their new allocation, through
+// the engine: a hundredth of the jobs is exchanged, the problem is updated, the
+// policy solves it, and the engine journals and applies the answer. The figures
+// are CPU milliseconds, with 83 kinds of jobs on three types and a tenth as
+// many accelerators as jobs. Also measures jobs that come between two
+// allocations, with and without free accelerators that none of them can use.
 //
 //   bench_allocation [--out FILE.json]
 #include <sys/resource.h>
@@ -38,7 +38,7 @@ constexpr const char* kIdleType = "tpu";  // of which no job has a throughput
 
 class Cluster {
  public:
-  // `idle`: accelerators of kIdleType.
+  // `idle`: the number of accelerators of kIdleType.
   explicit Cluster(size_t jobs, double reset_interval_s = 0, size_t idle = 0)
       : policy_(*MakePolicy(kPolicy)) {
     EngineOptions options;
@@ -56,7 +56,7 @@ class Cluster {
     for (size_t i = 0; i < jobs; ++i) Submit();
   }
 
-  // Until the new allocation is in force.
+  // The times until the new allocation is in force.
   struct Times {
     double problem_ms = 0;
     double solve_ms = 0;
@@ -87,14 +87,14 @@ class Cluster {
     return times;
   }
 
-  // Milliseconds for so many jobs that come.
+  // Milliseconds to submit so many jobs.
   double Add(size_t jobs) {
     const double start = CpuMs();
     for (size_t i = 0; i < jobs; ++i) Submit();
     return CpuMs() - start;
   }
 
-  // A hundredth of the jobs end, of those that wait, and as many come.
+  // Ends a hundredth of the jobs, among those that wait, and submits as many.
   void Exchange(size_t jobs) {
     for (size_t i = 0; i < jobs / 2; i += 50) {
       const JobId job(jobs / 2 + exchanges_ + i);
@@ -171,7 +171,7 @@ void Measure(size_t jobs, std::vector<Row>* rows) {
   Add(rows, {"  journaled and taken", last.take_ms, "ms"});
 }
 
-// As many again come before the next allocation.
+// Submits as many jobs again before the next allocation.
 void MeasureSubmissions(size_t jobs, std::vector<Row>* rows) {
   constexpr double kReset_s = 1e9;
   Cluster busy(jobs, kReset_s);

@@ -1,11 +1,12 @@
-// What the policies cost that choose accelerators themselves: AlloX's matching
-// and Gandiva's packing. Each size is measured in a process of its own:
-// CPU milliseconds of one Solve, and megabytes of memory at its peak less what
-// there was with the problem alone.
+// Measures the policies that choose accelerators themselves: AlloX's matching
+// and Gandiva's packing. Each size runs in its own process. The figures are the
+// CPU milliseconds of one Solve, and its peak memory in megabytes beyond that
+// of the process with the problem alone.
 //
-// For the original Gavel 52 s and 2.4 GB are told at 512 jobs, 40 s and 3.3 GB
-// at 1024. They are in the names of the rows and not in the column of peers:
-// that run was not measured here, and we know of no published source.
+// The original Gavel is reported to take 52 s and 2.4 GB at 512 jobs, and 40 s
+// and 3.3 GB at 1024. These figures are in the names of the rows and not in the
+// column of peers, because that run was not measured here and we know of no
+// published source.
 //
 //   bench_assignment [--out FILE.json]
 #include <malloc.h>
@@ -35,12 +36,12 @@ using gavel::bench::Row;
 
 constexpr int kRepeats = 3;
 
-// Of job types in the original's table of throughputs.
+// The number of job types in the original's table of throughputs.
 constexpr size_t kKinds = 26;
 
-// Jobs that wait, `jobs` of them, for a third of as many accelerators. Those
-// that are packed are of kKinds kinds, as the coordinator gives them to a
-// policy: pairs are of kinds, each of which shares with each.
+// A problem of `jobs` waiting jobs and a third as many accelerators. With
+// pairs, the jobs are of kKinds kinds, as the coordinator gives them to a
+// policy, and each kind may share an accelerator with each.
 gavel::PolicyProblem MakeProblem(size_t jobs, bool with_pairs) {
   std::mt19937_64 random(jobs);
   std::uniform_real_distribution<double> uniform(0, 1);
@@ -87,7 +88,8 @@ double StatusMb(const std::string& field) {
   std::abort();
 }
 
-// The peak of memory counts from here, and what was freed is given back.
+// Gives freed memory back to the system, and restarts the measurement of the
+// peak.
 void ResetPeak() {
   malloc_trim(0);
   if (!(std::ofstream("/proc/self/clear_refs") << "5").flush()) std::abort();
@@ -118,7 +120,7 @@ Figures Solve(const std::string& name, size_t jobs) {
   return figures;
 }
 
-// In a process of its own: the peak of memory only rises.
+// Solves in a separate process, because the peak of memory only rises.
 Figures SolveApart(const std::string& name, size_t jobs) {
   void* memory = mmap(nullptr, sizeof(Figures), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -137,7 +139,7 @@ Figures SolveApart(const std::string& name, size_t jobs) {
   return figures;
 }
 
-// `told`: of the original, behind the name.
+// Appends `told`, the original's figures, to the row's name.
 void Measure(const std::string& name, size_t jobs, const std::string& told,
              double goal_ms, std::vector<Row>* rows) {
   const Figures figures = SolveApart(name, jobs);

@@ -1,12 +1,12 @@
-// What a checkpoint costs: how long training stalls, how fast the copy becomes
-// durable, and how fast it is read back and verified; against a memcpy, raw
-// O_DIRECT transfers and torch::save + fsync of the same bytes, in the same
-// run. 100 MB and 1 GB of parameters.
+// Measures a checkpoint: how long training stalls, how fast the copy becomes
+// durable, and how fast it is read back and verified. Its peers are a memcpy,
+// raw O_DIRECT transfers and torch::save + fsync of the same bytes, in the same
+// run. The parameters have 100 MB and 1 GB.
 //
 //   bench_checkpoint [--directory PATH] [--device DEVICE] [--out FILE.json]
 //
 // PATH must be on a disk, not in memory. All measures of a size take turns, so
-// that all see the same machine; what is printed are medians.
+// that all see the same machine. The printed values are medians.
 #include <ATen/ops/from_blob.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -59,7 +59,7 @@ double Seconds(const std::function<void()>& body) {
 
 // ---- the peers
 
-// Memory whose pages are there, aligned for O_DIRECT.
+// Memory that has its pages already, aligned for O_DIRECT.
 char* WarmMemory(size_t size) {
   void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -69,7 +69,8 @@ char* WarmMemory(size_t size) {
   return static_cast<char*>(memory);
 }
 
-// `transfer` is pread or pwrite; kRawThreads take turns with the chunks.
+// `transfer` is pread or pwrite; kRawThreads threads take turns with the
+// chunks.
 template <class Transfer>
 void TransferDirect(int fd, char* memory, size_t size, Transfer transfer) {
   std::atomic<size_t> next{0};
@@ -145,7 +146,7 @@ struct Measures {
 };
 
 gavel::GenerationStore Open(const std::string& directory) {
-  // Nothing is deleted while it is measured.
+  // The store deletes nothing during the measurement.
   auto store = gavel::GenerationStore::Open(directory, {.keep_last = 100});
   Check(store.status());
   return *std::move(store);
@@ -176,7 +177,7 @@ Measures Measure(const std::string& directory, size_t size, int rounds,
   }
   snapshot.bytes["position"] = "0";
   char* const warm = WarmMemory(size);
-  // As the copies of checkpoints are.
+  // The copies of checkpoints are pinned, too.
   const bool pinned = gavel::BackendOf(device.type()).PinMemory(warm, size);
   const std::string checkpoints = directory + "/checkpoints";
   const std::string file = directory + "/raw";
@@ -186,7 +187,7 @@ Measures Measure(const std::string& directory, size_t size, int rounds,
     for (at::Tensor& tensor : tensors) tensor.add_(1);
     Check(store.Commit({1, ++step}, snapshot));
   };
-  // The arena is there, and all shards are known to change.
+  // After two commits the arena exists, and all shards are known to change.
   change_and_commit();
   change_and_commit();
   Measures measures;

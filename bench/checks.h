@@ -1,5 +1,5 @@
-// Whether what a benchmark found is right: tells each check, and counts what is
-// wrong.
+// Checks the results of a benchmark: prints each check, and counts wrong
+// results.
 #ifndef GAVEL_BENCH_CHECKS_H_
 #define GAVEL_BENCH_CHECKS_H_
 
@@ -12,21 +12,21 @@ namespace gavel::bench {
 class Checks {
  public:
   // An allocation has `value`, and none has more than `bound`, whose demands
-  // cost `cost` at its prices: the gap that this proves is at most `gap_max`, a
-  // part of the bound.
+  // cost `cost` at its prices. The gap that this proves is at most `gap_max`,
+  // as a fraction of the bound.
   void Certified(const std::string& what, double value, double bound,
                  double cost, double gap_max) {
     constexpr double kRounding = 1e-10;
     const double unproved = cost >= 1 ? 0 : 1 - cost;
     const double apart = (bound - value) / std::abs(bound);
     const double gap = apart + unproved;
-    // Below 0: an allocation beyond its bound.
+    // `apart` is negative if an allocation is beyond its bound.
     const bool right = apart >= -kRounding && gap <= gap_max + kRounding;
     std::printf("  %s: %.10g, verified gap %.1e%s\n", what.c_str(), value, gap,
                 right ? "" : " WRONG");
     Count(right);
   }
-  // Two solvers' values of the same differ by this part at most.
+  // Two solvers' values of one problem differ by at most this fraction.
   void Agree(const std::string& what, double value, double other,
              double part_max) {
     const double part = (value - other) / std::abs(other);

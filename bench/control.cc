@@ -1,8 +1,9 @@
-// What the coordinator adds to its transport and its disk: a request that
-// changes nothing, against a bare ZeroMQ ping-pong of the same bytes; a
-// submission, against that and 1.3 bare SQLite commits; the notices of a round,
-// against a bare ROUTER that sends as many. Coordinator and peer are each a
-// thread of this process, measured in turns; medians.
+// Measures the time that the coordinator adds to its transport and its disk: a
+// request that changes nothing, against a bare ZeroMQ ping-pong of the same
+// bytes; a submission, against two ping-pongs and 1.3 bare SQLite commits; the
+// notices of a round, against a bare ROUTER that sends as many. Coordinator and
+// peer are each a thread of this process and are measured in turns. Results are
+// medians.
 //
 //   bench_control [--out FILE.json]
 #include <algorithm>
@@ -29,7 +30,7 @@ namespace {
 constexpr int kTurns = 15;
 constexpr int kRoundTripsPerTurn = 400;
 constexpr int kCommitsPerTurn = 20;
-constexpr int kCommitsBeforeReuse = 1100;  // of a page each
+constexpr int kCommitsBeforeReuse = 1100;  // each adds a page to the WAL
 constexpr int kWorkers = 1000;
 constexpr double kRound_s = 4;
 constexpr std::chrono::milliseconds kGap(500);  // between two bursts, at least
@@ -42,12 +43,12 @@ CoordinatorServerOptions Options(const std::string& state, double round_s,
   options.policy = "max_min_fairness_perf";
   options.engine.round_duration_s = round_s;
   options.engine.lease_duration_s = round_s;
-  options.engine.agent_timeout_s = 3600;  // the agent here says nothing more
+  options.engine.agent_timeout_s = 3600;  // the agent here falls silent
   options.engine.reset_interval_s = reset_interval_s;
   return options;
 }
 
-// Medians in microseconds of `actions`, one after the other in turns.
+// The median times of `actions` in microseconds. They are measured in turns.
 std::vector<double> MediansOf(
     int per_turn, const std::vector<std::function<double()>>& actions) {
   std::vector<std::vector<double>> times(actions.size());
@@ -74,7 +75,7 @@ double TimeRoundTrip(Client& client, const std::string& frame,
   return took_us;
 }
 
-// A request that changes nothing; `request` makes the next frame.
+// Measures a request that changes nothing. `request` makes the next frame.
 Row MeasureRequest(const char* name, Client& client,
                    const std::function<std::string()>& request) {
   const std::string reply = client.RoundTrip(request());
@@ -94,8 +95,9 @@ std::string JobText(int number) {
                 "[throughputs]\nv100 = 10\n");
 }
 
-// Against a new bare journal, and against one that has had its first 4 MiB:
-// from then on SQLite writes over its WAL, and does not make it longer.
+// Measures submissions against a new bare journal, and against one whose WAL
+// has reached 4 MiB: from then on SQLite overwrites its WAL and no longer
+// extends it.
 std::vector<Row> MeasureSubmission(Client& client, const std::string& folder) {
   int number = 0;
   const auto request = [&] {
@@ -141,7 +143,7 @@ struct Holder {
     const auto reply = client.Ask<SubmitReply>(
         SubmitRequest{1, "job.toml", JobText(0), "/jobs"});
     Demand(reply.error.empty(), reply.error);
-    // Asked again meanwhile, as an agent does.
+    // The hello is sent again, as an agent does; the launch comes meanwhile.
     const auto launch = agent.Ask<LaunchWorker>(hello);
     key = launch.worker;
     agent.Send(WorkerLaunched{"here", key, 1});
@@ -179,9 +181,9 @@ struct Holder {
   uint64_t nonce = 0;
 };
 
-// Messages per second of the notices with which a round tells each of
-// kWorkers workers that its lease goes on, as they reach the workers.
-// `notice`: one of them, for the peer.
+// The rate in messages/s at which kWorkers workers receive the notices of a
+// round, each of which says that a lease continues. Copies one of them to
+// `notice`, for the peer.
 double NoticesPerSecond(const std::string& folder, std::string* notice) {
   const Server server(Options(folder, kRound_s, 0));
   Client client(server.endpoint());
@@ -216,13 +218,13 @@ double NoticesPerSecond(const std::string& folder, std::string* notice) {
   return Median(rates);
 }
 
-// Messages per second.
+// Rates in messages/s.
 struct BareRates {
-  double apart = 0;     // bursts as far from one another as rounds
-  double together = 0;  // one after the other: no connection has gone cold
+  double apart = 0;     // bursts are as far apart as rounds
+  double together = 0;  // one burst follows another: connections stay warm
 };
 
-// The same of a bare ROUTER, to as many connections.
+// The rates of a bare ROUTER with as many connections.
 BareRates BareMessagesPerSecond(const std::string& frame) {
   zmq::context_t context;
   zmq::socket_t router(context, zmq::socket_type::router);
@@ -279,7 +281,8 @@ std::vector<Row> Rows() {
   std::vector<Row> rows;
   const Folder folder;
   {
-    // Solving beside the requests would be measured with them.
+    // Rounds and solves are an hour apart, so that no solve is measured with
+    // the requests.
     const Server server(Options(folder.path() + "/requests", 3600, 3600));
     Holder holder(server.endpoint());
     Add(&rows, MeasureRequest("renewal", holder.worker, [&] {

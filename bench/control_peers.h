@@ -1,5 +1,5 @@
-// What control.cc and queue.cc measure with: a coordinator, a client of the
-// wire, and the bare ZeroMQ and SQLite. Each is one thread's.
+// The parties that control.cc and queue.cc measure: a coordinator, a client of
+// its protocol, and bare ZeroMQ and SQLite. Only one thread may use each.
 #ifndef GAVEL_BENCH_CONTROL_PEERS_H_
 #define GAVEL_BENCH_CONTROL_PEERS_H_
 
@@ -15,8 +15,8 @@
 
 #include "bench/program.h"
 #include "coordinator/server/coordinator_server.h"
-#include "coordinator/server/sqlite.h"
 #include "core/codec.h"
+#include "runtime/database/sqlite.h"
 #include "zmq.hpp"
 
 namespace gavel::bench {
@@ -49,7 +49,7 @@ class Server {
   std::thread thread_;
 };
 
-// One DEALER that sends frames and waits for what comes back.
+// A DEALER that sends frames and waits for the answers.
 class Client {
  public:
   explicit Client(const std::string& endpoint)
@@ -67,7 +67,7 @@ class Client {
   void Send(const Message& message) {
     socket_.send(zmq::buffer(*EncodeMessage(message)), zmq::send_flags::none);
   }
-  // Sends, and passes over what comes until it is a T.
+  // Sends the message, and ignores all answers before the first T.
   template <class T>
   T Ask(const Message& message) {
     Send(message);
@@ -83,7 +83,7 @@ class Client {
     Demand(decoded.ok(), decoded.status().ToString());
     return *std::move(decoded);
   }
-  // Forgets what has come unasked.
+  // Drops all messages that arrive within 200 ms.
   void Drain() {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     zmq::message_t ignored;
@@ -95,7 +95,7 @@ class Client {
   zmq::socket_t socket_;
 };
 
-// A bare ROUTER on a thread: answers whatever comes with `reply`.
+// A bare ROUTER on a thread, which answers each message with `reply`.
 class Echo {
  public:
   explicit Echo(std::string reply)
@@ -135,7 +135,7 @@ class Echo {
   std::thread thread_;
 };
 
-// What the journal's commits can't do without: a row, on disk.
+// The least that a commit of the journal has to do: write a row to disk.
 class BareJournal {
  public:
   explicit BareJournal(const std::string& path)
@@ -160,7 +160,7 @@ class BareJournal {
   SqliteDatabase database_;
 };
 
-// Messages that arrive together, from the first to the last.
+// The rate of messages that arrive together, from the first to the last.
 class Burst {
  public:
   void Heard() {

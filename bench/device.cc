@@ -1,6 +1,6 @@
-// What sharing a device costs: the memory that a parked process leaves on it,
-// against a process that has a context there and nothing else; and the steps of
-// two jobs at a time against one alone, without and with NVIDIA's MPS.
+// Measures the cost of sharing a device: the memory that a parked process keeps
+// on it, against a process that has only a context there; and the steps/s of
+// two jobs at a time against one job alone, without and with NVIDIA's MPS.
 //
 //   bench_device_gpu [--device DEVICE] [--seconds S] [--out FILE.json]
 #include <ATen/ops/zeros.h>
@@ -33,7 +33,7 @@ using gavel::testing::Process;
 
 constexpr char kWorkload[] = "resnet18";
 constexpr int kStepsBefore = 10;
-constexpr double kStart_s = 120;  // of a process, at most
+constexpr double kStart_s = 120;  // in which a process has to start
 constexpr double kMiB = 1 << 20;
 
 struct Options {
@@ -42,7 +42,7 @@ struct Options {
   double seconds = 3;
 };
 
-// ---- the children: each tells that it is ready by a line
+// ---- the children: each prints a line when it is ready
 
 void Tell(const std::string& line) {
   std::printf("%s\n", line.c_str());
@@ -75,8 +75,8 @@ int RunParked(const std::string& device, const std::string& directory) {
   return 1;
 }
 
-// Trains for `seconds` from the moment that the file `start` is there, and
-// prints the steps.
+// Trains for `seconds` from the moment at which the file `start` exists, and
+// prints the number of steps.
 int RunTraining(const std::string& device, const std::string& start,
                 double seconds) {
   const auto workload =
@@ -124,7 +124,7 @@ double MemoryLeftMiB(c10::Device device, const std::string& role) {
   return UsedMiB(device) - before;
 }
 
-// Of `jobs` at a time, all together.
+// The total steps/s of `jobs` trainings that run at the same time.
 double StepsPerSecond(const Options& options, int jobs) {
   const Folder folder;
   const std::string start = folder.path() + "/start";
@@ -145,7 +145,7 @@ double StepsPerSecond(const Options& options, int jobs) {
   return steps / options.seconds;
 }
 
-// NVIDIA's daemon for this user, for as long as this lives.
+// Runs NVIDIA's MPS daemon for this user during the lifetime of the object.
 class Mps {
  public:
   Mps() {

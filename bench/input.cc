@@ -1,9 +1,9 @@
-// What a training waits for its batches, and its batches per second: through
-// gavel::DataLoader with reading threads, with reading on the training thread,
-// through LibTorch's DataLoader with as many workers, and with a batch that
-// stays on the device. A step keeps the device busy for a while and reads one
-// number back; images are cropped, mirrored and normalized, which two threads
-// do faster than a step.
+// Measures how long a training waits for its batches, and its batches per
+// second: through gavel::DataLoader with reading threads, with reading on the
+// training thread, through LibTorch's DataLoader with as many workers, and with
+// a batch that stays on the device. A step keeps the device busy for a while
+// and reads one number back. Images are cropped, mirrored and normalized, which
+// two threads do faster than a step.
 //
 //   bench_input [--threads N] [--turns N] [--device DEVICE] [--out FILE.json]
 #include <torch/data/dataloader.h>
@@ -43,7 +43,7 @@ constexpr size_t kBatches = 60;  // of a turn
 constexpr int64_t kSide = 72;    // of a stored image; 64 of a crop
 constexpr double kStep_s = 0.02;
 
-// Decodes as a data set of photographs does, from memory.
+// Decodes images from memory as a data set of photographs does.
 class Images : public torch::data::datasets::Dataset<Images> {
  public:
   Images() : stored_(torch::randint(256, {256, 3, kSide, kSide}, at::kByte)) {}
@@ -64,7 +64,7 @@ class Images : public torch::data::datasets::Dataset<Images> {
   at::Tensor stored_;
 };
 
-// Keeps the device busy for kStep_s, as far as that can be set.
+// Keeps the device busy for about kStep_s.
 class Step {
  public:
   explicit Step(c10::Device device)
@@ -132,7 +132,7 @@ Turn TrainByTorch(c10::Device device, Step& step, int workers) {
   return Train(device, step, *loader);
 }
 
-// The bound: no batch is ever waited for.
+// The upper bound: the training never waits for a batch.
 Turn TrainWithoutInput(c10::Device device, Step& step) {
   const std::vector<Example> batches(
       kBatches, {torch::zeros({kBatchSize, 3, 64, 64}, device),

@@ -1,14 +1,14 @@
-// What the runtime costs a training loop: nanoseconds of gavel::Iterator's hook
-// under a lease, with reports and checkpoints armed, of Session::Boundary() and
-// of a span, against a read of the steady clock in the same run; and the system
-// calls and allocations that the
-// training thread makes over a million steps, counted, not assumed.
+// Measures the cost of the runtime to a training loop: nanoseconds of
+// gavel::Iterator's hook under a lease, with reports and checkpoints armed, of
+// Session::Boundary() and of a span, against a read of the steady clock in the
+// same run. Also counts the system calls and allocations that the training
+// thread makes over a million steps.
 //
 //   bench_iterator_overhead [--out FILE.json]
 //
 // System calls are counted with ptrace: the program runs itself again and
 // follows the main thread between two signals. Allocations are counted by the
-// malloc below, which takes the C library's place.
+// malloc below, which replaces that of the C library.
 #include <ATen/ops/zeros.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -111,7 +111,7 @@ class ArmedSession {
   std::unique_ptr<gavel::Session> session_;
 };
 
-// `count` batches of no cost of their own.
+// Gives `count` batches that cost nothing themselves.
 template <class Batch>
 class Repeat {
  public:
@@ -144,7 +144,7 @@ void Loop(gavel::Session& session, Batch batch, int64_t steps, bool report) {
   }
 }
 
-// A step of a loop without Iterator, and a boundary inside a step.
+// A loop without Iterator, and one that passes boundaries inside a step.
 void OwnLoop(gavel::Session& session) {
   for (int64_t i = 0; i < kSteps && session.Boundary(); ++i) session.StepDone();
 }
@@ -176,8 +176,8 @@ void ReadClock() {
 
 constexpr int64_t kControlSteps = 1000;
 
-// In the traced process: the steps between SIGUSR1 and SIGUSR2, first none,
-// then kSteps of them, then some with a system call in each, as a control.
+// Runs in the traced process. Between SIGUSR1 and SIGUSR2 it does no step at
+// first, then kSteps steps, then some with a system call in each, as a control.
 int RunTraced() {
   ArmedSession armed;
   Loop(armed.session(), 0, 100, true);  // the lease is held, names are known
@@ -197,7 +197,8 @@ int RunTraced() {
   _exit(0);
 }
 
-// System calls of the kSteps; -1 where tracing is not allowed or miscounts.
+// Counts the system calls of the kSteps steps; -1 where tracing is not allowed
+// or miscounts.
 double CountSystemCalls(const char* self) {
   const pid_t child = fork();  // LibTorch has not run anything yet
   if (child == 0) {
@@ -235,7 +236,8 @@ double CountSystemCalls(const char* self) {
 
 // ---- results
 
-// Of a span beyond its two clock reads, and of a boundary in a traced loop.
+// The cost of a span beyond its two clock reads, and of a boundary in a traced
+// loop.
 struct Traced {
   double span_ns = 0;
   double hook_ns = 0;
@@ -288,7 +290,7 @@ std::vector<Row> Measure(const char* self) {
   Loop(session, 0, kSteps, true);
   const double allocated =
       static_cast<double>(allocations - before - 2 * of_a_loop);
-  // Had the lease been lost, loops would have ended at once, and very fast.
+  // With a lost lease the loops would have ended at once, and very fast.
   gavel::bench::Demand(session.steps_done() == (4 * kRounds + 2) * kSteps,
                        "the session goes on: " + session.status().message());
   session.Finish();

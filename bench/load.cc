@@ -1,19 +1,19 @@
-// Whether one coordinator carries thousands of workers: how long a renewal
-// takes while rounds go on, what a worker costs in memory, how fast all are
-// back after the coordinator was killed and how fast it recovers its jobs. A
-// real `gavel coordinator`, killed with SIGKILL, against a fleet in processes
-// of this program (load_processes.h). First the same fleet against a bare
-// ROUTER that grants whatever it is asked for: what the generator, the network
-// and the machine take by themselves.
+// Measures whether one coordinator carries thousands of workers: how long a
+// renewal takes during rounds, how much memory a worker costs, how fast all
+// workers are back after the coordinator was killed, and how fast it recovers
+// its jobs. A real `gavel coordinator`, killed with SIGKILL, serves a fleet in
+// processes of this program (load_processes.h). First the same fleet runs
+// against a bare ROUTER that grants every request, which shows the share of the
+// generator, the network and the machine.
 //
 //   bench_load [--workers N] [--gang N] [--round S] [--lease S] [--rounds N]
 //              [--report S] [--start-scatter S] [--policy NAME]
 //              [--processes N] [--no-keys] [--check] [--out FILE.json]
 //
-// --start-scatter: a worker connects a second after its launch, and at random
-// up to S later; 0: all of a fleet's that were launched together at once.
-// --check asserts what must hold on any machine (all are granted, all are back,
-// no accelerator has two workers), and judges no times.
+// --start-scatter: a worker connects one second after its launch plus a random
+// time of up to S. With 0, all workers of a fleet that were launched together
+// connect at once. --check asserts what must hold on any machine (all are
+// granted, all are back, no accelerator has two workers), and judges no times.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -75,7 +75,7 @@ struct Options {
   }
 };
 
-// Descriptors that a process needs beside one for each connection.
+// The descriptors that a process needs beside one for each connection.
 constexpr int kOtherDescriptors = 512;
 
 // The coordinator has all the connections, and inherits this process's limit.
@@ -95,7 +95,8 @@ double LoadAverage() {
   return getloadavg(&average, 1) == 1 ? average : 0;
 }
 
-// One pair for each: the coordinator, a user, every server. None: no keys.
+// A key pair for the coordinator, for a user and for every server. Empty
+// without keys.
 struct Keys {
   CurveKeyPair coordinator;
   CurveKeyPair user;
@@ -114,7 +115,7 @@ struct Keys {
     if (servers.empty()) return {};
     return {CurveClient{user, coordinator.public_key}};
   }
-  // The coordinator's arguments, its files in `folder`.
+  // Writes the key files to `folder`. Returns the coordinator's arguments.
   std::vector<std::string> Write(const std::string& folder) const {
     if (servers.empty()) return {};
     Principals principals;
@@ -142,7 +143,7 @@ class Coordinator {
         << "\nlease_duration_s = " << options.lease_s << "\n";
     arguments_ = keys.Write(folder_.path());
   }
-  // Seconds until it listens.
+  // Returns the seconds until it listens.
   double Start() {
     const std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
     const Clock::time_point start = Clock::now();
@@ -242,7 +243,8 @@ FleetOptions FleetOf(const Options& options, const Keys& keys,
   return fleet;
 }
 
-// Of a process, a worker's part, above what it had before.
+// A worker's part of a process's resident memory, beyond what the process had
+// when it was idle.
 struct Memory {
   double first_kb = 0;  // after one round
   double last_kb = 0;   // after all of them
@@ -263,7 +265,7 @@ Memory WaitForRounds(const Options& options, pid_t pid, double idle_kb,
 
 constexpr char kBare[] = "the same fleet at a bare ROUTER";
 
-// What the same generator measures without a coordinator.
+// The results of the same generator without a coordinator.
 struct Baseline {
   double all_granted_s = 0;
   double p50_ms = 0;
@@ -283,8 +285,9 @@ Baseline MeasureBaseline(const Options& options, const BarePeer& peer,
       kPatience_s, [&] { return fleet.running() >= options.workers; });
   Demand(all_there, StrCat("the bare ROUTER grants all: ", fleet.running()));
   const double all_granted_s = SecondsSince(start);
-  // As long as at the coordinator: libzmq's queues of a connection take more
-  // memory with every message, up to some hundred of them.
+  // The measurement takes as long as at the coordinator, because libzmq's
+  // queues of a connection take more memory with every message, up to some
+  // hundred of them.
   fleet.ClearRenewals();
   const Memory memory = WaitForRounds(options, peer.pid(), idle_kb, fleet);
   std::vector<double> renewals = fleet.renewals_s();
@@ -296,7 +299,7 @@ Baseline MeasureBaseline(const Options& options, const BarePeer& peer,
           memory};
 }
 
-// The rounds go on: what renewals take, and what a worker costs.
+// Measures renewals, and the cost of a worker, while rounds continue.
 void MeasureRounds(const Options& options, const Keys& keys,
                    const Coordinator& coordinator, double idle_kb,
                    const Baseline& bare, FleetProcesses& fleet,
@@ -388,7 +391,7 @@ void Measure(const Options& options, std::vector<Row>* rows) {
 
   start = Clock::now();
   fleet.Start(coordinator.endpoint());
-  // A job that has had no turn yet has no processes.
+  // A job has no processes before its first turn.
   const bool all_there =
       fleet.Wait(std::max(kPatience_s, 4 * options.round_s), [&] {
         return fleet.workers() == options.workers &&

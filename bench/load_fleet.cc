@@ -21,12 +21,13 @@ constexpr size_t kMessagesPerTurnMax = 2048;
 constexpr int kWait_ms_max = 20;
 constexpr int kSignalOfKill = 9;
 
-// A ROUTER keeps what it can't yet send; real workers drop it and ask again.
+// A ROUTER keeps messages that it can't send yet; real workers drop them and
+// ask again.
 constexpr int kWorkersMessagesMax = 4;
-// Agents tell of many launches at once.
+// Agents report many launches at once.
 constexpr int kAgentsMessagesMax = 1000;
-// What comes is always taken: libzmq 4.3.4 ends the process when a connection
-// breaks whose queue is full, at its next heartbeat (socket_options.cc).
+// Receiving has no limit: libzmq 4.3.4 ends the process if a connection breaks
+// while its queue is full, at its next heartbeat (socket_options.cc).
 constexpr int kNoLimit = 0;
 
 std::string AliasOf(uint32_t peer) {
@@ -84,13 +85,13 @@ Time Fleet::Now() const {
   return elapsed.count();
 }
 
-// From an address of its own, as if it were another machine.
+// Each peer connects from its own address, as if it were another machine.
 std::string Fleet::RouteOf(PeerId peer) const {
   return StrCat("tcp://127.", 1 + (peer >> 16), ".", (peer >> 8) & 0xff, ".",
                 peer & 0xff, ":0;127.0.0.1:", endpoint_.port);
 }
 
-// One socket for many: each of its connections is another peer's.
+// Opens one socket for many peers: each of its connections is another peer.
 void Fleet::Open(transport::Channel& channel, int queued_messages_max) const {
   channel.Open(zmq::socket_type::router, endpoint_);
   channel.socket.set(zmq::sockopt::router_mandatory, true);
@@ -130,7 +131,7 @@ void Fleet::Send(PeerId peer, const Message& message) {
     std::fprintf(stderr, "%s\n", frame.status().ToString().c_str());
     std::exit(3);
   }
-  // Lost when the connection is down or full, as with a DEALER.
+  // The message is lost if the connection is down or full, as with a DEALER.
   zmq::socket_t& socket = SocketOf(peer);
   try {
     if (socket.send(zmq::buffer(AliasOf(peer)),
@@ -348,7 +349,7 @@ void Fleet::Carry(PeerId peer, lease_action::Send&& action) {
   Worker& worker = workers_.at(peer);
   if (const auto* request = std::get_if<LeaseRequest>(&action.message);
       request != nullptr && request->holding) {
-    // Asked again: it waits since the first time.
+    // The worker may ask again; it has waited since the first time.
     if (worker.nonce == 0) worker.asked_at = Now();
     worker.nonce = request->nonce;
   }

@@ -1,7 +1,8 @@
-// Thousands of workers, and the agents of their servers, in one process: each
-// has a connection of its own to a real coordinator, and the real machine of
-// its side (lease machine, agent machine). Nothing is trained; steps are
-// counted by the clock. Of this folder's programs only. Not thread-safe.
+// Simulates thousands of workers, and the agents of their servers, in one
+// process. Each has its own connection to a real coordinator, and runs the real
+// machine of its side (lease machine, agent machine). Nothing is trained; steps
+// are counted by the clock. Used only by the programs of this folder. Not
+// thread-safe.
 #ifndef GAVEL_BENCH_LOAD_FLEET_H_
 #define GAVEL_BENCH_LOAD_FLEET_H_
 
@@ -34,16 +35,17 @@ struct FleetOptions {
   int accelerators = 0;  // in servers of kAcceleratorsPerServer
   int first_server = 0;  // the number of its first one
   double report_interval_s = 1;
-  // From a worker's launch until it connects, as a process with LibTorch takes.
+  // The time from a worker's launch until it connects, as a process with
+  // LibTorch takes.
   double start_s = 0;
-  // At most so much longer, each worker at random: those of real machines don't
-  // all start in the same millisecond.
+  // Each worker takes a random time of at most this much longer, because those
+  // of real machines do not all start in the same millisecond.
   double start_scatter_s = 0;
-  // With keys: the coordinator's public one, and one pair for each server there
-  // is, which its agent has; a worker gets a pair of its own at its launch.
+  // With keys: the coordinator's public key, and one pair for each server,
+  // which its agent uses. A worker gets its own pair at its launch.
   std::string coordinator_public_key;
   std::vector<CurveKeyPair> server_keys;
-  // Told of every message to a worker, as it is taken from the socket.
+  // Called with every message to a worker, as it is taken from the socket.
   std::function<void(const Message& message)> heard = nullptr;
 };
 
@@ -54,25 +56,26 @@ class Fleet {
  public:
   explicit Fleet(FleetOptions options);
 
-  // Serves all of them until `done`, which is asked now and then, or for
-  // `timeout_s`. Whether it was done.
+  // Serves all peers until `done`, which is asked now and then, returns true,
+  // or for `timeout_s`. Returns whether it was done.
   bool Run(double timeout_s, const std::function<bool()>& done);
 
   int agents_welcome() const;
   int workers() const { return static_cast<int>(workers_.size()); }
   int running() const { return static_cast<int>(running_.size()); }
-  // Of all workers, how many have heard of the coordinator of `term`.
+  // The number of workers that have heard of the coordinator of `term`.
   int heard_of_term(uint64_t term) const;
   uint64_t term() const { return term_; }
 
   // Seconds from a renewal's first sending to its answer, or to the lease's end
-  // where none came, since the last clearing.
+  // where no answer came, since the list was last cleared.
   std::vector<double>& renewals_s() { return renewals_s_; }
   uint64_t grants() const { return grants_; }
   uint64_t pauses() const { return pauses_; }
   uint64_t ended() const { return ended_; }                // worker processes
   uint64_t leases_ended() const { return leases_ended_; }  // by the clock
-  // What no coordinator may do: two workers on one accelerator at a time.
+  // How often two workers were on one accelerator at a time, which no
+  // coordinator may allow.
   uint64_t shared_accelerators() const { return shared_; }
 
  private:
@@ -100,7 +103,7 @@ class Fleet {
     bool welcome = false;
     Time due_at = kNever;  // when due_ has it
   };
-  // Who has a connection: a server's agent, or a worker.
+  // A peer has a connection: it is the agent of a server, or a worker.
   using PeerId = uint32_t;
 
   Time Now() const;
@@ -110,7 +113,8 @@ class Fleet {
   void Connect(PeerId peer, const std::optional<CurveKeyPair>& keys);
   void Remove(PeerId peer);  // a worker that has ended
   void Send(PeerId peer, const Message& message);
-  // Takes what is there, at once; then each acts on what it got.
+  // Takes the messages that have arrived, without waiting, then delivers each
+  // to its peer.
   bool ReceiveSome(zmq::socket_t& socket);
   void Deliver(PeerId peer, const Message& message);
   void Tick();
@@ -118,13 +122,14 @@ class Fleet {
 
   void StepAgent(PeerId peer, const AgentEvent& event);
   void Carry(PeerId peer, agent_action::Send&& action);
-  // What the coordinator must know of workers' keys, as a real agent tells it.
+  // Fills in the workers' public keys, which the coordinator needs, as a real
+  // agent does.
   void FillInKeys(Message* message) const;
   std::string KeyOf(const WorkerKey& worker) const;
   void Carry(PeerId peer, agent_action::Spawn&& action);
   void Carry(PeerId peer, agent_action::SignalProcess&& action);
   void Carry(PeerId, agent_action::RecordRunning&&) {}
-  // Checkpoints are where every server finds them: nothing is to be moved.
+  // Every server finds the checkpoints, so nothing has to be moved.
   void Carry(PeerId, agent_action::FetchCheckpoint&&) {}
   void Carry(PeerId, agent_action::CancelFetch&&) {}
   void Carry(PeerId, agent_action::OfferCheckpoint&&) {}
@@ -151,8 +156,9 @@ class Fleet {
   std::map<PeerId, Server> servers_;
   std::map<PeerId, Worker> workers_;
   std::map<WorkerKey, PeerId> peer_of_;
-  // By time. Of the entries of one peer only that of its due_at counts; one
-  // whose machine has nothing to do yet is put off when it is due.
+  // The times at which peers are due, ordered by time. A peer may have several
+  // entries, and only that of its due_at counts. A peer whose machine has
+  // nothing to do yet is scheduled again when it is due.
   using Due = std::pair<Time, PeerId>;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
 

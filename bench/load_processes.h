@@ -1,7 +1,7 @@
-// Fleets (load_fleet.h) in several processes, so that thousands of connections
-// have descriptors and I/O threads enough; and a bare ROUTER in another, which
-// answers the same workers without a coordinator. What they count is in shared
-// memory. Of load.cc only. Not thread-safe.
+// Runs fleets (load_fleet.h) in several processes, so that thousands of
+// connections have enough descriptors and I/O threads. A bare ROUTER in another
+// process answers the same workers without a coordinator. All count in shared
+// memory. Used only by load.cc. Not thread-safe.
 #ifndef GAVEL_BENCH_LOAD_PROCESSES_H_
 #define GAVEL_BENCH_LOAD_PROCESSES_H_
 
@@ -23,19 +23,20 @@ namespace gavel::bench {
 
 class FleetProcesses {
  public:
-  // Forks `processes` of them, each with its part of the servers: to be called
-  // before this process has threads. They wait for Start.
+  // Forks `processes` processes, each with its part of the servers. Must be
+  // called before this process has threads. The processes wait for Start.
   FleetProcesses(int processes, const FleetOptions& options);
   ~FleetProcesses();  // kills them
   FleetProcesses(const FleetProcesses&) = delete;
   FleetProcesses& operator=(const FleetProcesses&) = delete;
 
   void Start(const std::string& endpoint);
-  // Waits until `done`, at most `timeout_s`; whether it was. Ends the program
-  // when a process of the fleet has ended.
+  // Waits until `done` returns true, for at most `timeout_s`. Returns whether
+  // it did. Ends the program when a process of the fleet has ended.
   bool Wait(double timeout_s, const std::function<bool()>& done);
 
-  // Sums over all, as of load_fleet.h; some 20 ms old.
+  // Sums over all processes of the values of load_fleet.h; they are up to some
+  // 20 ms old.
   int workers() const;
   int running() const;
   int heard_of_term(uint64_t term) const;
@@ -43,7 +44,7 @@ class FleetProcesses {
   uint64_t pauses() const;
   uint64_t leases_ended() const;
   uint64_t shared_accelerators() const;
-  // Seconds of renewals that were answered since ClearRenewals.
+  // The seconds of renewals that were answered since ClearRenewals.
   void ClearRenewals();
   std::vector<double> renewals_s() const;
 
@@ -52,17 +53,18 @@ class FleetProcesses {
   struct Part {
     pid_t pid = 0;
     Shared* shared = nullptr;
-    uint32_t cleared = 0;  // renewals that are not looked at any more
+    uint32_t cleared = 0;  // renewals that no longer count
   };
   template <class T>
   T Sum(std::atomic<T> Shared::*count) const;
   std::vector<Part> parts_;
 };
 
-// Grants every lease that it is asked for, and knows nothing else.
+// Grants every lease that it is asked for, and does nothing else.
 class BarePeer {
  public:
-  // Forks; see FleetProcesses. `keys`: its own, none: not encrypted.
+  // Forks, as FleetProcesses does. `keys` is its own key pair; without it,
+  // connections are not encrypted.
   BarePeer(const std::optional<CurveKeyPair>& keys, double lease_s);
   ~BarePeer();
   BarePeer(const BarePeer&) = delete;

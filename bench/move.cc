@@ -1,11 +1,12 @@
-// What a move between two servers that share no directory takes: the streams of
-// two agents, over loopback TCP and onto one disk, beside a plain copy of the
-// same bytes over TCP in the same run.
+// Measures a move between two servers that share no directory: the streams of
+// two agents over loopback TCP, onto one disk, compared with a plain copy of
+// the same bytes over TCP in the same run.
 //
 //   bench_move [--out FILE.json]
 //
-// 1 GB in 16 shards. "pre-copied": the generation before is there already, and
-// some shards have changed since; only these cross after the pause.
+// The state is 1 GB in 16 shards. "pre-copied": the previous generation is
+// there already, and some shards have changed since; only these cross after the
+// pause.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -52,7 +53,7 @@ void Check(const absl::Status& status) {
   if (!status.ok()) Die(status.ToString());
 }
 
-// `changed` of the shards are other than in the generation of step 0.
+// Writes a generation in which `changed` of the shards differ from step 0.
 void Commit(const std::string& directory, uint64_t step, size_t changed) {
   std::vector<std::string> shards;
   for (size_t i = 0; i < kShards; ++i) {
@@ -82,8 +83,8 @@ double Fetch(GenerationStream& source, GenerationStream& reader,
   }
 }
 
-// One connection, 1 MiB reads and writes, fdatasync at each file's end: what
-// scp does without its encryption, and nothing checked.
+// Copies over one connection with 1 MiB reads and writes and an fdatasync at
+// each file's end, as scp does, but without encryption and without any checks.
 double PlainCopy(const std::string& from, const std::string& to) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

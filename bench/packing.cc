@@ -1,10 +1,10 @@
-// How fast packed policies find their allocations, from a problem in memory to
-// a result, in processor time: pairs of jobs are listed as their programs ask
-// for them, jobs of one kind and equal otherwise are one
-// (coordinator/policy/share_program.h). Against HiGHS with all pairs, which
-// is stopped after kHighsSeconds: its row says so, and the ratio is then the
-// least that it can be. A bound or an objective of HiGHS' that differs ends the
-// program with code 3.
+// Measures how fast packed policies find their allocations, from a problem in
+// memory to a result, in processor time. Their programs generate pairs of jobs
+// as needed, and join jobs that are of one kind and equal otherwise
+// (coordinator/policy/share_program.h). The peer is HiGHS with all pairs. It is
+// stopped after kHighsSeconds; its row then says so, and the ratio is a lower
+// bound. If the bound or the objective of HiGHS differs, the program exits with
+// code 3.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -23,15 +23,15 @@ using namespace policy;
 namespace {
 
 constexpr double kHighsSeconds = 20;
-// Relative: of bounds, and of HiGHS' objectives.
+// The relative differences allowed for bounds and for objectives of HiGHS.
 constexpr double kGapMax = 1e-6;
 constexpr double kAgreeMax = 1e-6;
-// Of Gavel's own measurement of solving times.
+// The number of models in Gavel's own measurement of solving times.
 constexpr size_t kModels = 26;
 constexpr char kMaxMin[] = "max_min_fairness_packed";
 
-// Jobs of one accelerator on three types, half as many accelerators as jobs;
-// `kinds` of them.
+// Jobs of one accelerator, of `kinds` kinds, on three types, with half as many
+// accelerators as jobs.
 PolicyProblem PackedProblem(size_t jobs, size_t kinds) {
   return testing::RandomProblem(jobs + kinds,
                                 {.types_min = 3,
@@ -64,7 +64,7 @@ Run Timed(const Policy& policy, const PolicyProblem& problem) {
   return run;
 }
 
-// The middle of three, by time.
+// The run with the median time of three.
 Run Median(const Policy& policy, const PolicyProblem& problem) {
   std::vector<Run> runs;
   for (int i = 0; i < 3; ++i) runs.push_back(Timed(policy, problem));
@@ -91,7 +91,7 @@ FunctionPolicy PackedMaxMin(const LpOptions& options) {
           {.packs = true, .reads_progress = false}};
 }
 
-// 393,984 columns at 512 jobs.
+// At 512 jobs the program with all pairs has 393,984 columns.
 void MaxMin(std::vector<Row>* rows, Checks* checks) {
   for (const size_t jobs : {128, 512, 2048}) {
     PolicyProblem problem = PackedProblem(jobs, kModels);

@@ -1,16 +1,18 @@
-// What a pause costs a job, against what the original Gavel does with it: save,
-// end the process, start another, load; with torch::save in C++, and in the
-// original's language with the PyTorch whose libraries this links. All from the
-// boundary to the end of the first step afterwards, without the time in
-// between in which the accelerator is another job's; in the same run, in turns,
-// the page cache warm. And how long the coordinator's word takes to free the
+// Measures the cost of a pause to a job, against the original Gavel's way:
+// save, end the process, start another, load. That way is measured with
+// torch::save in C++, and in Python, the original's language, with the PyTorch
+// whose libraries this links. All times are from the boundary to the end of the
+// first step afterwards, without the time in between in which another job has
+// the accelerator. They are taken in turns in the same run, with a warm page
+// cache. Also measures how long the coordinator's request takes to free the
 // accelerator of a job that trains.
 //
 //   bench_pause [--directory PATH] [--rounds N] [--restarts N] [--pauses N]
 //               [--python 0] [--out FILE.json] [--device DEVICE]
 //
-// --restarts: how often the job is restarted for comparison, by default at each
-// pause (a program with CUDA takes seconds to start). --python 0: in C++ alone.
+// --restarts: how often the job is restarted for comparison, by default once
+// per pause (a program with CUDA takes seconds to start). --python 0: restarts
+// in C++ only.
 //
 // A CPU slot is paused as a GPU is: the state is copied into host memory and
 // back, though the CPU could leave it where it is.
@@ -57,7 +59,7 @@ namespace fs = std::filesystem;
 using gavel::bench::MakeWorkload;
 using gavel::bench::Workload;
 
-// The cores of this machine, on both sides.
+// Both sides use all cores of this machine.
 const int kThreads =
     std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 constexpr int kStepsBefore = 10;  // a job that is warm
@@ -74,7 +76,7 @@ struct Options {
   int python = 1;
 };
 
-// The same clock in all processes of a machine.
+// All processes of a machine share this clock.
 double Now_ms() {
   return std::chrono::duration<double, std::milli>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -94,7 +96,7 @@ double Quantile(std::vector<double> values, double fraction) {
 
 // ---- theirs: two processes
 
-// Trains, saves and ends; or loads, and ends after a step. Prints the moment of
+// Trains, saves and ends; or loads, does one step and ends. Prints the time of
 // the boundary, or of the end of the step.
 int RunChild(const std::string& name, const std::string& file,
              const std::string& device, bool loads) {
@@ -114,7 +116,7 @@ struct Printed {
   uint64_t state_bytes = 0;
 };
 
-// What the program prints, when it has ended.
+// Runs the program to its end and returns its output.
 Printed RunProcess(const std::vector<std::string>& argv) {
   const gavel::bench::Folder folder;
   gavel::testing::Process process(argv, folder.path() + "/out");
@@ -132,7 +134,7 @@ struct Restart {
   double python_ms = 0;
 };
 
-// In both, or in C++ alone.
+// Measures restarts in C++ and Python, or in C++ alone.
 Restart MeasureRestart(const std::string& name, const std::string& file,
                        const std::string& device, bool in_python) {
   const auto cpp = [&](const char* role) {
@@ -171,8 +173,8 @@ struct PauseTimes {
   std::vector<double> leave_ms, resume_ms, sum_ms, step_ms;
 };
 
-// Pauses at boundaries that the word has reached before; `between` is called
-// while the accelerator is another job's.
+// Pauses the job at boundaries after the request has arrived. `between` is
+// called while another job has the accelerator.
 PauseTimes MeasurePauses(LeasedJob& job, const std::function<void()>& between,
                          int rounds) {
   PauseTimes times;
@@ -197,7 +199,7 @@ PauseTimes MeasurePauses(LeasedJob& job, const std::function<void()>& between,
       other = std::thread([&, before] {
         job.WaitForRelease(before);
         left = Now_ms();
-        // The disk write is over, too: it is another job's time.
+        // The write to disk also falls into the other job's time.
         between();
         word = Now_ms();
         job.Grant();
@@ -254,9 +256,9 @@ void AddModel(const Options& options, const std::string& name,
              "all but a step", restart_ms - step_ms});
 }
 
-// ---- the latency of the word
+// ---- the latency of the coordinator's request
 
-// Round trips of one message beside the training, through sockets of their own.
+// Round trips of one message during the training, through sockets of their own.
 class Echo {
  public:
   Echo() {
@@ -295,7 +297,7 @@ class Echo {
   std::thread thread_;
 };
 
-// Of the copies that pauses made, from the session's own trace.
+// Milliseconds of each copy that a pause made, from the session's own trace.
 std::vector<double> CopyTimes(const std::string& trace_file) {
   std::ifstream file(trace_file);
   const nlohmann::json trace = nlohmann::json::parse(file, nullptr, false);
@@ -320,7 +322,8 @@ void AddLatency(const Options& options, std::vector<Row>* rows) {
     std::mt19937 random(1);
     while (!running) Sleep(1);
     for (int i = 0; i < options.pauses; ++i) {
-      // At any moment of a step; what was saved before is on disk by then.
+      // The request comes at any moment of a step, when the last save is on
+      // disk.
       Sleep(100 + static_cast<double>(random() % 100'000) * 1e-3);
       for (int ping = 0; ping < kPingsPerPause; ++ping) {
         pings.push_back(echo.RoundTripMs());
@@ -339,7 +342,7 @@ void AddLatency(const Options& options, std::vector<Row>* rows) {
   double begin = 0;
   job.Train([&] {
     const double now = Now_ms();
-    // Not what a pause lies in.
+    // A step that contains a pause is not counted.
     if (running.exchange(true)) steps.push_back(now - begin);
     begin = Now_ms();
     return !done;
@@ -384,8 +387,9 @@ int main(int argc, char** argv) {
     return RunChild(argv[2], argv[3], argv[4], role == "--load");
   }
   Options options = ParseOptions(argc, argv);
-  // As agents start jobs: threads of OpenMP that spin would take the cores from
-  // the other processes here. It reads this when a program is loaded.
+  // As agents do for jobs: OpenMP threads that spin would take the cores from
+  // the other processes here. OpenMP reads the variable when a program is
+  // loaded.
   if (setenv("OMP_WAIT_POLICY", "PASSIVE", /*overwrite=*/0) == 0 &&
       getenv(kStartedAnew) == nullptr && setenv(kStartedAnew, "1", 1) == 0) {
     execv("/proc/self/exe", argv);

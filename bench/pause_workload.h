@@ -1,5 +1,5 @@
-// The trainings that bench/pause.cc pauses: synthetic data, small batches, so
-// that what is measured is pausing more than training.
+// The trainings that bench/pause.cc pauses. They use synthetic data and small
+// batches, so that the benchmark measures pausing more than training.
 #ifndef GAVEL_BENCH_PAUSE_WORKLOAD_H_
 #define GAVEL_BENCH_PAUSE_WORKLOAD_H_
 
@@ -19,18 +19,20 @@ struct Workload {
   std::function<at::Tensor()> loss;  // of one batch
   c10::Device device{c10::kCPU};
 
-  // Returns when the device is done.
+  // Does one step, and returns when the device is done.
   void Step();
-  // Of parameters, buffers and momentum: what a checkpoint has.
+  // The size of parameters, buffers and momentum, all of which a checkpoint
+  // has.
   uint64_t StateBytes() const;
-  // With torch::save: what the original Gavel's jobs do before they end.
+  // Save and Load use torch::save and torch::load, as the original Gavel's jobs
+  // do before they end and after they start.
   void Save(const std::string& path);
   void Load(const std::string& path);
 };
 
 // "resnet18" (11.2 million parameters, SGD with momentum, an image of 32 x 32),
 // "lstm" (two layers over 10,000 words, SGD), "embedding" (1 GB: a table of a
-// million rows, of which a step reads a few, SGD). Null: no such name.
+// million rows, of which a step reads a few, SGD). Null for another name.
 std::unique_ptr<Workload> MakeWorkload(const std::string& name,
                                        c10::Device device);
 

@@ -1,7 +1,7 @@
-// The highest level of demands that rise together (max-min fairness, makespan,
-// finish-time fairness), timed by prices and by HiGHS from the same arrays, and
-// verified by neither's code (tests/policy/checker.h). Of
-// bench/policy_solver.cc.
+// Finds the highest level of demands that rise together (max-min fairness,
+// makespan, finish-time fairness) by prices and by HiGHS, from the same arrays,
+// and times both. Code of neither verifies the results
+// (tests/policy/checker.h). Part of bench/policy_solver.cc.
 #ifndef GAVEL_BENCH_POLICY_LEVELS_H_
 #define GAVEL_BENCH_POLICY_LEVELS_H_
 
@@ -19,7 +19,7 @@ namespace gavel::bench {
 
 inline constexpr double kGapMax = 1e-8;  // of levels by prices
 inline constexpr double kHighsSeconds = 60;
-// HiGHS is asked three times up to here.
+// HiGHS' fastest method is timed three times for at most this many jobs.
 inline constexpr size_t kHighsMedianJobs = 10'000;
 
 // Demands of all jobs that rise with one level.
@@ -27,7 +27,8 @@ struct Question {
   policy::PriceDemand demand;  // not padded
   double level_max = 0;
 
-  // The level at which the job has that rate, and back; infinite: no rate does.
+  // Level converts a rate of the job to its level, and Rate a level to the
+  // rate; an infinite rate means that no rate reaches the level.
   double Level(size_t m, double steps_per_s) const;
   double Rate(size_t m, double level) const;
 };
@@ -35,14 +36,14 @@ struct Question {
 // `targets`: [n] steps/s at level 1.
 Question Proportional(const PolicyProblem& problem,
                       std::vector<double> targets);
-// Of max-min fairness: w_m / s_m times what an equal part of the time on each
-// accelerator gives.
+// The targets of max-min fairness: w_m / s_m times the rate with an equal part
+// of the time on each accelerator.
 std::vector<double> FairTargets(const PolicyProblem& problem);
-// Finish-time fairness: levels are -rho, as finish_time_fairness.cc has it.
+// Finish-time fairness; its levels are -rho, as in finish_time_fairness.cc.
 Question Finishing(const PolicyProblem& problem);
-// [n] on its fastest type, steps/s.
+// [n] The rate of each job on its fastest type, steps/s.
 std::vector<double> Fastest(const PolicyProblem& problem);
-// What the price method is given.
+// The input of the price method.
 policy::PriceJobs JobsOf(const PolicyProblem& problem);
 
 struct Solved {
@@ -53,7 +54,7 @@ struct Solved {
   double cost = 0;  // of the bound's demands at its prices
 };
 
-// The middle of three, by time.
+// The run with the median time of three.
 template <class Solve>
 Solved MedianOf(Solve solve) {
   std::vector<Solved> runs = {solve(), solve(), solve()};
@@ -63,12 +64,12 @@ Solved MedianOf(Solve solve) {
   return runs[1];
 }
 
-// Fills in what X and the level's prices prove.
+// Sets the level, bound and cost that the shares and the level's prices prove.
 void Verify(const PolicyProblem& problem, const Question& question,
             const policy::PriceLevel& level, std::span<const double> shares,
             Solved* solved);
 Solved ByPrices(const PolicyProblem& problem, const Question& question);
-// By the fastest of HiGHS' methods, each of which is told.
+// Solves with the fastest of HiGHS' methods, and prints the time of each.
 Solved ByHighs(const PolicyProblem& problem, const Question& question);
 
 }  // namespace gavel::bench

@@ -1,17 +1,19 @@
-// How fast allocations are found by prices, against HiGHS on the same linear
-// program: from the same arrays in memory to a feasible X, one core, both in
-// one run. What the price method needs of its own (jobs in blocks, classes) is
-// part of its time, and shown apart. Then whole policies, with each solver.
-// Processor time on both sides. What was found is verified by neither solver's
-// code (tests/policy/checker.h); a gap too large, or another value than HiGHS',
-// ends the program with code 3.
+// Measures how fast the price method finds allocations, against HiGHS on the
+// same linear program: from the same arrays in memory to a feasible X, on one
+// core, both in one run. The time of the price method includes its own
+// preparation (jobs in blocks, classes), which is also shown separately. Then
+// it measures whole policies with each solver. All times are processor time.
+// Code of neither solver verifies the results (tests/policy/checker.h). If a
+// gap is too large or a value differs from that of HiGHS, the program exits
+// with code 3.
 //
-// HiGHS is stopped after kHighsSeconds (policy_levels.h); its row says so, and
-// the ratio is then the least that it can be.
+// HiGHS is stopped after kHighsSeconds (policy_levels.h). Its row says so, and
+// the ratio is then a lower bound.
 //
 //   bench_policy_solver [--out FILE.json] [--jobs-max N] [--check]
 //
-// --jobs-max: nothing larger than this. --check: verifies, and judges no times.
+// --jobs-max N measures no problem of more than N jobs. --check verifies the
+// results but does not judge the times.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -40,12 +42,14 @@ using namespace policy;
 namespace {
 
 constexpr double kPolicyGapMax = 1e-6;
-// Between solvers, of an objective and of one job's rate.
+// Relative differences allowed between solvers, for an objective and for one
+// job's rate.
 constexpr double kAgreeMax = 1e-6;
 constexpr double kRatesAgreeMax = 1e-6;
-// A policy by HiGHS is not asked for ten times the jobs after this long.
+// When HiGHS takes this long for a policy, it does not get the next size, which
+// has ten times the jobs.
 constexpr double kPolicySeconds = 0.6;
-// HiGHS is asked for its value alone up to here.
+// HiGHS verifies results without a timed peer for at most this many jobs.
 constexpr size_t kRefereeJobs = 1000;
 constexpr size_t kSizes[] = {100, 1000, 10'000, 100'000, 1'000'000};
 
@@ -55,7 +59,7 @@ struct Options {
   bool check = false;
 };
 
-// What is found: rows are told as they come.
+// The results. Add prints each row at once.
 struct Findings {
   std::vector<Row> rows;
   Checks checks;
@@ -82,7 +86,8 @@ void Check(const std::string& what, const Solved& prices, const Solved& highs,
   }
 }
 
-// A tenth of the accelerators that all jobs together could use.
+// Far fewer accelerators than jobs: at most about one for every ten jobs, plus
+// 8 of each type.
 testing::ProblemShape Crowded(size_t jobs, size_t types) {
   return {.types_min = types,
           .types_max = types,
@@ -184,7 +189,7 @@ PolicyResult Demanded(absl::StatusOr<PolicyResult> result,
   std::exit(2);
 }
 
-// What a policy makes of it with HiGHS alone.
+// The policy's result with HiGHS as its only solver.
 PolicyResult Referee(const char* policy, PolicyProblem problem) {
   problem.solver = SolverChoice::kHighs;
   return Demanded((*MakePolicy(policy))->Solve(problem), policy);
@@ -208,7 +213,8 @@ void FinishTime(const Options& options, Findings* findings) {
   }
 }
 
-// Its first level, and all levels where HiGHS is quick enough to ask.
+// Verifies the first level, the stages, and, where HiGHS is quick enough, the
+// rate of every job.
 void CheckWater(const std::string& name, const PolicyProblem& problem,
                 const PriceWater& water, Checks* checks) {
   const Question question = Proportional(problem, FairTargets(problem));
@@ -269,7 +275,7 @@ void WaterFilling(const Options& options, Findings* findings) {
   }
 }
 
-// A policy's answer, and the middle of the processor times of `runs`.
+// A policy's answer, and the median of the processor times of its runs.
 struct PolicyRun {
   PolicyResult result;
   double ms = 0;
@@ -287,8 +293,8 @@ PolicyRun Timed(const Policy& policy, const PolicyProblem& problem, int runs) {
   return run;
 }
 
-// From a problem to a result, whatever a policy does on the way. `placed`: on
-// servers that gangs do not fill.
+// Times a whole policy, from a problem to a result. With `placed`, the problem
+// has servers that gangs do not fill.
 void WholePolicy(const std::string& name, const Options& options, bool placed,
                  Findings* findings) {
   const std::unique_ptr<Policy> policy = *MakePolicy(name);
@@ -305,7 +311,7 @@ void WholePolicy(const std::string& name, const Options& options, bool placed,
       row.name += " (not proved)";
     }
     Checks& checks = findings->checks;
-    if (!placed) {  // those checks know of types alone
+    if (!placed) {  // these checks know only types
       checks.Holds(
           row.name + ", X fits",
           testing::Excess(problem, testing::SharesOf(prices.result.allocation,
@@ -346,7 +352,8 @@ int main(int argc, char** argv) {
   using namespace gavel::bench;  // NOLINT
   const Options options = Parse(argc, argv);
   Findings findings;
-  // First: the peak is of the whole process.
+  // Memory runs first, because the peak that it reads counts everything that
+  // the process has done before.
   Memory(options, &findings);
   MaxMin(options, &findings);
   Makespan(options, &findings);

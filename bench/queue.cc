@@ -1,13 +1,15 @@
-// One coordinator under people: a flood of submissions, and viewers of the
-// queue that it leaves. What a submission costs in time and journal, how long a
-// page and a whole listing take, and what workers' renewals and a status call
-// wait meanwhile. The coordinator, a fleet and the viewers are threads of this
-// process.
+// Measures one coordinator under a flood of submissions, and with viewers of
+// the queue that they leave: the time and the journal that a submission costs,
+// the time that a page and a whole listing take, and how long workers' renewals
+// and a status call wait meanwhile. The coordinator, a fleet and the viewers
+// are threads of this process.
 //
 //   bench_queue [--jobs N] [--viewers N] [--check] [--out FILE.json]
 //
-// --check: that all are listed, nobody loses a lease, and times are within wide
-// limits: much else may run on the machine.
+// Every run asserts that all jobs are listed and that no worker loses its
+// lease. --check watches for a shorter time, asserts that times are within wide
+// limits, because much else may run on the machine, and does not judge the
+// goals.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -34,7 +36,7 @@ namespace fs = std::filesystem;
 
 constexpr int kAccelerators = 100;
 constexpr int kUnansweredMax = 64;  // submissions at once
-constexpr int kBlock = 1000;        // submissions whose rate is told
+constexpr int kBlock = 1000;        // submissions in a measured block
 constexpr int kListings = 5;
 constexpr std::chrono::seconds kWatch(1);
 constexpr std::chrono::milliseconds kProbe(5);
@@ -42,7 +44,7 @@ constexpr std::chrono::milliseconds kProbe(5);
 constexpr double kRound_s = 600;
 constexpr double kLease_s = 6;  // renewed every two seconds
 
-// Of a check, in milliseconds.
+// The limits that --check asserts, in milliseconds.
 constexpr double kFirstPage_ms_max = 500;
 constexpr double kListing_ms_max = 4000;
 constexpr double kRenewal_ms_max = 250;
@@ -102,7 +104,7 @@ class Submitter {
  public:
   explicit Submitter(const std::string& endpoint) : client_(endpoint) {}
 
-  // Seconds of each block of kBlock, and of the rest.
+  // Returns the seconds of each block of kBlock submissions, and of the rest.
   std::vector<double> Submit(int jobs) {
     std::vector<double> blocks;
     Clock::time_point start = Clock::now();
@@ -121,7 +123,7 @@ class Submitter {
   }
 
  private:
-  // Jobs of a few kinds, as those of a team.
+  // Jobs have one of a few kinds, as in a team.
   void Send(int number) {
     const int kind = number % 7;
     client_.Send(SubmitRequest{
@@ -136,8 +138,8 @@ class Submitter {
   Client client_;
 };
 
-// What one `gavel queue --all` reads; its seconds up to the first page and to
-// the end.
+// One listing, as `gavel queue --all` reads it: the seconds up to the first
+// page and to the end.
 struct Listing {
   double first_s = 0;
   double all_s = 0;
@@ -160,7 +162,7 @@ Listing List(Client& client) {
   return listing;
 }
 
-// The longest that a status call waited, one after the other.
+// Makes status calls one after the other, and records how long each one waits.
 class Probe {
  public:
   explicit Probe(const std::string& endpoint)
@@ -190,7 +192,7 @@ uint64_t BytesUnder(const std::string& folder) {
   return bytes;
 }
 
-// Renewals of a fleet, in seconds.
+// Runs a fleet and records its renewals, in seconds.
 class Renewals {
  public:
   explicit Renewals(const std::string& endpoint) : fleet_(OptionsOf(endpoint)) {
@@ -219,7 +221,7 @@ class Renewals {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
   }
-  // Since the last time.
+  // Returns the renewals since the last call.
   std::vector<double> Take() {
     given_ = false;
     wanted_ = true;

@@ -1,9 +1,10 @@
-// What a round costs the scheduler: CPU microseconds of one PlanRound, against
-// a std::stable_sort of the same candidates by priority in the same run, which
-// is the floor of any mechanism that looks at all of them in order. Rounds
-// follow one another as in the engine: what was given is held and counted as
-// received. The table of units is there before a round begins and is not timed;
-// what changes in it from one round to the next is written in place.
+// Measures the cost of a scheduling round: CPU microseconds of one PlanRound,
+// compared with a std::stable_sort of the same candidates by priority in the
+// same run, which is the floor of any mechanism that looks at all of them in
+// order. Rounds follow one another as in the engine: assigned accelerators are
+// held, and their time counts as received. The table of units exists before a
+// round begins and is not timed; changes to it between rounds are made in
+// place.
 //
 //   bench_rounds [--out FILE.json]
 #include <algorithm>
@@ -72,7 +73,7 @@ Cluster MakeCluster(const Scenario& scenario) {
   return cluster;
 }
 
-// Shares as a linear program gives them: mostly on one type, for some on two.
+// Shares as a linear program gives them: most units have one type, some two.
 std::vector<RoundUnit> MakeUnits(const Scenario& scenario) {
   std::mt19937_64 random(1);
   std::uniform_real_distribution<double> uniform(0.2, 1);
@@ -98,7 +99,7 @@ std::vector<RoundUnit> MakeUnits(const Scenario& scenario) {
   return units;
 }
 
-// What changes from one round to the next, in place.
+// Applies the changes from one round to the next, in place.
 void PlayRound(const Cluster& cluster, const RoundAssignment& assignment,
                double round_duration_s, RoundTable& units) {
   auto next = assignment.begin();
@@ -125,7 +126,7 @@ struct SortCandidate {
   uint32_t type = 0;
 };
 
-// The peer: candidates gathered and sorted by priority, nothing else.
+// The baseline gathers the candidates and sorts them by priority, nothing else.
 size_t SortCandidates(const RoundTable& units) {
   std::vector<SortCandidate> candidates;
   candidates.reserve(units.size());
@@ -145,7 +146,7 @@ size_t SortCandidates(const RoundTable& units) {
 
 void KeepInMind(size_t value) { asm volatile("" : : "r"(value) : "memory"); }
 
-// Of this thread on its core: what else runs on the machine does not count.
+// CPU time of this thread; other programs on the machine do not count.
 double NowUs() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -1,13 +1,13 @@
-// What a simulation costs: CPU seconds from a trace in memory to the result, on
-// one core. The policies `fifo_perf` and `isolated` take next to no time to
-// solve, so their rows are the cost of the engine and of its world.
+// Measures the cost of a simulation: CPU seconds from a trace in memory to the
+// result, on one core. The policies `fifo_perf` and `isolated` take next to no
+// time to solve, so their rows are the cost of the engine and of its world.
 //
 //   bench_simulator [--out FILE.json] [--reference DIR] [--full]
 //
 // --reference: the recorded runs of the original Gavel, with the trace
-// c1_400_r3_s0, where they are not found by themselves; its rows are left out
-// without it. --full: 100,000 jobs on
-// 10,000 accelerators of three types; takes minutes.
+// c1_400_r3_s0, where they are not found by themselves; without them, their
+// rows are left out. --full: also 100,000 jobs on 10,000 accelerators of three
+// types, which takes minutes.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,8 @@ using gavel::bench::CpuSeconds;
 using gavel::bench::Row;
 using gavel::bench::ValueAtMost;
 
-// The least of `repeats` runs: what else goes on only ever adds.
+// The least of `repeats` runs, because other work of the machine only adds
+// time.
 Row Measure(const std::string& name, const gavel::SimulationOptions& options,
             const gavel::Trace& trace, const gavel::ThroughputTable& table,
             int repeats, double goal_s) {

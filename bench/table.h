@@ -1,5 +1,5 @@
-// What a benchmark found: a table for people, and the same as JSON for
-// machines (bench/README.md has its form).
+// The results of a benchmark: a table for people, and the same as JSON for
+// machines (bench/README.md describes its form).
 #ifndef GAVEL_BENCH_TABLE_H_
 #define GAVEL_BENCH_TABLE_H_
 
@@ -36,29 +36,30 @@ struct Row {
   double peer_value = 0;
   Goal goal = {};
 
-  // 0 without a peer.
+  // Returns 0 without a peer.
   double ratio() const;
-  // True without a goal. A value below 0 could not be measured, and meets none.
+  // Returns true without a goal. A value below 0 could not be measured, and
+  // meets no goal.
   bool met() const;
 };
 
 void Print(const std::vector<Row>& rows);
-// One row as soon as it is known: a table may take minutes, and its program may
-// be stopped before the end.
+// Prints one row as soon as it is known, because a table may take minutes and
+// its program may be stopped before the end.
 void PrintNow(const Row& row);
-// The same, and it becomes the last one of `rows`.
+// Prints the row as PrintNow() does, and appends it to `rows`.
 void Add(std::vector<Row>* rows, Row row);
 
-// Prints `rows`, writes them to `out` unless it is empty, and gives the exit
-// code: 0 when all goals are met, 1 when not, 2 when `out` can't be written.
+// Prints `rows`, writes them to `out` unless it is empty, and returns the exit
+// code: 0 if all goals are met, 1 if not, 2 if `out` can't be written.
 int Report(const std::vector<Row>& rows, const std::string& out);
 
-// The folder of the recorded runs of the original Gavel, as the tests know it;
-// empty where there was none when this was built.
+// The folder of the recorded runs of the original Gavel, which the tests use,
+// too; empty if there was none when this was built.
 std::string ReferenceFolder();
 
-// The file of `--out FILE.json`; empty without. Any other argument ends the
-// program with how it is used.
+// Returns the file of `--out FILE.json`; empty without it. Any other argument
+// ends the program with a usage message.
 std::string OutFile(int argc, char** argv);
 
 }  // namespace gavel::bench

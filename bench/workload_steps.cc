@@ -20,7 +20,7 @@ namespace {
 
 using Steps = std::unique_ptr<WorkloadSteps>;
 
-// A step that is one loss of one model, and one optimizer's.
+// A step with one loss of one model, and with one optimizer.
 template <class Model, class Optimizer, class Loss>
 Steps MakeSteps(Model model, std::unique_ptr<Optimizer> optimizer,
                 models::Example batch, Loss loss_of) {
@@ -118,7 +118,7 @@ Steps MakeGpt() {
       });
 }
 
-// As many items as MovieLens 20M has.
+// The model has as many items as MovieLens 20M.
 Steps MakeRecommendation() {
   constexpr int64_t kItems = 20'108;
   models::RecommendationAutoencoder model(
@@ -132,7 +132,7 @@ Steps MakeRecommendation() {
       });
 }
 
-// What an actor learns from 20 pictures, without the game.
+// An actor's learning step on 20 pictures, without the game.
 Steps MakeActorCritic() {
   constexpr int64_t kPictures = 20;
   models::ActorCritic model(models::ActorCriticOptions{});
@@ -150,7 +150,7 @@ Steps MakeActorCritic() {
       });
 }
 
-// The networks for 128 pixels, on images of 32.
+// The networks are those for 128 pixels; the images have 32.
 Steps MakeCycleGan() {
   models::CycleGan model(models::CycleGanOptions{.blocks = 6});
   const auto options = torch::optim::AdamOptions(2e-4).betas({0.5, 0.999});
@@ -179,7 +179,7 @@ Steps MakeCycleGan() {
   return steps;
 }
 
-// A new workload is a row here, and one in workload_steps.py.
+// To add a workload, add a row here and in workload_steps.py.
 const std::pair<const char*, Steps (*)()> kWorkloads[] = {
     {"resnet18", MakeResNet18},
     {"resnet50", MakeResNet50},

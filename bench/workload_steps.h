@@ -1,6 +1,6 @@
-// One training step of each workload, on a batch that stays: what
-// bench_workloads times. Of the published sizes, with a batch that a CPU takes
-// a fraction of a second for. bench/workload_steps.py has the same in Python.
+// One training step of each workload, always on the same batch. bench_workloads
+// times it. The models have the published sizes, and a CPU needs a fraction of
+// a second for a batch. bench/workload_steps.py has the same steps in Python.
 #ifndef GAVEL_BENCH_WORKLOAD_STEPS_H_
 #define GAVEL_BENCH_WORKLOAD_STEPS_H_
 
@@ -22,7 +22,7 @@ struct WorkloadSteps {
   std::shared_ptr<torch::nn::Module> model;
   std::vector<std::unique_ptr<torch::optim::Optimizer>> optimizers;
   models::Example batch;
-  // Trains on the batch; the loss.
+  // Trains on the batch and returns the loss.
   std::function<at::Tensor(const models::Example& batch)> step;
 
   int64_t ParameterCount() const;
@@ -30,7 +30,7 @@ struct WorkloadSteps {
 
 std::vector<std::string> WorkloadNames();
 
-// Null: there is no such workload.
+// Null if there is no such workload.
 std::unique_ptr<WorkloadSteps> MakeWorkloadSteps(const std::string& name,
                                                  c10::Device device);
 

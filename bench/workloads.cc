@@ -1,14 +1,14 @@
 // Steps per second of each workload through gavel::Iterator, with its session,
 // state tracked and loss reported, against the same loop without any of it, and
 // against the same model in Python with the PyTorch whose libraries this links.
-// On one thread each by default, in short turns in the same run; the fastest
-// turn of each counts, since what else the machine does only makes turns
+// All run on one thread by default, in short turns in the same run. The fastest
+// turn of each counts, because other work of the machine only makes turns
 // slower. On a busy machine --clock cpu counts processor time, of all threads.
 //
 //   bench_workloads [--workload NAME] [--turns N] [--threads N]
 //                   [--clock wall|cpu] [--device DEVICE] [--out FILE.json]
 //
-// On a GPU the ratios that count are 0.98 and 0.95 (--device cuda:0).
+// On a GPU (--device cuda:0) the ratios have to reach 0.98 and 0.95.
 #include <ATen/Parallel.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -68,7 +68,7 @@ Elapsed Timed(const std::function<void()>& body) {
           gavel::bench::CpuSeconds() - cpu_s};
 }
 
-// The same batch for ever.
+// Gives the same batch for ever.
 struct Forever {
   struct End {};
   struct Cursor {
@@ -83,7 +83,7 @@ struct Forever {
   Example batch;
 };
 
-// One way to train: so many steps at a time.
+// One way to train, which does the given number of steps at a time.
 class Peer {
  public:
   virtual ~Peer() = default;
@@ -141,7 +141,7 @@ class Wrapped : public Peer {
   std::optional<gavel::Iterator<Forever&>::Cursor> cursor_;
 };
 
-// workload_steps.py in a process of its own, which does what it is told.
+// Runs workload_steps.py in a process of its own and sends it commands.
 class Python : public Peer {
  public:
   Python(const std::string& name, int threads, std::string device) {
@@ -197,7 +197,7 @@ class Python : public Peer {
   int64_t parameters_ = 0;
 };
 
-// Of their fastest turns, in the order of `peers`.
+// Steps per second in the fastest turn of each peer, in the order of `peers`.
 std::vector<double> StepsPerSecond(
     const std::vector<std::unique_ptr<Peer>>& peers, const Options& options) {
   double step_s = 0;
@@ -209,7 +209,8 @@ std::vector<double> StepsPerSecond(
   std::vector<double> fastest(peers.size(), 0);
   for (int turn = 0; turn < options.turns; ++turn) {
     for (size_t place = 0; place < peers.size(); ++place) {
-      // Each comes first in turn: it finds the other's data in the caches.
+      // The peers take turns at being first, because the first one finds the
+      // other's data in the caches.
       const size_t i = (place + static_cast<size_t>(turn)) % peers.size();
       const Elapsed elapsed = peers[i]->Train(steps);
       const double turn_s = options.cpu_time ? elapsed.cpu_s : elapsed.wall_s;

@@ -49,10 +49,18 @@ function(gavel_install_command)
   gavel_install_units()
 endfunction()
 
-# Manual pages and completions, which the program wrote when it was linked; documents, examples.
+# Manual pages, by help2man; completions, which the program wrote when it was linked; documents, examples.
 function(gavel_install_command_pages)
-  install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
-          COMPONENT command)
+  find_program(GAVEL_HELP2MAN help2man)
+  if(GAVEL_HELP2MAN)
+    install(CODE "execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND
+                    ${CMAKE_SOURCE_DIR}/cmake/man_pages $<TARGET_FILE:gavel> ${CMAKE_BINARY_DIR}/share/man1)"
+            COMPONENT command)
+    install(DIRECTORY ${CMAKE_BINARY_DIR}/share/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
+            COMPONENT command)
+  else()
+    message(STATUS "No manual pages are installed: help2man is missing")
+  endif()
   install(FILES ${CMAKE_BINARY_DIR}/share/completion/gavel
           DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT command)
   install(FILES ${CMAKE_BINARY_DIR}/share/completion/_gavel
@@ -89,7 +97,8 @@ function(gavel_install_engine)
     get_target_property(folder gavel_${name} SOURCE_DIR)
     file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${folder})
     install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/gavel-engine/${folder}
-            COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "toml_*.h" EXCLUDE)
+            COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "toml_*.h" EXCLUDE
+            PATTERN "json_*.h" EXCLUDE)
   endforeach()
   install(EXPORT gavelEngineTargets NAMESPACE gavel:: DESTINATION ${gavel_config_dir}
           COMPONENT development)
@@ -157,6 +166,7 @@ foreach(file IN LISTS GAVEL_HIGHS_FILES)
 endforeach()
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME gavel)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS python3)  # runs gavel_checkpoint.py
 set(CPACK_DEBIAN_COMMAND_PACKAGE_CONTROL_EXTRA ${CMAKE_CURRENT_LIST_DIR}/systemd/postinst)
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION
     "Scheduler of training jobs on shared accelerators\n\

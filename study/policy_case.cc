@@ -16,11 +16,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/json_fields.h"
-#include "coordinator/cli/table.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel::study {
 namespace {

@@ -39,8 +39,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/workload/json_fields.h"
 
 namespace gavel::study {
 

@@ -8,8 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "coordinator/cli/table.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel::study {
 namespace {

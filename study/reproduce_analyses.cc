@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "coordinator/cli/terminal.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/price_series.h"
 #include "coordinator/workload/trace_generator.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "study/report_page.h"
 
 namespace gavel::study {

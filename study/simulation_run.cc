@@ -14,7 +14,6 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/files.h"
 #include "coordinator/policy/highs_solver.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/trace_generator.h"
@@ -23,6 +22,7 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/user_files.h"
 #include "xxhash.h"
 
 namespace gavel::study {

@@ -4,7 +4,8 @@
 // the same time; docs/simulator.md describes the tables.
 //
 // Not thread-safe; processes may share a file. Status codes: those of
-// server/sqlite.h; NOT_FOUND and INVALID_ARGUMENT for a missing or wrong file.
+// database/sqlite.h; NOT_FOUND and INVALID_ARGUMENT for a missing or wrong
+// file.
 #ifndef GAVEL_STUDY_SIMULATION_STORE_H_
 #define GAVEL_STUDY_SIMULATION_STORE_H_
 
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/server/sqlite.h"
+#include "runtime/database/sqlite.h"
 #include "study/simulation_run.h"
 #include "study/simulation_spec.h"
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/terminal.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "core/units.h"
 #include "study/simulation_store.h"
 

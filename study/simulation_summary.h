@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <string>
 
-#include "coordinator/cli/json_fields.h"
-#include "coordinator/cli/table.h"
+#include "coordinator/workload/json_fields.h"
 #include "coordinator/workload/trace.h"
+#include "core/text_table.h"
 #include "study/simulation_run.h"
 #include "study/simulation_spec.h"
 

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <concepts>
-#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -17,12 +16,11 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/table.h"
-#include "coordinator/cli/terminal.h"
 #include "coordinator/workload/toml_reader.h"
 #include "coordinator/workload/trace.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "study/simulation_spec.h"
 
 namespace gavel::study {
@@ -621,17 +619,6 @@ absl::StatusOr<SweepOutcome> Sweep::Run(
 
 namespace {
 
-constexpr size_t kActiveShown = 8;
-
-std::string ResultOf(const StoredRun& run) {
-  std::string text =
-      run.run.status == RunStatus::kOk
-          ? StrCat("average JCT ", FormatHours(run.run.result.avg_jct_s),
-                   ", makespan ", FormatHours(run.run.result.makespan_s))
-          : StrCat(RunStatusName(run.run.status), ": ", run.run.detail);
-  return StrCat(text, "  (", FormatDuration(run.run.wall_s), ")");
-}
-
 // The runs of one row: they differ by seed only.
 struct Row {
   std::vector<std::string> cells;  // the fields that vary
@@ -736,38 +723,6 @@ std::string RenderSearches(const std::vector<SearchAnswer>& searches,
 }
 
 }  // namespace
-
-void SweepScreen::ShowLines(const SweepProgress& progress) {
-  for (const EndedRun& ended : progress.ended) {
-    std::printf("[%zu/%zu] %s: %s\n", ++told_, progress.runs,
-                ended.label.c_str(), ResultOf(ended.run).c_str());
-  }
-  std::fflush(stdout);
-}
-
-void SweepScreen::Show(const SweepProgress& progress) {
-  if (!terminal_.is_terminal()) {
-    if (!quiet_) ShowLines(progress);
-    return;
-  }
-  std::string note = StrCat(progress.done, "/", progress.runs, " runs");
-  if (progress.skipped > 0) {
-    StrAppend(&note, ", ", progress.skipped, " known");
-  }
-  std::string text = RenderBar(label_, progress.fraction, clock_.elapsed_s(),
-                               note, terminal_.width());
-  const size_t shown = std::min(progress.active.size(), kActiveShown);
-  for (size_t i = 0; i < shown; ++i) {
-    StrAppend(&text,
-              Cut(StrCat("  ", progress.active[i]), terminal_.width() - 1),
-              "\n");
-  }
-  terminal_.Show(text);
-}
-
-void SweepScreen::Clear() {
-  if (terminal_.is_terminal()) terminal_.Show("");
-}
 
 std::string RenderOutcome(const SweepOutcome& outcome, size_t width) {
   if (!outcome.searches.empty()) return RenderSearches(outcome.searches, width);

@@ -1,7 +1,7 @@
 // Many simulations: the file that says what `gavel sweep` is to run, the runs
-// on several threads, and the output. Each run is kept in a results database as
-// soon as it ends, so a sweep that was stopped resumes where it was. Sweeps and
-// reproductions of the paper's results are made of it.
+// on several threads, and the table of their results. Each run is kept in a
+// results database as soon as it ends, so a sweep that was stopped resumes
+// where it was. Sweeps and reproductions of the paper's results are made of it.
 #ifndef GAVEL_STUDY_SWEEP_H_
 #define GAVEL_STUDY_SWEEP_H_
 
@@ -20,8 +20,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/cli/terminal.h"
-#include "runtime/files/stopwatch.h"
 #include "study/simulation_run.h"
 #include "study/simulation_spec.h"
 #include "study/simulation_store.h"
@@ -206,34 +204,7 @@ class Sweep {
   int working_ = 0;
 };
 
-// ---- the output, while a sweep runs and at its end
-
-inline constexpr size_t kUncutWidth = 1000;
-
-// On a terminal a bar with the time that is left and the runs that go on; else
-// a line for each run that has ended. Not thread-safe.
-class SweepScreen {
- public:
-  // `quiet`: no lines; standard output is for something else.
-  explicit SweepScreen(std::string label, bool quiet = false)
-      : label_(std::move(label)), quiet_(quiet) {}
-  void Show(const SweepProgress& progress);
-  void Clear();
-  // The width of tables: the terminal's; a file or pipe takes lines of any
-  // length.
-  size_t width() const {
-    return terminal_.is_terminal() ? terminal_.width() : kUncutWidth;
-  }
-
- private:
-  void ShowLines(const SweepProgress& progress);
-
-  const std::string label_;
-  const bool quiet_;
-  Terminal terminal_;
-  Stopwatch clock_;
-  size_t told_ = 0;
-};
+// ---- the output
 
 // A table of the runs, seeds pooled, or of the rates that a search found.
 std::string RenderOutcome(const SweepOutcome& outcome, size_t width);

@@ -7,14 +7,13 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/pytorch_files.h"
-#include "coordinator/cli/stored_tensors.h"
-#include "coordinator/cli/table.h"
 #include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/size_text.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "runtime/files/own_files.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
@@ -27,19 +26,13 @@ struct FilesOptions {
   std::string pytorch;
 };
 
-std::string NamesIn(const PyTorchFiles& files) {
-  std::vector<std::string> names = files.modules;
-  names.insert(names.end(), files.optimizers.begin(), files.optimizers.end());
-  return absl::StrJoin(names, ", ");
-}
-
 absl::Status Export(const FilesOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const PyTorchFiles files,
                          ExportToPyTorch(options.checkpoints, options.pytorch));
   PrintNotices(files.notes);
   absl::PrintF(
       "%s has %s after step %d; gavel_checkpoint.py in it loads them\n",
-      options.pytorch, NamesIn(files), files.generation.step);
+      options.pytorch, absl::StrJoin(files.names, ", "), files.generation.step);
   return absl::OkStatus();
 }
 
@@ -49,7 +42,7 @@ absl::Status Import(const FilesOptions& options) {
       ImportFromPyTorch(options.pytorch, options.checkpoints));
   PrintNotices(files.notes);
   absl::PrintF("%s has %s of %s; the job continues after step %d\n",
-               files.folder, NamesIn(files), options.pytorch,
+               files.folder, absl::StrJoin(files.names, ", "), options.pytorch,
                files.generation.step);
   return absl::OkStatus();
 }
@@ -81,8 +74,9 @@ absl::Status List(const ListOptions& options) {
   TableRows rows;
   Json json = Json::array();
   for (const Attempt& attempt : attempts.committed) {
-    GAVEL_ASSIGN_OR_RETURN(const Manifest manifest,
-                           ReadManifestOf(options.checkpoints, attempt));
+    GAVEL_ASSIGN_OR_RETURN(
+        const Manifest manifest,
+        ReadManifest(StrCat(options.checkpoints, "/", AttemptName(attempt))));
     rows.push_back({AttemptName(attempt), StrCat(attempt.generation.step),
                     StrCat(manifest.world_size), SizeText(SizeOf(manifest)),
                     ScalarsOf(manifest)});

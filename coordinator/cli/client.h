@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/keys.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/messages.h"
 #include "core/text.h"
 #include "runtime/transport/dealer_router.h"

@@ -1,8 +1,7 @@
-// The subcommands of `gavel`, except those of study/. Each Add function
-// declares the options of a command and the action that runs when the command
-// is chosen. MakeCommandLine calls all of them. The process ends with the exit
-// code of the chosen command: 0 done, 1 failed (the reason is on stderr), 2 a
-// wrong command line.
+// The subcommands of `gavel`. Each Add function declares the options of a
+// command and the action that runs when the command is chosen. MakeCommandLine
+// calls all of them. The process ends with the exit code of the chosen command:
+// 0 done, 1 failed (the reason is on stderr), 2 a wrong command line.
 #ifndef GAVEL_COORDINATOR_CLI_COMMANDS_H_
 #define GAVEL_COORDINATOR_CLI_COMMANDS_H_
 
@@ -68,8 +67,32 @@ void AddBackupCommands(CLI::App& app, int* exit_code);
 // keygen, user, audit.
 void AddKeyCommands(CLI::App& app, int* exit_code);
 
+// Predictions for the jobs of a running coordinator: under another policy, or
+// with one more job.
+void AddPolicyCommand(CLI::App& app, int* exit_code);
+void AddWhatIfCommand(CLI::App& app, int* exit_code);
+
+// A policy on problems in a file; needs no coordinator.
+void AddSolveCommand(CLI::App& app, int* exit_code);
+
+// Measures throughputs of workloads on this machine.
+void AddProfileCommand(CLI::App& app, int* exit_code);
+
+// Makes and shows traces; needs no coordinator.
+void AddTraceCommand(CLI::App& app, int* exit_code);
+
+// Simulations: one, many into a database, their report, and the paper's
+// results.
+void AddSimulateCommand(CLI::App& app, int* exit_code);
+void AddSweepCommand(CLI::App& app, int* exit_code);
+void AddReportCommand(CLI::App& app, int* exit_code);
+void AddReproduceCommand(CLI::App& app, int* exit_code);
+// Below `gavel reproduce`: results that are measured live.
+void AddRealityCommand(CLI::App& reproduce, int* exit_code);
+void AddPreemptionCommand(CLI::App& reproduce, int* exit_code);
+
 // Help, manual pages and completion, from all commands that were added.
-void AddHelpCommands(CLI::App& app, const std::string& version, int* exit_code);
+void AddHelpCommands(CLI::App& app, int* exit_code);
 
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);

@@ -31,11 +31,12 @@
 #include "coordinator/cli/processes.h"
 #include "coordinator/server/coordinator_server.h"
 #include "coordinator/server/journal.h"
-#include "coordinator/server/sqlite.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/database/sqlite.h"
 #include "runtime/files/descriptor.h"
 #include "runtime/files/own_files.h"
+#include "runtime/files/user_files.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {

@@ -18,8 +18,8 @@
 #include "coordinator/cli/doctor_advice.h"
 #include "coordinator/cli/doctor_examination.h"
 #include "coordinator/cli/doctor_run.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
 

@@ -23,11 +23,12 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_process.h"
-#include "coordinator/cli/files.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/cli/pytorch_files.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/user_files.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 #include "runtime/transport/lease_granter.h"
@@ -271,16 +272,6 @@ namespace fs = std::filesystem;
 double Seconds(const statx_timestamp& time) {
   return static_cast<double>(time.tv_sec) +
          1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-absl::StatusOr<Manifest> ReadManifest(const std::string& path) {
-  const std::string file = StrCat(path, "/", kManifestFileName);
-  GAVEL_ASSIGN_OR_RETURN(
-      const std::string text,
-      ReadWholeFile(FileSystem::Posix(), file, kManifestSizeBytesMax));
-  absl::StatusOr<Manifest> manifest = DecodeManifest(text);
-  GAVEL_RETURN_IF_ERROR(Annotate(manifest.status(), file));
-  return manifest;
 }
 
 // Entries of iterator/loop_position.h.

@@ -1,31 +1,22 @@
-// Reads and writes the files that the user names. Stateless, thread-safe.
+// The files of jobs, clusters, journals and results that the user names
+// (runtime/files/user_files.h reads and writes them). Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_FILES_H_
 #define GAVEL_COORDINATOR_CLI_FILES_H_
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/workload/cluster_spec.h"
 
 namespace gavel {
 
-// Errors name the file. NOT_FOUND: there is none; INVALID_ARGUMENT: longer than
-// `bytes_max`, or no file.
-absl::StatusOr<std::string> ReadFile(const std::string& path, size_t bytes_max);
-absl::Status WriteFile(const std::string& path, const std::string& text);
 // A coordinator's journal: `path`, or the one in it when it is a coordinator's
 // state directory.
 std::string JournalIn(const std::string& path);
-// With all of its parents; one that is there stays.
-absl::Status MakeDirectory(const std::string& path);
 // "gavel-results/NAME", for results without a file name from the user; makes
 // the folder.
 absl::StatusOr<std::string> MakeResultsPath(const std::string& name);
-// To be called before long work whose result WriteFile is to keep.
-absl::Status CheckWritable(const std::string& path);
 
 absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path);
 

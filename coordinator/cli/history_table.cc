@@ -8,12 +8,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/server/journal.h"
-#include "coordinator/server/sqlite.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
+#include "runtime/database/sqlite.h"
 
 namespace gavel {
 namespace {

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/server/history_tables.h"
+#include "coordinator/workload/json_fields.h"
 
 namespace gavel {
 

@@ -18,7 +18,6 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/daemon_options.h"
-#include "coordinator/cli/files.h"
 #include "coordinator/server/audit_log.h"
 #include "coordinator/server/principals.h"
 #include "coordinator/workload/job_spec.h"
@@ -26,6 +25,7 @@
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files/own_files.h"
+#include "runtime/files/user_files.h"
 #include "runtime/transport/dealer_router.h"
 
 namespace gavel {

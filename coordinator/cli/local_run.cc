@@ -32,7 +32,9 @@
 #include "coordinator/server/row_json.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/user_files.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {

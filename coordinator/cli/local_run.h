@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "coordinator/cli/daemon_options.h"
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/units.h"
 
 namespace gavel {

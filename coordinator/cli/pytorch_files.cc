@@ -1,274 +1,204 @@
 #include "coordinator/cli/pytorch_files.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_split.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/optimizer_dict.h"
-#include "coordinator/cli/stored_tensors.h"
+#include "coordinator/workload/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "gavel_checkpoint_text.h"
+#include "runtime/files/descriptor.h"
 #include "runtime/files/own_files.h"
+#include "runtime/files/user_files.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/manifest.h"
 #include "runtime/generation/shard_layout.h"
 
 namespace gavel {
-
-// ---- Export ----
-
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kTrackedPrefix = "gavel/tracked/";
-
-std::string TensorPath(const std::string& folder, const std::string& name) {
-  return StrCat(folder, "/", name, ".safetensors");
-}
-
-absl::Status MakeEmptyDirectory(const std::string& path) {
-  GAVEL_RETURN_IF_ERROR(MakeDirectory(path));
-  std::error_code error;
-  const bool empty = fs::is_empty(path, error);
-  if (empty && !error) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      StrCat(path,
-             " is not an empty directory; give another one, or remove "
-             "what is in it"));
-}
-
-// Names in the generation begin with that of the module.
-absl::StatusOr<std::vector<TensorSource>> ModuleTensors(
-    const StoredGeneration& generation, const std::string& module) {
-  const std::string prefix = module + "/";
-  for (const auto& [entry, text] : generation.bytes) {
-    const std::string_view name = entry;
-    if (!name.starts_with(prefix) || !name.ends_with("/layout")) continue;
-    return absl::UnimplementedError(
-        StrCat("module '", module, "' has the sparse tensor '",
-               name.substr(0, name.size() - std::string_view("/layout").size()),
-               "', which is not exported; make it dense"));
-  }
-  std::vector<TensorSource> tensors;
-  for (const auto& [name, tensor] : generation.tensors) {
-    if (!std::string_view(name).starts_with(prefix)) continue;
-    TensorSource source{tensor.entry, tensor};
-    source.entry.name = name.substr(prefix.size());
-    tensors.push_back(std::move(source));
-  }
-  return tensors;
-}
-
-}  // namespace
-
-absl::StatusOr<PyTorchFiles> ExportToPyTorch(const std::string& from,
-                                             const std::string& to) {
-  GAVEL_ASSIGN_OR_RETURN(const StoredGeneration generation,
-                         OpenGeneration(from));
-  GAVEL_RETURN_IF_ERROR(MakeEmptyDirectory(to));
-  PyTorchFiles files;
-  files.generation = generation.attempt.generation;
-  files.folder = generation.folder();
-  Json optimizers = Json::object();
-  for (const auto& [entry, kind] : generation.bytes) {
-    if (!std::string_view(entry).starts_with(kTrackedPrefix)) continue;
-    const std::string name = entry.substr(kTrackedPrefix.size());
-    std::vector<TensorSource> tensors;
-    if (kind == "module" || kind == "script module") {
-      GAVEL_ASSIGN_OR_RETURN(tensors, ModuleTensors(generation, name));
-      files.modules.push_back(name);
-    } else if (kind == "optimizer") {
-      GAVEL_ASSIGN_OR_RETURN(const StoredOptimizer optimizer,
-                             FindOptimizer(generation, name));
-      GAVEL_ASSIGN_OR_RETURN(OptimizerDict dict, ToDict(generation, optimizer));
-      optimizers[name] = std::move(dict.json);
-      tensors = std::move(dict.tensors);
-      files.optimizers.push_back(name);
-    } else {
-      files.notes.push_back(
-          StrCat("'", name, "' (", kind, ") has no place in Python's files"));
-      continue;
-    }
-    GAVEL_RETURN_IF_ERROR(
-        WriteTensorFile(TensorPath(to, name), tensors).status());
-  }
-  const Json index = {{"format_version", 1},
-                      {"epoch", files.generation.epoch},
-                      {"step", files.generation.step},
-                      {"modules", files.modules},
-                      {"optimizers", std::move(optimizers)}};
-  GAVEL_RETURN_IF_ERROR(WriteFile(StrCat(to, "/gavel_checkpoint.py"),
-                                  std::string(PythonHelper())));
-  GAVEL_RETURN_IF_ERROR(
-      WriteFile(StrCat(to, "/", kPyTorchIndex), index.dump(1) + "\n"));
-  return files;
-}
-
-// ---- Import ----
-
-namespace {
-
+constexpr std::string_view kHelperName = "gavel_checkpoint.py";
+constexpr std::string_view kIndexName = "checkpoint.json";
 constexpr size_t kIndexBytesMax = size_t{64} << 20;
 constexpr int64_t kIndexVersion = 1;
-constexpr uint64_t kShardBytes = uint64_t{64} << 20;
 constexpr int64_t kStepMax = int64_t{1} << 52;
+constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
+constexpr size_t kOutputBytesMax = size_t{1} << 20;
+// As in runtime/checkpoint/snapshot.h, which needs LibTorch.
+constexpr std::string_view kPartPrefix = "gavel.part/";
 
-// The state of the new generation: at first that of the newest.
-class Merge {
- public:
-  explicit Merge(const StoredGeneration& newest) : newest_(newest) {
-    for (const auto& [name, tensor] : newest.tensors) {
-      tensors_[name] = {tensor.entry, tensor};
-    }
-    bytes_ = newest.bytes;
+// ---- A generation, as it is on disk ----
+
+// Reads the file piece by piece.
+absl::StatusOr<ShardSummary> SummarizeShardFile(const std::string& path,
+                                                ShardChecksum kind) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ReadableFile> file,
+      FileSystem::Posix().OpenFile(path, FileAccess::kBuffered));
+  const uint64_t size = file->size_bytes();
+  ShardSummer summer(size, kind);
+  std::string buffer(std::min(kPieceBytes, size), '\0');
+  for (uint64_t at = 0; at < size; at += buffer.size()) {
+    const uint64_t piece = std::min<uint64_t>(buffer.size(), size - at);
+    GAVEL_RETURN_IF_ERROR(file->Read(at, buffer.data(), piece));
+    GAVEL_RETURN_IF_ERROR(
+        summer.Add(std::string_view(buffer).substr(0, piece)));
   }
+  return summer.Finish();
+}
 
-  absl::Status TakeModule(const std::string& name, const std::string& file) {
-    GAVEL_RETURN_IF_ERROR(CheckTracked(name, {"module", "script module"}));
-    GAVEL_ASSIGN_OR_RETURN(const StoredTensors given, ReadTensorFile(file));
-    const std::string prefix = name + "/";
-    for (auto& [entry, source] : tensors_) {
-      if (!std::string_view(entry).starts_with(prefix)) continue;
-      const auto found = given.find(entry.substr(prefix.size()));
-      if (found == given.end()) {
-        return Refuse(file, " has no '", entry.substr(prefix.size()),
-                      "', which '", name, "' of the checkpoint has");
-      }
-      GAVEL_RETURN_IF_ERROR(CheckSame(file, found->second.entry, source.entry));
-      source.from = found->second;
-    }
-    for (const auto& [entry, tensor] : given) {
-      if (tensors_.contains(prefix + entry)) continue;
-      return Refuse(file, " has '", entry, "', which '", name,
-                    "' of the checkpoint does not have");
-    }
-    return absl::OkStatus();
+struct OpenedGeneration {
+  std::string directory;  // of the job's checkpoints
+  Attempt attempt;
+  Manifest manifest;
+
+  std::string folder() const {
+    return StrCat(directory, "/", AttemptName(attempt));
   }
-
-  absl::Status TakeOptimizer(const std::string& name, const ParsedJson& json,
-                             const std::string& file) {
-    GAVEL_RETURN_IF_ERROR(CheckTracked(name, {"optimizer"}));
-    GAVEL_ASSIGN_OR_RETURN(const StoredOptimizer optimizer,
-                           FindOptimizer(newest_, name));
-    GAVEL_ASSIGN_OR_RETURN(const StoredTensors given, ReadTensorFile(file));
-    absl::StatusOr<OptimizerEntries> entries = FromDict(json, given, optimizer);
-    if (!entries.ok()) {
-      return Annotate(entries.status(), StrCat("optimizer '", name, "'"));
-    }
-    for (const TensorSource& tensor : entries->tensors) {
-      const auto before = newest_.tensors.find(tensor.entry.name);
-      if (before == newest_.tensors.end()) continue;
-      // Python may have a number, of another type.
-      if (tensor.entry.shape.empty() && before->second.entry.shape.empty()) {
-        continue;
-      }
-      GAVEL_RETURN_IF_ERROR(
-          CheckSame(file, tensor.entry, before->second.entry));
-    }
-    Replace(name, *std::move(entries));
-    return absl::OkStatus();
-  }
-
-  std::vector<std::string> TakeNotes() { return std::move(notes_); }
-
-  // One shard after another, as GenerationStore cuts them.
-  absl::StatusOr<std::vector<ShardSummary>> Write(const std::string& folder) {
-    std::vector<std::vector<TensorSource>> shards(1);
-    uint64_t size = 0;
-    for (auto& [name, tensor] : tensors_) {
-      const uint64_t bytes = SizeOf(tensor.entry);
-      if (size > 0 && size + bytes > kShardBytes) {
-        shards.emplace_back();
-        size = 0;
-      }
-      size += bytes;
-      shards.back().push_back(std::move(tensor));
-    }
-    shards.push_back(Bytes());
-    std::vector<ShardSummary> summaries;
-    for (const std::vector<TensorSource>& shard : shards) {
-      if (shard.empty()) continue;
-      GAVEL_ASSIGN_OR_RETURN(
-          ShardSummary summary,
-          WriteTensorFile(StrCat(folder, "/", ShardFileName(summaries.size())),
-                          shard));
-      summaries.push_back(std::move(summary));
-    }
-    return summaries;
-  }
-
- private:
-  absl::Status CheckTracked(const std::string& name,
-                            const std::vector<std::string>& kinds) const {
-    const std::string* const kind =
-        newest_.FindBytes(StrCat("gavel/tracked/", name));
-    if (kind != nullptr && std::ranges::count(kinds, *kind) > 0) {
-      return absl::OkStatus();
-    }
-    return Refuse("the checkpoint has ",
-                  kind == nullptr ? "nothing" : StrCat("a ", *kind), " as '",
-                  name, "', and ", kPyTorchIndex, " a ", kinds.front(),
-                  "; export this job's checkpoint and use its names");
-  }
-
-  static absl::Status CheckSame(const std::string& file,
-                                const TensorEntry& given,
-                                const TensorEntry& before) {
-    if (given.dtype == before.dtype && given.shape == before.shape) {
-      return absl::OkStatus();
-    }
-    return Refuse(file, ": '", given.name, "' is ", KindOf(given), ", and ",
-                  KindOf(before),
-                  " in the checkpoint; give it the same shape and type");
-  }
-
-  void Replace(const std::string& name, OptimizerEntries entries) {
-    for (const char* part : {"/group/", "/state/"}) {
-      const std::string prefix = name + part;
-      const auto is_old = [&prefix](const auto& entry) {
-        return std::string_view(entry.first).starts_with(prefix);
-      };
-      std::erase_if(tensors_, is_old);
-      std::erase_if(bytes_, is_old);
-    }
-    for (auto& [entry, text] : entries.bytes) bytes_[entry] = std::move(text);
-    for (TensorSource& tensor : entries.tensors) {
-      const std::string entry = tensor.entry.name;
-      tensors_[entry] = std::move(tensor);
-    }
-    notes_.insert(notes_.end(), entries.notes.begin(), entries.notes.end());
-  }
-
-  static uint64_t SizeOf(const TensorEntry& entry) {
-    uint64_t size = SizeOfDtype(entry.dtype);
-    for (const int64_t extent : entry.shape) {
-      size *= static_cast<uint64_t>(extent);
-    }
-    return size;
-  }
-
-  std::vector<TensorSource> Bytes() {
-    std::vector<TensorSource> rows;
-    for (auto& [name, text] : bytes_) {
-      const auto size = static_cast<int64_t>(text.size());
-      rows.push_back({{StrCat(kBytesPrefix, name), Dtype::kU8, {size}, 0, 0},
-                      std::move(text)});
-    }
-    return rows;
-  }
-
-  const StoredGeneration& newest_;
-  std::map<std::string, TensorSource> tensors_;
-  std::map<std::string, std::string> bytes_;
-  std::vector<std::string> notes_;
 };
+
+absl::StatusOr<Attempt> NewestOf(const std::string& directory) {
+  GAVEL_ASSIGN_OR_RETURN(const Attempts attempts,
+                         ListAttempts(FileSystem::Posix(), directory));
+  if (!attempts.committed.empty()) return attempts.committed.back();
+  return absl::NotFoundError(
+      StrCat(directory,
+             " has no committed checkpoint; give a job's checkpoint "
+             "directory, or one generation in it"));
+}
+
+absl::Status CheckShard(const std::string& path, const ShardSummary& expected,
+                        ShardChecksum kind) {
+  const absl::StatusOr<ShardSummary> summary = SummarizeShardFile(path, kind);
+  if (summary.ok() && *summary == expected) return absl::OkStatus();
+  if (!summary.ok() && !absl::IsDataLoss(summary.status())) {
+    return summary.status();
+  }
+  return absl::DataLossError(
+      StrCat(path,
+             " is damaged: it is not what its manifest says; export or "
+             "import an earlier generation"));
+}
+
+// The torch.cat of docs/iterator.md makes a whole of the parts.
+absl::Status CheckWhole(const OpenedGeneration& generation) {
+  for (const ShardSummary& shard : generation.manifest.shards) {
+    for (const TensorChecksum& tensor : shard.tensors) {
+      if (!tensor.name.starts_with(kPartPrefix)) continue;
+      return absl::UnimplementedError(
+          StrCat(generation.folder(),
+                 " has tensors that are sharded over workers (", tensor.name,
+                 "), for which there is no export or import; let one worker "
+                 "save a checkpoint, and take that"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<OpenedGeneration> OpenGeneration(const std::string& path) {
+  OpenedGeneration generation;
+  // Without "/" at the end.
+  const fs::path given = (fs::path(path) / "").lexically_normal().parent_path();
+  const std::optional<Attempt> named =
+      ParseAttemptName(given.filename().string());
+  generation.directory =
+      named ? (given.has_parent_path() ? given.parent_path().string() : ".")
+            : path;
+  if (named) {
+    generation.attempt = *named;
+  } else {
+    GAVEL_ASSIGN_OR_RETURN(generation.attempt, NewestOf(path));
+  }
+  GAVEL_ASSIGN_OR_RETURN(generation.manifest,
+                         ReadManifest(generation.folder()));
+  for (size_t i = 0; i < generation.manifest.shards.size(); ++i) {
+    GAVEL_RETURN_IF_ERROR(CheckShard(
+        StrCat(generation.folder(), "/", ShardFileName(i)),
+        generation.manifest.shards[i], generation.manifest.shard_checksum()));
+  }
+  GAVEL_RETURN_IF_ERROR(CheckWhole(generation));
+  return generation;
+}
+
+// ---- Python ----
+
+// Until the other end is closed, by the end of the program.
+std::string ReadOutput(int descriptor) {
+  std::string output;
+  std::string buffer(size_t{4096}, '\0');
+  while (true) {
+    const ssize_t size = ::read(descriptor, buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return output;
+    if (output.size() < kOutputBytesMax) {
+      output.append(buffer, 0, static_cast<size_t>(size));
+    }
+  }
+}
+
+absl::StatusOr<pid_t> StartPython(std::vector<std::string> words, int errors) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  pid_t process = 0;
+  const int error = posix_spawnp(&process, arguments[0], &actions, nullptr,
+                                 arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error == 0) return process;
+  return absl::FailedPreconditionError(
+      StrCat("python3 does not start (", std::strerror(error),
+             "); install Python 3.6 or later, so that PATH has python3"));
+}
+
+// Runs gavel_checkpoint.py with the interpreter in PATH, which needs no
+// packages and sees none of the user's. Returns its notes.
+absl::StatusOr<std::vector<std::string>> RunHelper(
+    const std::vector<std::string>& arguments) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return absl::ErrnoToStatus(errno, "pipe for python3");
+  }
+  const Descriptor output(ends[0]);
+  Descriptor errors(ends[1]);
+  std::vector<std::string> words = {"python3", "-I", "-c",
+                                    kGavelCheckpointText};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  GAVEL_ASSIGN_OR_RETURN(const pid_t process,
+                         StartPython(std::move(words), errors.get()));
+  errors.Close();
+  std::string text = ReadOutput(output.get());
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status == 0) return absl::StrSplit(text, '\n', absl::SkipEmpty());
+  if (text.empty()) {
+    return absl::InternalError(StrCat(
+        WIFSIGNALED(status)
+            ? StrCat("python3 was ended by signal ", WTERMSIG(status))
+            : StrCat("python3 ended with code ", WEXITSTATUS(status)),
+        " and gave no reason; check that the machine has enough memory, and "
+        "try again"));
+  }
+  if (text.back() == '\n') text.pop_back();
+  return absl::InvalidArgumentError(text);
+}
 
 absl::StatusOr<ParsedJson> ReadIndex(const std::string& path) {
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
@@ -285,8 +215,52 @@ absl::StatusOr<ParsedJson> ReadIndex(const std::string& path) {
   return json;
 }
 
+// `index`: one that Python has read or written without an error.
+std::vector<std::string> NamesIn(const ParsedJson& index) {
+  auto names = index.at("modules").get<std::vector<std::string>>();
+  for (const auto& [name, optimizer] : index.at("optimizers").items()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& folder) {
+  const std::string file = StrCat(folder, "/", kManifestFileName);
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::string text,
+      ReadWholeFile(FileSystem::Posix(), file, kManifestSizeBytesMax));
+  absl::StatusOr<Manifest> manifest = DecodeManifest(text);
+  if (!manifest.ok()) return Annotate(manifest.status(), file);
+  return manifest;
+}
+
+absl::StatusOr<PyTorchFiles> ExportToPyTorch(const std::string& from,
+                                             const std::string& to) {
+  GAVEL_ASSIGN_OR_RETURN(const OpenedGeneration generation,
+                         OpenGeneration(from));
+  PyTorchFiles files;
+  files.generation = generation.attempt.generation;
+  files.folder = generation.folder();
+  GAVEL_ASSIGN_OR_RETURN(
+      files.notes,
+      RunHelper({"export", files.folder, to, StrCat(files.generation.epoch),
+                 StrCat(files.generation.step)}));
+  GAVEL_RETURN_IF_ERROR(
+      WriteFile(StrCat(to, "/", kHelperName), kGavelCheckpointText));
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson index,
+                         ReadIndex(StrCat(to, "/", kIndexName)));
+  files.names = NamesIn(index);
+  return files;
+}
+
+// ---- Import ----
+
+namespace {
+
 // A new attempt, when its generation is there already: it counts more.
-absl::StatusOr<Attempt> NextAttempt(const StoredGeneration& newest,
+absl::StatusOr<Attempt> NextAttempt(const OpenedGeneration& newest,
                                     const ParsedJson& index) {
   const Generation before = newest.attempt.generation;
   GAVEL_ASSIGN_OR_RETURN(
@@ -312,15 +286,23 @@ absl::StatusOr<Attempt> NextAttempt(const StoredGeneration& newest,
   return attempt;
 }
 
-// In the order of GenerationStore's protocol.
-absl::Status Commit(const StoredGeneration& newest, const Attempt& attempt,
-                    Merge& merge, const std::string& folder) {
+// Commits the shards that Python has written and synced, in the order of
+// GenerationStore's protocol.
+absl::Status Commit(const OpenedGeneration& newest, const Attempt& attempt,
+                    const std::string& folder) {
   FileSystem& disk = FileSystem::Posix();
-  GAVEL_RETURN_IF_ERROR(disk.CreateDirectory(folder));
   Manifest manifest;
   manifest.generation = attempt.generation;
   manifest.world_size = newest.manifest.world_size;
-  GAVEL_ASSIGN_OR_RETURN(manifest.shards, merge.Write(folder));
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<DirectoryEntry> entries,
+                         disk.List(folder));
+  for (size_t i = 0; i < entries.size(); ++i) {
+    GAVEL_ASSIGN_OR_RETURN(
+        ShardSummary summary,
+        SummarizeShardFile(StrCat(folder, "/", ShardFileName(i)),
+                           manifest.shard_checksum()));
+    manifest.shards.push_back(std::move(summary));
+  }
   const std::string temporary = StrCat(folder, "/", kManifestTemporaryName);
   GAVEL_RETURN_IF_ERROR(
       WriteTextFile(disk, temporary, EncodeManifest(manifest)));
@@ -331,38 +313,14 @@ absl::Status Commit(const StoredGeneration& newest, const Attempt& attempt,
   return disk.SyncDirectory(folder);
 }
 
-absl::Status TakeAll(const ParsedJson& index, const std::string& from,
-                     Merge& merge, PyTorchFiles* files) {
-  GAVEL_ASSIGN_OR_RETURN(
-      const ParsedJson* const modules,
-      Field(index, "modules", ParsedJson::value_t::array, "a list of names"));
-  GAVEL_ASSIGN_OR_RETURN(
-      const ParsedJson* const optimizers,
-      Field(index, "optimizers", ParsedJson::value_t::object, "an object"));
-  const auto file_of = [&from](const std::string& name) {
-    return StrCat(from, "/", name, ".safetensors");
-  };
-  for (const ParsedJson& module : *modules) {
-    if (!module.is_string()) return Refuse("modules is no list of names");
-    const std::string name = module.get<std::string>();
-    GAVEL_RETURN_IF_ERROR(merge.TakeModule(name, file_of(name)));
-    files->modules.push_back(name);
-  }
-  for (const auto& [name, json] : optimizers->items()) {
-    GAVEL_RETURN_IF_ERROR(merge.TakeOptimizer(name, json, file_of(name)));
-    files->optimizers.push_back(name);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<PyTorchFiles> ImportFromPyTorch(const std::string& from,
                                                const std::string& directory) {
-  const std::string path = StrCat(from, "/", kPyTorchIndex);
-  absl::StatusOr<ParsedJson> index = ReadIndex(path);
+  const std::string path = StrCat(from, "/", kIndexName);
+  const absl::StatusOr<ParsedJson> index = ReadIndex(path);
   if (!index.ok()) return Annotate(index.status(), path);
-  GAVEL_ASSIGN_OR_RETURN(const StoredGeneration newest,
+  GAVEL_ASSIGN_OR_RETURN(const OpenedGeneration newest,
                          OpenGeneration(directory));
   if (newest.directory != directory) {
     return Refuse(directory,
@@ -377,131 +335,26 @@ absl::StatusOr<PyTorchFiles> ImportFromPyTorch(const std::string& from,
                lock.status().message(),
                "); let it end first, a job by gavel hold JOB"));
   }
-  PyTorchFiles files;
-  Merge merge(newest);
-  GAVEL_RETURN_IF_ERROR(TakeAll(*index, from, merge, &files));
-  absl::StatusOr<Attempt> attempt = NextAttempt(newest, *index);
+  const absl::StatusOr<Attempt> attempt = NextAttempt(newest, *index);
   if (!attempt.ok()) return Annotate(attempt.status(), path);
+  PyTorchFiles files;
   files.generation = attempt->generation;
   files.folder = StrCat(directory, "/", AttemptName(*attempt));
-  files.notes = merge.TakeNotes();
-  const absl::Status status = Commit(newest, *attempt, merge, files.folder);
-  if (status.ok()) return files;
-  RemoveAttempt(FileSystem::Posix(), directory, *attempt).IgnoreError();
-  return Annotate(status, "nothing is imported");
+  FileSystem& disk = FileSystem::Posix();
+  GAVEL_RETURN_IF_ERROR(disk.CreateDirectory(files.folder));
+  absl::StatusOr<std::vector<std::string>> notes =
+      RunHelper({"import", from, newest.folder(), files.folder});
+  const absl::Status status =
+      notes.ok() ? Annotate(Commit(newest, *attempt, files.folder),
+                            "nothing is imported")
+                 : notes.status();
+  if (!status.ok()) {
+    RemoveAttempt(disk, directory, *attempt).IgnoreError();
+    return status;
+  }
+  files.notes = *std::move(notes);
+  files.names = NamesIn(*index);
+  return files;
 }
-
-// ---- The module for Python, written beside each export ----
-
-namespace {
-
-constexpr char kHelper[] =
-    R"py("""Checkpoints of Gavel jobs in Python. Needs torch and safetensors.
-
-    import gavel_checkpoint
-    state = gavel_checkpoint.load("DIR")
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    ...
-    gavel_checkpoint.save("DIR", steps=100, model=model, optimizer=optimizer)
-
-The names are those that the C++ program tracks. DIR is what
-`gavel checkpoint export` wrote; `gavel checkpoint import` takes it back.
-"""
-
-import json
-import os
-
-import torch
-from safetensors.torch import load_file, save_file
-
-_INDEX = "checkpoint.json"
-
-
-def _read_index(folder):
-    with open(os.path.join(folder, _INDEX)) as file:
-        return json.load(file)
-
-
-def _decode(value, tensors):
-    if isinstance(value, dict):
-        if set(value) == {"tensor"}:
-            return tensors[value["tensor"]]
-        return {key: _decode(one, tensors) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_decode(one, tensors) for one in value]
-    return float(value) if value in ("nan", "inf", "-inf") else value
-
-
-def _encode(value, name, tensors):
-    if isinstance(value, torch.Tensor):
-        tensors[name] = _plain(value)
-        return {"tensor": name}
-    if isinstance(value, dict):
-        return {str(key): _encode(one, f"{name}.{key}", tensors) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_encode(one, f"{name}.{i}", tensors) for i, one in enumerate(value)]
-    return value
-
-
-def _plain(tensor):
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _write_json(path, value):
-    with open(path, "w") as file:
-        json.dump(value, file, indent=1)
-
-
-def _replace(path, write):
-    write(path + ".part")  # tensors that were loaded may still look into the old file
-    os.replace(path + ".part", path)
-
-
-def load(folder):
-    """State by name: what load_state_dict() of the module or optimizer takes."""
-    index = _read_index(folder)
-    state = {}
-    for name in index["modules"]:
-        state[name] = load_file(os.path.join(folder, name + ".safetensors"))
-    for name, optimizer in index["optimizers"].items():
-        tensors = load_file(os.path.join(folder, name + ".safetensors"))
-        groups = _decode(optimizer["param_groups"], tensors)
-        by_parameter = _decode(optimizer["state"], tensors)
-        state[name] = {
-            "state": {int(i): one for i, one in by_parameter.items()},
-            "param_groups": groups,
-        }
-    return state
-
-
-def save(folder, steps=0, **objects):
-    """Writes modules and optimizers, by name, over those in `folder`.
-
-    `steps`: trained since the export; the C++ program continues after them.
-    """
-    index = _read_index(folder)
-    index["step"] += steps
-    for name, thing in objects.items():
-        path = os.path.join(folder, name + ".safetensors")
-        if name in index["modules"]:
-            tensors = {key: _plain(one) for key, one in thing.state_dict().items()}
-        elif name in index["optimizers"]:
-            tensors = {}
-            state = thing.state_dict()
-            index["optimizers"][name]["param_groups"] = _encode(state["param_groups"], "group", tensors)
-            index["optimizers"][name]["state"] = {
-                str(i): _encode(one, str(i), tensors) for i, one in state["state"].items()
-            }
-        else:
-            known = ", ".join([*index["modules"], *index["optimizers"]])
-            raise KeyError(f"'{name}' is not in {folder}, which has {known}")
-        _replace(path, lambda part: save_file(tensors, part, {"format": "pt"}))
-    _replace(os.path.join(folder, _INDEX), lambda part: _write_json(part, index))
-)py";
-
-}  // namespace
-
-std::string_view PythonHelper() { return kHelper; }
 
 }  // namespace gavel

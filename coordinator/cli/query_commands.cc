@@ -18,6 +18,7 @@
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel {
 namespace {

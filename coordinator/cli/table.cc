@@ -1,7 +1,6 @@
 #include "coordinator/cli/table.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -60,49 +59,6 @@ namespace {
 
 constexpr char kNone[] = "-";
 
-bool IsContinuation(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
-}
-
-size_t Width(std::string_view text) {
-  return text.size() -
-         static_cast<size_t>(std::ranges::count_if(text, IsContinuation));
-}
-
-std::vector<size_t> Widths(const std::vector<Column>& columns,
-                           const TableRows& rows, size_t width) {
-  std::vector<size_t> widths;
-  size_t used = 0;
-  for (size_t i = 0; i < columns.size(); ++i) {
-    size_t wanted = Width(columns[i].title);
-    for (const auto& row : rows) wanted = std::max(wanted, Width(row[i]));
-    if (columns[i].width_max != 0 && width != kUncut) {
-      wanted = std::min(wanted, columns[i].width_max);
-    }
-    if (i + 1 == columns.size()) {
-      const size_t left = width > used ? width - used : 1;
-      wanted = std::min(wanted, left);
-    }
-    widths.push_back(wanted);
-    used += wanted + 1;
-  }
-  return widths;
-}
-
-std::string RenderLine(const std::vector<Column>& columns,
-                       const std::vector<size_t>& widths,
-                       const std::vector<std::string>& cells) {
-  std::string line;
-  for (size_t i = 0; i < columns.size(); ++i) {
-    const std::string cell = Cut(cells[i], widths[i]);
-    const std::string padding(widths[i] - Width(cell), ' ');
-    if (i > 0) line += ' ';
-    line += columns[i].right ? padding + cell : cell + padding;
-  }
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
-}
-
 std::vector<std::string> Distinct(const QueueRow& row,
                                   std::string HeldAcceleratorRow::*field) {
   std::vector<std::string> values;
@@ -156,57 +112,6 @@ std::vector<std::string> QueueCells(const QueueRow& row) {
 }
 
 }  // namespace
-
-std::string Cut(std::string_view text, size_t width) {
-  if (Width(text) <= width) return std::string(text);
-  if (width == 0) return "";
-  size_t bytes = 0;
-  for (size_t left = width; bytes < text.size(); ++bytes) {
-    if (IsContinuation(text[bytes])) continue;
-    if (--left == 0) break;
-  }
-  return std::string(text.substr(0, bytes)) + "…";
-}
-
-std::string RenderTable(const std::vector<Column>& columns,
-                        const TableRows& rows, size_t width) {
-  const std::vector<size_t> widths = Widths(columns, rows, width);
-  std::vector<std::string> titles;
-  for (const Column& column : columns) titles.push_back(column.title);
-  std::string text = RenderLine(columns, widths, titles);
-  for (const auto& row : rows) text += RenderLine(columns, widths, row);
-  return text;
-}
-
-std::string FormatCount(uint64_t count) {
-  if (count < 100'000) return StrCat(count);
-  const double value = static_cast<double>(count);
-  if (count < 1'000'000) return absl::StrFormat("%.0fk", value / 1e3);
-  if (count < 1'000'000'000) return absl::StrFormat("%.2fM", value / 1e6);
-  if (count < 1'000'000'000'000) return absl::StrFormat("%.2fG", value / 1e9);
-  return absl::StrFormat("%.3g", value);
-}
-
-std::string FormatSteps(uint64_t done, uint64_t total) {
-  return total == 0 ? FormatCount(done)
-                    : StrCat(FormatCount(done), "/", FormatCount(total));
-}
-
-std::string FormatRate(double steps_per_s) {
-  if (!(steps_per_s > 0)) return kNone;
-  if (steps_per_s < 10) return absl::StrFormat("%.2f", steps_per_s);
-  if (steps_per_s < 100) return absl::StrFormat("%.1f", steps_per_s);
-  if (steps_per_s < 1e5) return absl::StrFormat("%.0f", steps_per_s);
-  return absl::StrFormat("%.0fk", steps_per_s / 1e3);
-}
-
-std::string FormatScalar(double value) {
-  if (!std::isfinite(value)) return std::isnan(value) ? "nan" : "inf";
-  if (std::abs(value) < 10 && std::abs(value) >= 0.001) {
-    return absl::StrFormat("%.3f", value);
-  }
-  return absl::StrFormat("%.4g", value);
-}
 
 std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
   constexpr int kUser = 2;

@@ -1,5 +1,5 @@
-// The coordinator's JSON as rows (server/query/rows.h), and rows as tables of
-// text for the terminal. A field of the JSON that is missing or of another type
+// The coordinator's JSON as rows (server/rows.h), and rows as tables of text
+// for the terminal. A field of the JSON that is missing or of another type
 // keeps its default, so that a client can ask an older or newer coordinator.
 // Pure, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_TABLE_H_
@@ -11,11 +11,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/server/rows.h"
+#include "coordinator/workload/json_fields.h"
+#include "core/text_table.h"
 
 namespace gavel {
 
@@ -34,40 +34,6 @@ std::vector<std::string> StateLettersOf(std::string_view state);
 // Sorts running jobs first, then waiting, held and ended ones; within each
 // group the order stays.
 void SortLiveFirst(std::vector<QueueRow>& rows);
-
-// Columns (of a terminal) that tables fit by default.
-inline constexpr size_t kTableWidth = 100;
-// Nothing is cut: for files and pipes.
-inline constexpr size_t kUncut = std::numeric_limits<size_t>::max();
-
-struct Column {
-  std::string title;
-  bool right = false;    // numbers
-  size_t width_max = 0;  // longer text is cut; 0: as wide as its texts
-};
-inline Column Left(std::string title, size_t width_max = 0) {
-  return {std::move(title), false, width_max};
-}
-inline Column Right(std::string title, size_t width_max = 0) {
-  return {std::move(title), true, width_max};
-}
-using TableRows = std::vector<std::vector<std::string>>;
-
-// A line of titles, then one line a row. The last column takes the rest of
-// `width` and is cut there. Widths are counted in UTF-8 characters.
-std::string RenderTable(const std::vector<Column>& columns,
-                        const TableRows& rows, size_t width = kTableWidth);
-
-// At most `width` characters; the last one is "…" when something was cut.
-std::string Cut(std::string_view text, size_t width);
-
-// Numbers that can be read: "12345", "123k", "4.57M"; rates and losses with
-// three or four digits; "-" for a rate of 0, which is "not known".
-std::string FormatCount(uint64_t count);
-// "500/12345"; "500" of no total.
-std::string FormatSteps(uint64_t done, uint64_t total);
-std::string FormatRate(double steps_per_s);
-std::string FormatScalar(double value);
 
 // The look of squeue:
 // JOBID NAME USER ST ACCELERATOR STEPS STEPS/S LOSS TARGET/GOT PAUSES MOVES

@@ -11,9 +11,9 @@
 #include <ctime>
 
 #include "absl/strings/str_format.h"
-#include "coordinator/cli/table.h"
 #include "core/error_line.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel {
 namespace {
@@ -120,39 +120,6 @@ std::string RenderBar(std::string_view label, double fraction, double elapsed_s,
   }
   if (!note.empty()) StrAppend(&line, "  ", note);
   return Cut(line, width > 1 ? width - 1 : 1) + "\n";
-}
-
-std::string FormatDuration(double seconds) {
-  if (!std::isfinite(seconds)) return "-";
-  if (seconds < 9.995) return absl::StrFormat("%.2f s", seconds);
-  if (seconds < 59.5) return absl::StrFormat("%.0f s", seconds);
-  const double minutes = seconds / 60;
-  if (minutes < 59.5) {
-    const long whole = std::lround(seconds);
-    return absl::StrFormat("%d min %02d s", whole / 60, whole % 60);
-  }
-  const long whole_minutes = std::lround(minutes);
-  if (whole_minutes < 48 * 60) {
-    return absl::StrFormat("%d h %02d min", whole_minutes / 60,
-                           whole_minutes % 60);
-  }
-  return absl::StrFormat("%.1f days", minutes / 60 / 24);
-}
-
-std::string FormatHours(double seconds) {
-  const double hours = seconds / 3600;
-  if (!std::isfinite(hours)) return "-";
-  return absl::StrFormat(std::abs(hours) < 99.995 ? "%.2f h" : "%.1f h", hours);
-}
-
-std::string FormatPercent(double fraction) {
-  if (!std::isfinite(fraction)) return "-";
-  return absl::StrFormat("%.1f %%", 100 * fraction);
-}
-
-std::string FormatNumber(double value, int decimals) {
-  if (!std::isfinite(value)) return "-";
-  return absl::StrFormat("%.*f", decimals, value);
 }
 
 absl::StatusOr<double> ParseWallTime(const std::string& text, double now_s) {

@@ -1,5 +1,5 @@
 // Output of commands for people: standard output as a terminal, a progress bar,
-// and durations, amounts and points in time as text.
+// and points in time as text.
 #ifndef GAVEL_COORDINATOR_CLI_TERMINAL_H_
 #define GAVEL_COORDINATOR_CLI_TERMINAL_H_
 
@@ -17,7 +17,8 @@ class Terminal {
  public:
   Terminal();
   bool is_terminal() const { return is_terminal_; }
-  // The width of the terminal; kTableWidth when standard output is none.
+  // The width of the terminal; kTableWidth (core/text_table.h) when standard
+  // output is none.
   size_t width() const;
   // The same for tables; kUncut when it is none: a file or pipe gets all.
   size_t table_width() const;
@@ -42,16 +43,6 @@ class Terminal {
 // is taken to go as fast.
 std::string RenderBar(std::string_view label, double fraction, double elapsed_s,
                       std::string_view note, size_t width);
-
-// "0.42 s", "12 s", "3 min 20 s", "5 h 12 min", "3.2 days"; "-" for NaN or
-// never.
-std::string FormatDuration(double seconds);
-// "0.83 h", "16.82 h", "104.1 h"; "-" for NaN or never.
-std::string FormatHours(double seconds);
-// "45.3 %"
-std::string FormatPercent(double fraction);
-// "1.234" of three decimals; "-" for NaN or infinity.
-std::string FormatNumber(double value, int decimals);
 
 // Points in time as text are in the machine's time zone.
 

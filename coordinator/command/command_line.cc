@@ -13,7 +13,6 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon_options.h"
 #include "core/text.h"
-#include "study/commands.h"
 
 namespace gavel {
 
@@ -435,23 +434,23 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   AddAgentCommand(*app, typed, exit_code);
   AddClientCommands(*app, exit_code);
   AddOperatorCommands(*app, exit_code);
-  study::AddPolicyCommand(*app, exit_code);
+  AddPolicyCommand(*app, exit_code);
   AddQueryCommands(*app, exit_code);
   AddLogsCommand(*app, exit_code);
   AddHistoryCommand(*app, exit_code);
   AddUsageCommand(*app, exit_code);
   AddReplayCommand(*app, exit_code);
-  study::AddWhatIfCommand(*app, exit_code);
+  AddWhatIfCommand(*app, exit_code);
   AddBackupCommands(*app, exit_code);
   AddKeyCommands(*app, exit_code);
-  study::AddSolveCommand(*app, exit_code);
-  study::AddProfileCommand(*app, exit_code);
-  study::AddTraceCommand(*app, exit_code);
-  study::AddSimulateCommand(*app, exit_code);
-  study::AddSweepCommand(*app, exit_code);
-  study::AddReportCommand(*app, exit_code);
-  study::AddReproduceCommand(*app, exit_code);
-  AddHelpCommands(*app, version, exit_code);
+  AddSolveCommand(*app, exit_code);
+  AddProfileCommand(*app, exit_code);
+  AddTraceCommand(*app, exit_code);
+  AddSimulateCommand(*app, exit_code);
+  AddSweepCommand(*app, exit_code);
+  AddReportCommand(*app, exit_code);
+  AddReproduceCommand(*app, exit_code);
+  AddHelpCommands(*app, exit_code);
   return app;
 }
 

@@ -1,6 +1,6 @@
 // The commands of `gavel` as data, taken from the parser that runs them, and
-// the documents that are made of them and of the keys of its files: manual
-// pages, completion in shells, and docs/files.md. Pure, thread-safe.
+// the texts that are made of them and of the keys of its files: completion in
+// shells, and docs/files.md. Pure, thread-safe.
 #ifndef GAVEL_COORDINATOR_COMMAND_COMMAND_PAGES_H_
 #define GAVEL_COORDINATOR_COMMAND_COMMAND_PAGES_H_
 
@@ -35,14 +35,6 @@ struct Command {
 
 // The program first, then each command followed by those below it.
 std::vector<Command> ListCommands(const CLI::App& app);
-
-struct ManPage {
-  std::string file;  // "gavel-user-add.1"
-  std::string text;  // roff
-};
-// One for each command. `version`: "gavel 0.1.0".
-std::vector<ManPage> MakeManPages(const std::vector<Command>& commands,
-                                  const std::string& version);
 
 // Scripts with the commands, the options and the values of options that have a
 // list of them; elsewhere the shell completes file names. The script for bash

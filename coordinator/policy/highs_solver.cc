@@ -248,4 +248,62 @@ void HighsSolver::AddRow(double lower, double upper,
   ++rows_;
 }
 
+IntegerSolution SolveIntegers(const LinearProgram& program,
+                              const IntegerOptions& options) {
+  // HiGHS looks only for solutions better by this feasibility tolerance, the
+  // smallest that it takes.
+  constexpr double kTolerance = 1e-10;
+  IntegerSolution solution;
+  solution.solver = "highs-mip";
+  void* highs = Highs_create();
+  const std::unique_ptr<void, void (*)(void*)> owner(highs, Highs_destroy);
+  Highs_setBoolOptionValue(highs, "output_flag", 0);
+  Highs_setIntOptionValue(highs, "threads", 1);
+  Highs_setStringOptionValue(highs, "parallel", "off");
+  Highs_setDoubleOptionValue(highs, "time_limit", options.seconds_max);
+  Highs_setIntOptionValue(highs, "mip_max_nodes", options.nodes_max);
+  for (const char* gap : {"mip_rel_gap", "mip_abs_gap"}) {
+    Highs_setDoubleOptionValue(highs, gap, 0);
+  }
+  Highs_setDoubleOptionValue(highs, "mip_feasibility_tolerance", kTolerance);
+  SetTolerance(highs, kTolerance);
+  const std::vector<HighsInt> integers(program.column_cost.size(),
+                                       kHighsVarTypeInteger);
+  if (Highs_passMip(highs, program.columns(), program.rows(),
+                    static_cast<HighsInt>(program.entry_value.size()),
+                    kHighsMatrixFormatRowwise, kHighsObjSenseMaximize,
+                    /*offset=*/0.0, program.column_cost.data(),
+                    program.column_lower.data(), program.column_upper.data(),
+                    program.row_lower.data(), program.row_upper.data(),
+                    program.row_start.data(), program.entry_column.data(),
+                    program.entry_value.data(),
+                    integers.data()) == kHighsStatusError) {
+    solution.detail = Describe(kHighsModelStatusLoadError);
+    return solution;
+  }
+  Highs_run(highs);
+  const HighsInt status = Highs_getModelStatus(highs);
+  solution.outcome = status == kHighsModelStatusSolutionLimit
+                         ? SolveOutcome::kIterationLimit
+                         : OutcomeOf(status);
+  if (solution.outcome != SolveOutcome::kOptimal) {
+    solution.detail = Describe(status);
+  }
+  HighsInt iterations = 0;
+  Highs_getIntInfoValue(highs, "simplex_iteration_count", &iterations);
+  solution.iterations = std::max(iterations, 0);
+  double bound = kInfinity;
+  Highs_getDoubleInfoValue(highs, "mip_dual_bound", &bound);
+  if (bound == bound) solution.bound = bound;
+  HighsInt found = kHighsSolutionStatusNone;
+  Highs_getIntInfoValue(highs, "primal_solution_status", &found);
+  if (found != kHighsSolutionStatusFeasible) return solution;
+  solution.column_values.resize(program.column_cost.size());
+  if (Highs_getSolution(highs, solution.column_values.data(), nullptr, nullptr,
+                        nullptr) == kHighsStatusError) {
+    solution.column_values.clear();
+  }
+  return solution;
+}
+
 }  // namespace gavel::policy

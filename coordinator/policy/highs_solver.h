@@ -156,6 +156,25 @@ class HighsSolver {
   bool solved_ = false;   // there is a basis to start from
 };
 
+struct IntegerOptions {
+  // Nodes of branch and bound, after which the best solution is returned.
+  int nodes_max = 100'000;
+  // For benchmarks only, as in LpOptions.
+  double seconds_max = kInfinity;
+};
+
+// `solver`: "highs-mip"; `iterations`: those of simplex.
+struct IntegerSolution : SolveReport {
+  // Recomputed by the caller: HiGHS meets integrality to a tolerance.
+  std::vector<double> column_values;  // empty when HiGHS has none
+  double bound = kInfinity;           // no solution has a larger objective
+};
+
+// Maximises the program over integers, with no gap allowed at the end. All
+// columns have finite bounds. Deterministic within `nodes_max`.
+IntegerSolution SolveIntegers(const LinearProgram& program,
+                              const IntegerOptions& options = {});
+
 }  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_HIGHS_SOLVER_H_

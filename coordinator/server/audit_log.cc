@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <ctime>
@@ -65,49 +64,30 @@ std::string TimeText() {
 
 LineThread::LineThread(Write write)
     : write_(std::move(write)),
-      thread_([this](const std::stop_token& stop) { Work(stop); }) {}
+      thread_(AtEnd::kDrop, [this](auto lines, const std::stop_token& stop) {
+        Work(lines, stop);
+        return kNever;
+      }) {}
 
-LineThread::~LineThread() {
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(kFarewell_s),
-                      [this] { return lines_.empty(); });
-  }
-  thread_.request_stop();
-  thread_.join();
-}
+LineThread::~LineThread() { thread_.WaitUntilIdle(kFarewell_s); }
 
 bool LineThread::Append(std::string line) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (bytes_ + line.size() > kQueuedBytesMax) {
-      ++lost_;
-      return false;
-    }
-    bytes_ += line.size();
-    lines_.push_back(std::move(line));
+  const size_t size = line.size();
+  if (bytes_.fetch_add(size) + size > kQueuedBytesMax) {
+    bytes_ -= size;
+    ++lost_;
+    return false;
   }
-  changed_.notify_all();
+  thread_.Post(std::move(line));
   return true;
 }
 
-uint64_t LineThread::TakeLost() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(lost_, 0);
-}
-
-void LineThread::Work(const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  while (changed_.wait(lock, stop, [this] { return !lines_.empty(); })) {
+void LineThread::Work(const std::vector<std::string>& lines,
+                      const std::stop_token& stop) {
+  for (const std::string& line : lines) {
     if (stop.stop_requested()) return;
-    const std::string& line = lines_.front();
-    lock.unlock();
-    const bool written = write_(line, stop);
-    lock.lock();
-    lost_ += written ? 0 : 1;
+    if (!write_(line, stop)) ++lost_;
     bytes_ -= line.size();
-    lines_.pop_front();
-    changed_.notify_all();
   }
 }
 

@@ -4,23 +4,21 @@
 #ifndef GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 #define GAVEL_COORDINATOR_SERVER_AUDIT_LOG_H_
 
-#include <condition_variable>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/units.h"
 #include "runtime/files/descriptor.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel {
 
@@ -49,18 +47,15 @@ class LineThread {
   // False: it is lost, for too many wait.
   bool Append(std::string line);
   // Lines lost since the last call.
-  uint64_t TakeLost();
+  uint64_t TakeLost() { return lost_.exchange(0); }
 
  private:
-  void Work(const std::stop_token& stop);
+  void Work(const std::vector<std::string>& lines, const std::stop_token& stop);
 
   const Write write_;
-  std::mutex mutex_;  // guards all below but the thread
-  std::condition_variable_any changed_;
-  std::deque<std::string> lines_;  // the first one is being written
-  size_t bytes_ = 0;               // of those
-  uint64_t lost_ = 0;
-  std::jthread thread_;
+  std::atomic<size_t> bytes_ = 0;  // of lines that are not written
+  std::atomic<uint64_t> lost_ = 0;
+  WorkerThread<std::string> thread_;
 };
 
 // A Write to a descriptor, which outlives the thread: waits until there is

@@ -3,14 +3,12 @@
 #ifndef GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
 #define GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +24,7 @@
 #include "core/messages.h"
 #include "core/units.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/worker_thread.h"
 #include "spdlog/logger.h"
 
 namespace gavel {
@@ -39,11 +38,8 @@ namespace gavel {
 // answer is there; it must not block, nor call back.
 class SolverThread {
  public:
+  // The end waits for the problem being solved, unless stopped before.
   SolverThread(std::unique_ptr<Policy> policy, std::function<void()> notify);
-  // Waits for the problem being solved, unless stopped before.
-  ~SolverThread();
-  SolverThread(const SolverThread&) = delete;
-  SolverThread& operator=(const SolverThread&) = delete;
 
   // How long Stop waits for the problem that is being solved.
   static constexpr double kFarewell_s = 0.2;
@@ -54,32 +50,27 @@ class SolverThread {
 
   // Takes the place of a problem that still waits. Where it names another
   // policy, that one solves from then on.
-  void Solve(action::SolvePolicy problem);
+  void Solve(action::SolvePolicy problem) {
+    thread_.Replace(std::move(problem));
+  }
 
   // The newest answer, once. An error of the policy, or an exception of its
   // solver, is an answer too: outcome kFailed with the detail.
   std::optional<event::AllocationReady> TakeAnswer();
 
  private:
-  // The thread's state. The thread keeps it alive when it outlives this object.
+  // The thread keeps it alive when it outlives this object.
   struct Shared {
     std::unique_ptr<Policy> policy;  // the thread's
-    // As in CommitThread, of the standard library.
-    std::mutex mutex;  // guards all below
-    std::condition_variable changed;
-    std::function<void()> notify;
-    std::optional<action::SolvePolicy> waiting;
+    // As in WorkerThread, of the standard library.
+    std::mutex mutex;              // guards all below
+    std::function<void()> notify;  // null: stopped
     std::optional<event::AllocationReady> answer;
-    bool stopping = false;
-    bool ended = false;
   };
-  static void Work(Shared& shared);
-  void SolveNoMore();
-  // Waits for a problem. Nothing: the end.
-  static std::optional<action::SolvePolicy> TakeProblem(Shared& shared);
+  static void Answer(const action::SolvePolicy& problem, Shared& shared);
 
-  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
-  std::thread thread_;
+  const std::shared_ptr<Shared> shared_;
+  WorkerThread<action::SolvePolicy> thread_;
 };
 
 // Runs the engine: gives it events and the time, and carries out the actions

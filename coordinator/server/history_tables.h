@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "coordinator/server/principals.h"
 #include "coordinator/server/rows.h"
-#include "coordinator/server/sqlite.h"
 #include "core/messages.h"
 #include "nlohmann/json.hpp"
+#include "runtime/database/sqlite.h"
 
 namespace gavel {
 

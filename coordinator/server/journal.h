@@ -19,9 +19,9 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/action.h"
 #include "coordinator/server/history_tables.h"
-#include "coordinator/server/sqlite.h"
 #include "core/ids.h"
 #include "core/units.h"
+#include "runtime/database/sqlite.h"
 #include "runtime/files/own_files.h"
 
 namespace gavel {

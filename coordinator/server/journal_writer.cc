@@ -1,5 +1,6 @@
 #include "coordinator/server/journal_writer.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -12,33 +13,22 @@ namespace gavel {
 
 CommitThread::CommitThread(std::unique_ptr<Journal> journal,
                            std::function<void()> notify)
-    : journal_(std::move(journal)), notify_(std::move(notify)) {
+    : journal_(std::move(journal)),
+      notify_(std::move(notify)),
+      thread_(AtEnd::kFinish, [this](auto items, const std::stop_token&) {
+        return Work(std::move(items));
+      }) {
   state_.persisted_seq = journal_->position().seq;
   state_.end = journal_->end();
-  thread_ = std::jthread([this](const std::stop_token& stop) { Run(stop); });
+  thread_.Post({});  // an earlier coordinator may have left something
 }
 
 void CommitThread::Append(JournalRow row, std::vector<HistoryRow> history) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] {
-    return queue_.rows.size() < kQueuedRowsMax || !state_.status.ok();
-  });
-  if (!state_.status.ok()) return;
-  queue_.rows.push_back(std::move(row));
-  queue_.history.insert(queue_.history.end(),
-                        std::make_move_iterator(history.begin()),
-                        std::make_move_iterator(history.end()));
-  lock.unlock();
-  changed_.notify_all();
+  thread_.Post({std::move(row), std::move(history)}, kQueuedRowsMax);
 }
 
 void CommitThread::Snapshot(JournalSnapshot snapshot) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!state_.status.ok()) return;
-    queue_.snapshot = std::move(snapshot);
-  }
-  changed_.notify_all();
+  thread_.Post({.snapshot = std::move(snapshot)});
 }
 
 std::vector<std::string> CommitThread::State::Troubles() const {
@@ -57,32 +47,22 @@ CommitThread::State CommitThread::state() const {
   return state_;
 }
 
-void CommitThread::Run(const std::stop_token& stop) {
+Time CommitThread::Work(std::vector<Item> items) {
+  if (!state().status.ok()) return kNever;
   // After a failure Append says so.
-  journal_->ReserveWal().IgnoreError();
-  bool more = true;  // an earlier coordinator may have left something
-  Work work;
-  while (TakeWork(stop, more, &work)) {
-    if (work.snapshot) journal_->StartSnapshot(*std::move(work.snapshot));
-    if (!work.rows.empty()) {
-      Finish(journal_->Append(work.rows, work.history), work.rows.back().seq);
-      notify_();
-    }
-    more = Maintain();
+  if (!std::exchange(wal_reserved_, true)) journal_->ReserveWal().IgnoreError();
+  std::vector<JournalRow> rows;
+  std::vector<HistoryRow> history;
+  for (Item& item : items) {
+    if (item.snapshot) journal_->StartSnapshot(*std::move(item.snapshot));
+    if (item.row) rows.push_back(*std::move(item.row));
+    std::ranges::move(item.history, std::back_inserter(history));
   }
-}
-
-bool CommitThread::TakeWork(const std::stop_token& stop, bool at_once,
-                            Work* work) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, stop, [&] {
-    return at_once || !queue_.rows.empty() || queue_.snapshot;
-  });
-  if (stop.stop_requested() && queue_.rows.empty()) return false;
-  *work = std::exchange(queue_, {});
-  lock.unlock();
-  changed_.notify_all();  // there is room
-  return true;
+  if (!rows.empty()) {
+    Finish(journal_->Append(rows, history), rows.back().seq);
+    notify_();
+  }
+  return Maintain() ? 0 : kNever;
 }
 
 // True: there is more to do.
@@ -119,9 +99,6 @@ void CommitThread::Finish(const absl::Status& status, uint64_t last_seq) {
   if (status.ok()) {
     state_.persisted_seq = last_seq;
     state_.end = journal_->end();
-  } else {
-    queue_ = {};
-    changed_.notify_all();
   }
 }
 
@@ -164,67 +141,47 @@ SnapshotThread::SnapshotThread(Engine engine, HistoryProjector projector,
     : take_(std::move(take)),
       engine_(std::move(engine)),
       projector_(std::move(projector)),
-      thread_([this](const std::stop_token& stop) { Work(stop); }) {}
+      thread_(AtEnd::kDrop, [this](auto items, const std::stop_token& stop) {
+        Work(std::move(items), stop);
+        return kNever;
+      }) {}
 
-// Not told: there is nothing to do before the row is on disk.
 void SnapshotThread::Append(Row row) {
-  const std::lock_guard lock(mutex_);
-  lost_ |= rows_.size() >= kRowsMax;
+  lost_ |= rows_.size() + rows_posted_ >= kRowsMax;
   if (lost_) {
     rows_.clear();
-    wanted_.reset();
+    thread_.Drop();
   } else {
     rows_.push_back(std::move(row));
   }
 }
 
-bool SnapshotThread::lost() const {
-  const std::lock_guard lock(mutex_);
-  return lost_;
-}
-
 void SnapshotThread::Persisted(const ChainEnd& end, bool snapshot) {
-  {
-    const std::lock_guard lock(mutex_);
-    persisted_ = end.position.seq;
-    if (snapshot && !wanted_ && !lost_) wanted_ = end;
+  if (lost_) return;
+  Item item;
+  while (!rows_.empty() && rows_.front().seq <= end.position.seq) {
+    item.rows.push_back(std::move(rows_.front()));
+    rows_.pop_front();
   }
-  changed_.notify_all();
+  if (snapshot && !wanted_.exchange(true)) item.snapshot = end;
+  rows_posted_ += item.rows.size();
+  thread_.Post(std::move(item));
 }
 
-void SnapshotThread::Work(const std::stop_token& stop) {
-  std::deque<Row> rows;
-  std::optional<ChainEnd> snapshot;
-  while (TakeSome(stop, &rows, &snapshot)) {
-    for (const Row& row : rows) {
+void SnapshotThread::Work(std::vector<Item> items,
+                          const std::stop_token& stop) {
+  for (const Item& item : items) rows_posted_ -= item.rows.size();
+  for (const Item& item : items) {
+    if (stop.stop_requested()) return;
+    if (item.snapshot) wanted_ = false;
+    for (const Row& row : item.rows) {
       engine_.Replay(row.seq, row.term, row.time, *row.event);
       projector_.Observe(row.seq, row.time, *row.event, engine_);
     }
-    if (!snapshot) continue;
+    if (!item.snapshot) continue;
     absl::StatusOr<std::string> bytes = PackSnapshot(engine_, projector_);
-    if (bytes.ok()) take_({*snapshot, *std::move(bytes)});
+    if (bytes.ok()) take_({*item.snapshot, *std::move(bytes)});
   }
-}
-
-// No row beyond the one that a snapshot is wanted of, until it is made.
-bool SnapshotThread::TakeSome(const std::stop_token& stop,
-                              std::deque<Row>* rows,
-                              std::optional<ChainEnd>* snapshot) {
-  std::unique_lock lock(mutex_);
-  const auto last = [this] {
-    return wanted_ ? wanted_->position.seq : persisted_;
-  };
-  changed_.wait(lock, stop, [&] {
-    return wanted_ || (!rows_.empty() && rows_.front().seq <= last());
-  });
-  if (stop.stop_requested()) return false;
-  rows->clear();
-  while (!rows_.empty() && rows_.front().seq <= last()) {
-    rows->push_back(std::move(rows_.front()));
-    rows_.pop_front();
-  }
-  *snapshot = std::exchange(wanted_, std::nullopt);
-  return true;
 }
 
 RecoverInto RecoverBoth(const EngineOptions& options, Engine* engine,

@@ -4,7 +4,7 @@
 #ifndef GAVEL_COORDINATOR_SERVER_JOURNAL_WRITER_H_
 #define GAVEL_COORDINATOR_SERVER_JOURNAL_WRITER_H_
 
-#include <condition_variable>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -14,7 +14,6 @@
 #include <optional>
 #include <stop_token>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +24,7 @@
 #include "coordinator/server/history_projector.h"
 #include "coordinator/server/journal.h"
 #include "core/units.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel {
 
@@ -64,34 +64,31 @@ class CommitThread {
   absl::Status CheckLock() const { return journal_->CheckLock(); }
 
  private:
-  struct Work {
-    std::optional<JournalSnapshot> snapshot;
-    std::vector<JournalRow> rows;
-    std::vector<HistoryRow> history;
+  // A row and its history, or a snapshot; neither at the start.
+  struct Item {
+    std::optional<JournalRow> row = {};
+    std::vector<HistoryRow> history = {};
+    std::optional<JournalSnapshot> snapshot = {};
   };
-  void Run(const std::stop_token& stop);
-  // Waits for something to do, but not when `at_once`. False: the end.
-  bool TakeWork(const std::stop_token& stop, bool at_once, Work* work);
+  Time Work(std::vector<Item> items);
   void Finish(const absl::Status& status, uint64_t last_seq);
   bool Maintain();
   bool Verify();
 
   const std::unique_ptr<Journal> journal_;  // the thread's, once it runs
   const std::function<void()> notify_;
-  // A std::mutex, since the thread sanitizer does not see into Debian's
-  // absl::Mutex.
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable_any changed_;
-  Work queue_;
+  bool wal_reserved_ = false;  // the thread's
+  // As in WorkerThread, of the standard library.
+  mutable std::mutex mutex_;  // guards the state
   State state_;
-  std::jthread thread_;
+  WorkerThread<Item> thread_;
 };
 
 // Makes the journal's snapshots off the event loop. It replays durable rows
 // into its own engine and history projector; a snapshot is these two as bytes.
 // The journal writer owns one.
 //
-// Thread-safe.
+// Belongs to the event loop.
 class SnapshotThread {
  public:
   // It gives up when this many rows wait: it does not keep up.
@@ -113,28 +110,26 @@ class SnapshotThread {
   // In the order of seq.
   void Append(Row row);
   // It has given up; there are no snapshots until the next start.
-  bool lost() const;
+  bool lost() const { return lost_; }
   // All rows up to `end` are on disk; `snapshot`: one is to be made of them. It
   // is passed over while another one is under way.
   void Persisted(const ChainEnd& end, bool snapshot);
 
  private:
-  void Work(const std::stop_token& stop);
-  // Waits for something to do. False: the end.
-  bool TakeSome(const std::stop_token& stop, std::deque<Row>* rows,
-                std::optional<ChainEnd>* snapshot);
+  struct Item {
+    std::vector<Row> rows;
+    std::optional<ChainEnd> snapshot;  // to be made after them
+  };
+  void Work(std::vector<Item> items, const std::stop_token& stop);
 
   const Take take_;
   Engine engine_;  // the thread's, and the next
   HistoryProjector projector_;
-  // As in CommitThread, of the standard library.
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable_any changed_;
-  std::deque<Row> rows_;
-  uint64_t persisted_ = 0;
-  std::optional<ChainEnd> wanted_;
+  std::deque<Row> rows_;  // not on disk
   bool lost_ = false;
-  std::jthread thread_;
+  std::atomic<size_t> rows_posted_ = 0;  // and not yet taken by the thread
+  std::atomic<bool> wanted_ = false;     // a snapshot; the same
+  WorkerThread<Item> thread_;
 };
 
 // The engine and the projector as they are written into a journal's snapshot.

@@ -1,7 +1,7 @@
 #include "coordinator/server/query.h"
 
 #include <algorithm>
-#include <chrono>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -401,16 +401,9 @@ QueryThread::QueryThread(const Limits& limits, std::function<void()> notify)
     : limits_(limits),
       notify_(std::move(notify)),
       bytes_(limits.bytes_per_s),
-      thread_([this] { Work(); }) {}
-
-QueryThread::~QueryThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
+      thread_(AtEnd::kDrop, [this](auto questions, const std::stop_token&) {
+        return Work(std::move(questions));
+      }) {}
 
 bool QueryThread::Ask(std::string peer, std::string reader, Write write) {
   {
@@ -420,9 +413,8 @@ bool QueryThread::Ask(std::string peer, std::string reader, Write write) {
     if (own >= limits_.of_one_max) return false;
     ++own;
     ++untaken_;
-    waiting_.push_back({std::move(peer), std::move(reader), std::move(write)});
   }
-  changed_.notify_all();
+  thread_.Post({std::move(peer), std::move(reader), std::move(write)});
   return true;
 }
 
@@ -437,43 +429,29 @@ std::optional<QueryThread::Answer> QueryThread::TakeAnswer() {
   return next;
 }
 
-void QueryThread::Work() {
-  while (std::optional<Question> question = TakeQuestion()) {
-    QueryReply reply = question->write();
-    {
-      const std::lock_guard lock(mutex_);
-      bytes_.Spend(clock_.elapsed_s(), question->reader,
-                   static_cast<double>(reply.json.size()));
-      answers_.push_back({std::move(question->peer),
-                          std::move(question->reader), std::move(reply)});
-    }
-    notify_();
+Time QueryThread::Work(std::vector<Question> questions) {
+  std::ranges::move(questions, std::back_inserter(waiting_));
+  const double now = clock_.elapsed_s();
+  Time wait_s = kNever;
+  auto next = waiting_.begin();
+  for (; next != waiting_.end(); ++next) {
+    const double own_s = bytes_.WaitFor(now, next->reader);
+    if (own_s <= 0) break;
+    wait_s = std::min(wait_s, own_s);
   }
-}
-
-std::optional<QueryThread::Question> QueryThread::TakeQuestion() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    if (stopping_) return std::nullopt;
-    const double now = clock_.elapsed_s();
-    double wait_s = kNever;
-    auto next = waiting_.begin();
-    for (; next != waiting_.end(); ++next) {
-      const double own_s = bytes_.WaitFor(now, next->reader);
-      if (own_s <= 0) break;
-      wait_s = std::min(wait_s, own_s);
-    }
-    if (next != waiting_.end()) {
-      Question question = std::move(*next);
-      waiting_.erase(next);
-      return question;
-    }
-    if (waiting_.empty()) {
-      changed_.wait(lock);
-    } else {
-      changed_.wait_for(lock, std::chrono::duration<double>(wait_s));
-    }
+  if (next == waiting_.end()) return wait_s;
+  Question question = std::move(*next);
+  waiting_.erase(next);
+  QueryReply reply = question.write();
+  bytes_.Spend(clock_.elapsed_s(), question.reader,
+               static_cast<double>(reply.json.size()));
+  {
+    const std::lock_guard lock(mutex_);
+    answers_.push_back({std::move(question.peer), std::move(question.reader),
+                        std::move(reply)});
   }
+  notify_();
+  return 0;  // the next one, perhaps of those that came meanwhile
 }
 
 }  // namespace gavel

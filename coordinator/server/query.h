@@ -4,7 +4,6 @@
 #ifndef GAVEL_COORDINATOR_SERVER_QUERY_H_
 #define GAVEL_COORDINATOR_SERVER_QUERY_H_
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -13,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "coordinator/engine/engine.h"
@@ -23,6 +21,7 @@
 #include "core/messages.h"
 #include "core/units.h"
 #include "runtime/files/stopwatch.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel {
 
@@ -96,11 +95,9 @@ class QueryThread {
   // Called on the thread: whatever it reads does not change.
   using Write = std::function<QueryReply()>;
 
+  // The end waits for the answer that is being written; the others are
+  // forgotten.
   QueryThread(const Limits& limits, std::function<void()> notify);
-  // Waits for the answer that is being written; the others are forgotten.
-  ~QueryThread();
-  QueryThread(const QueryThread&) = delete;
-  QueryThread& operator=(const QueryThread&) = delete;
 
   // An answer for `peer`, on the account of `reader`. False: too many wait, it
   // is to be refused.
@@ -120,23 +117,22 @@ class QueryThread {
     std::string reader;
     Write write;
   };
-  void Work();
-  // Waits for one whose reader has something left. Nothing: the end.
-  std::optional<Question> TakeQuestion();
+  // Answers one question at most. Returns after how many seconds the next one
+  // may be answered, for its reader then has something left.
+  Time Work(std::vector<Question> questions);
 
   const Limits limits_;
   const std::function<void()> notify_;
   const Stopwatch clock_;
-  // As in CommitThread, of the standard library.
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  // Used by the thread alone.
   RequestRates bytes_;
   std::deque<Question> waiting_;
+  // As in WorkerThread, of the standard library.
+  std::mutex mutex_;  // guards all below but the thread
   std::deque<Answer> answers_;
   size_t untaken_ = 0;  // questions whose answers nobody has taken
   std::map<std::string, size_t> untaken_of_;  // the same, by reader
-  bool stopping_ = false;
-  std::thread thread_;
+  WorkerThread<Question> thread_;
 };
 
 }  // namespace gavel

@@ -13,16 +13,6 @@ using internal::CatchAsStatus;
 CheckpointWriter::CheckpointWriter(GenerationStore store, Done done)
     : store_(std::move(store)), done_(std::move(done)) {}
 
-CheckpointWriter::~CheckpointWriter() {
-  if (!thread_.joinable()) return;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  thread_.join();
-}
-
 absl::Status CheckpointWriter::Begin(Generation generation,
                                      const Snapshot& snapshot,
                                      const CommitOptions& options,
@@ -56,19 +46,14 @@ void CheckpointWriter::Prepare(const Snapshot& snapshot,
   Post([this, size = *size_bytes] { store_.Prepare(size).IgnoreError(); });
 }
 
-bool CheckpointWriter::IsBusy() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return busy_;
-}
-
 std::optional<Generation> CheckpointWriter::InFlight() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return in_flight_;
 }
 
 absl::Status CheckpointWriter::Wait() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return !busy_; });
+  if (thread_) thread_->WaitUntilIdle();
+  std::lock_guard<std::mutex> lock(mutex_);
   return last_;
 }
 
@@ -83,36 +68,17 @@ absl::Status CheckpointWriter::RemoveLeftovers(uint64_t epoch) {
 }
 
 void CheckpointWriter::Post(std::function<void()> job) {
-  if (!thread_.joinable()) {
+  if (!thread_) {
     const internal::SignalsBlocked blocked;
     // If the thread can't be started, the job runs in the caller's thread,
     // which only takes longer.
     absl::Status status = CatchAsStatus("the writer's thread", [this] {
-      thread_ = std::thread([this] { Run(); });
+      thread_ = std::make_unique<TaskThread>();
       return absl::OkStatus();
     });
     if (!status.ok()) return job();
   }
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    job_ = std::move(job);
-    busy_ = true;
-  }
-  changed_.notify_all();
-}
-
-void CheckpointWriter::Run() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || job_; });
-    if (!job_) return;
-    std::function<void()> job = std::exchange(job_, nullptr);
-    lock.unlock();
-    job();
-    lock.lock();
-    busy_ = false;
-    changed_.notify_all();
-  }
+  thread_->Post(std::move(job));
 }
 
 }  // namespace gavel

@@ -9,17 +9,17 @@
 #ifndef GAVEL_RUNTIME_CHECKPOINT_CHECKPOINT_WRITER_H_
 #define GAVEL_RUNTIME_CHECKPOINT_CHECKPOINT_WRITER_H_
 
-#include <condition_variable>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/generation.h"
 #include "runtime/checkpoint/generation_store.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel {
 
@@ -29,9 +29,6 @@ class CheckpointWriter {
   using Done = std::function<void(Generation, const absl::Status&)>;
 
   CheckpointWriter(GenerationStore store, Done done);
-  ~CheckpointWriter();
-  CheckpointWriter(const CheckpointWriter&) = delete;
-  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   // Waits for the save under way, copies `snapshot`, and begins to write the
   // copy. Returns the errors of GenerationStore::Stage, which copies; `done`
@@ -46,7 +43,7 @@ class CheckpointWriter {
   void Prepare(const Snapshot& snapshot, const CommitOptions& options);
 
   // Returns whether a save, or the preparation of one, is under way.
-  bool IsBusy() const;
+  bool IsBusy() const { return thread_ != nullptr && thread_->IsBusy(); }
   // Returns the generation that is being written.
   std::optional<Generation> InFlight() const;
   // Waits until nothing is under way. Returns the outcome of the last save, OK
@@ -65,18 +62,13 @@ class CheckpointWriter {
 
  private:
   void Post(std::function<void()> job);
-  void Run();
 
   GenerationStore store_;
   const Done done_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void()> job_;  // empty: nothing to do
-  bool busy_ = false;
+  mutable std::mutex mutex_;  // guards the two below
   std::optional<Generation> in_flight_;
   absl::Status last_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::unique_ptr<TaskThread> thread_;  // null before the first job
 };
 
 }  // namespace gavel

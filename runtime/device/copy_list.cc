@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <utility>
 
 #include "runtime/device/torch_errors.h"
 #include "runtime/files/signals_blocked.h"
@@ -12,72 +14,58 @@
 #endif
 
 namespace gavel {
+namespace {
 
-WorkerPool::~WorkerPool() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
+// The tasks of one Run.
+struct TaskList {
+  const WorkerPool::Task& task;
+  const size_t count;
+  std::mutex mutex = {};  // guards all below
+  size_t next = 0;
+  size_t error_index = 0;
+  absl::Status error = {};
+
+  // Runs tasks until none is left to begin.
+  void Take() {
+    std::unique_lock<std::mutex> lock(mutex);
+    while (next < count) {
+      const size_t index = next++;
+      lock.unlock();
+      absl::Status status =
+          internal::CatchAsStatus("checkpoint", [&] { return task(index); });
+      lock.lock();
+      if (status.ok()) continue;
+      if (error.ok() || index < error_index) {
+        error = std::move(status);
+        error_index = index;
+      }
+      next = count;
+    }
   }
-  changed_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
-}
+};
+
+}  // namespace
 
 absl::Status WorkerPool::Run(size_t count, const Task& task) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  task_ = &task;
-  count_ = count;
-  next_ = 0;
-  error_ = absl::OkStatus();
+  TaskList tasks{task, count};
   if (count > 1) {
-    if (workers_.empty()) Start();
-    changed_.notify_all();
+    if (helpers_.empty()) Start();
+    for (TaskThread& helper : helpers_) helper.Post([&] { tasks.Take(); });
   }
-  TakeTasks(lock);
-  changed_.wait(lock, [this] { return running_ == 0; });
-  task_ = nullptr;
-  return error_;
+  tasks.Take();
+  // A helper that has not begun by now is not waited for.
+  for (TaskThread& helper : helpers_) helper.Drop();
+  for (TaskThread& helper : helpers_) helper.WaitUntilIdle();
+  return tasks.error;
 }
 
 void WorkerPool::Start() {
   const internal::SignalsBlocked blocked;
   // With fewer threads than wished for it only takes longer.
   internal::CatchAsStatus("starting threads", [this] {
-    for (int i = 1; i < threads_; ++i) {
-      workers_.emplace_back([this] { Work(); });
-    }
+    for (int i = 1; i < threads_; ++i) helpers_.emplace_back();
     return absl::OkStatus();
   }).IgnoreError();
-}
-
-void WorkerPool::Work() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!stopping_) {
-    TakeTasks(lock);
-    changed_.wait(lock, [this] {
-      return stopping_ || (task_ != nullptr && next_ < count_);
-    });
-  }
-}
-
-void WorkerPool::TakeTasks(std::unique_lock<std::mutex>& lock) {
-  while (task_ != nullptr && next_ < count_) {
-    const size_t index = next_++;
-    const Task& task = *task_;
-    ++running_;
-    lock.unlock();
-    absl::Status status =
-        internal::CatchAsStatus("checkpoint", [&] { return task(index); });
-    lock.lock();
-    --running_;
-    if (!status.ok()) {
-      if (error_.ok() || index < error_index_) {
-        error_ = std::move(status);
-        error_index_ = index;
-      }
-      next_ = count_;
-    }
-  }
-  if (running_ == 0) changed_.notify_all();
 }
 
 namespace {

@@ -3,14 +3,13 @@
 #ifndef GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
 #define GAVEL_RUNTIME_DEVICE_COPY_LIST_H_
 
-#include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <functional>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel {
 
@@ -26,9 +25,6 @@ class WorkerPool {
   // `threads` >= 1 counts the caller of Run; with 1 there are no others, and
   // tasks run one after the other in their order.
   explicit WorkerPool(int threads) : threads_(threads) {}
-  ~WorkerPool();
-  WorkerPool(const WorkerPool&) = delete;
-  WorkerPool& operator=(const WorkerPool&) = delete;
 
   int threads() const { return threads_; }
 
@@ -38,23 +34,10 @@ class WorkerPool {
   absl::Status Run(size_t count, const Task& task);
 
  private:
-  void Work();
-  // Takes tasks until there are none. Called and returns with `lock` held.
-  void TakeTasks(std::unique_lock<std::mutex>& lock);
   void Start();
 
   const int threads_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::thread> workers_;
-  bool stopping_ = false;
-  // The fields below belong to the present Run.
-  const Task* task_ = nullptr;
-  size_t count_ = 0;
-  size_t next_ = 0;
-  size_t running_ = 0;
-  size_t error_index_ = 0;
-  absl::Status error_;
+  std::deque<TaskThread> helpers_;  // the threads but the caller of Run
 };
 
 // A memcpy for large blocks that nobody reads soon, such as a copy of a model.

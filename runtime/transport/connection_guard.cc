@@ -262,9 +262,9 @@ void ConnectionGuard::Wait() {
         std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()));
   }
   zmq::poll(items.data(), items.size(), wait);
-  if ((items[0].revents & ZMQ_POLLIN) != 0) {
-    for (int i = 0; i < kEventsAtOnceMax && TakeEvent();) ++i;
-  }
+  // Events come first, whatever the poll saw of them: a handshake is answered
+  // by the number of connections, to which its own belongs.
+  for (int i = 0; i < kEventsAtOnceMax && TakeEvent();) ++i;
   for (size_t i = 0; i < handlers_.size(); ++i) {
     if ((items[first + i].revents & ZMQ_POLLIN) != 0) {
       AnswerHandshake(handlers_[i]);

@@ -1,5 +1,5 @@
-// How an agent stops workers and tells their ends (docs/protocol.md, "An
-// agent's life").
+// Tests how an agent stops workers and reports their ends (docs/protocol.md,
+// "An agent's life").
 #include <csignal>
 
 #include "tests/agent/agent_machine_fixture.h"
@@ -98,13 +98,14 @@ TEST_F(WelcomeAgent, AStopOfWhoDoesNotRunIsAnsweredByItsExit) {
   const auto exits = OnlyMessage<WorkerExited>(Hear(1, Stop(Key(5, 2), 1)));
   EXPECT_EQ(exits.worker, Key(5, 2));
   EXPECT_NE(exits.launch_error, "");
-  // Its launch, overtaken on the way, must not make the answer false.
+  // A launch of that worker that arrives late must not make the answer false.
   EXPECT_THAT(SpawnsOf(Hear(1.1, Launch(Key(5, 2)))), IsEmpty());
   EXPECT_THAT(SpawnsOf(Hear(1.2, Launch(Key(5, 3)))), ElementsAre(Key(5, 3)));
 }
 
-// What an agent before it left running it can't know, until its own hello has
-// been taken: not that of another one, and not by a wish for a hello.
+// Until its own hello is answered, an agent can't know which workers an earlier
+// agent left running, so it answers no stop. The welcome of another incarnation
+// or state directory does not count, nor does a request for a hello.
 TEST_F(AgentMachineTest, AStopBeforeItsOwnWelcomeIsNotAnswered) {
   Start(0);
   AgentWelcome to_another = Welcome();
@@ -205,7 +206,8 @@ TEST_F(WelcomeAgent, RejectedItKillsAllAndQuits) {
   const auto quits = OnlyAction<agent_action::Quit>(actions);
   EXPECT_EQ(quits.reason, "node-1 is there already");
 
-  // What was starting dies too, and what was waiting never starts.
+  // The worker that was starting is killed, too, and the waiting one never
+  // starts.
   EXPECT_THAT(SignalsOf(Started(2.1, Key(3, 1), 102)), ElementsAre(SIGKILL));
   EXPECT_THAT(ActionsOf<agent_action::Send>(Exited(2.2, Key(2, 1), 0, SIGKILL)),
               IsEmpty());
@@ -225,8 +227,9 @@ TEST_F(WelcomeAgent, AfterQuittingItSaysAndTakesNothing) {
   EXPECT_EQ(machine_.NextDeadline(), kNever);
 }
 
-// Agents count their incarnations in each state directory anew: the answer to
-// the late hello of one that was lost with its directory is not for this one.
+// Agents count their incarnations in each state directory anew. The answer to
+// the late hello of an agent that was lost with its directory is not for this
+// one.
 TEST_F(WelcomeAgent, ARejectionOfAnotherStateDirectorysAgentIsIgnored) {
   LaunchAndStart(1, Key(1, 1), 100);
   const AgentActions actions =

@@ -1,5 +1,5 @@
-// Sender and receiver against each other over a line that drops, doubles,
-// reorders, alters and cuts, with files in memory.
+// Tests a sender and a receiver over a line that drops, doubles, reorders,
+// alters and cuts, with files in memory.
 #include <deque>
 #include <random>
 
@@ -24,8 +24,8 @@ struct Faults {
   double drop = 0, twice = 0, swap = 0, alter = 0, cut = 0;
 };
 
-// A source, a reader and the line between them. The manifest stands for the
-// files: what they should be is compared byte by byte.
+// A source, a reader and the line between them. The manifest is only random
+// bytes; the files are compared byte by byte.
 class World {
  public:
   World(uint32_t seed, std::vector<size_t> sizes, Generation at_least = {})
@@ -40,7 +40,8 @@ class World {
 
   void Start() { DoReceiver(receiver_.Start(now_, {})); }
 
-  // One frame, or the time until something is due. False: nothing is left.
+  // Delivers one frame, or waits until something is due. False if nothing is
+  // left to do.
   bool Step(const Faults& faults) {
     if (line_.empty()) {
       const Time next = std::min(receiver_.NextDeadline(), now_ + 10);
@@ -60,8 +61,8 @@ class World {
     Frame frame = line_.front();
     if (!chance(faults.twice)) line_.pop_front();
     if (chance(faults.drop)) return true;
-    // Of chunks alone: the line itself is authenticated, but what was read from
-    // a disk or lay in memory is not.
+    // Alters only chunks: the line itself is authenticated, but bytes that were
+    // read from a disk or lay in memory are not.
     if (frame.bytes.size() > 1000 && chance(faults.alter)) {
       frame.bytes[random_() % frame.bytes.size()] ^= 0x20;
     }
@@ -69,7 +70,7 @@ class World {
     return true;
   }
 
-  // Until it is over; false when it never is.
+  // Runs until the transfer is over; false if that never happens.
   bool Run(const Faults& faults, int steps = 200'000) {
     while (steps-- > 0) {
       if (!Step(faults)) return true;
@@ -237,7 +238,7 @@ TEST(StreamProperty, GoesOnAfterACutAtAnyFrame) {
     world.line_.clear();
     ASSERT_TRUE(world.Run({}));
     EXPECT_EQ(world.done_, kLatest);
-    // What was here is not sent again: at most the credit was lost.
+    // Received chunks are not sent again: at most the credit was lost.
     EXPECT_LE(world.bytes_sent_,
               whole.bytes_sent_ + kStreamCredit * kStreamChunkBytesMax);
   }

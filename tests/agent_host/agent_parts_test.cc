@@ -1,4 +1,5 @@
-// The agent's pure parts, and what it keeps on disk.
+// The parts of an agent: the environment of its workers, its list of
+// accelerators, its records on disk, and the processes that it starts.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,7 +91,6 @@ TEST(AgentEnvironment, AnAcceleratorThatIsAloneVisibleHidesAllOthers) {
   EXPECT_THAT(environment("cpu"), Contains("CUDA_VISIBLE_DEVICES=0,1"));
 }
 
-// Two lists that have to agree: what agents set, and what a job may not.
 TEST(WorkerEnvironment, KeepsWhatTheClusterFileNames) {
   WorkerPlace place;
   place.keep_environment = {"LD_LIBRARY_PATH", "NCCL_*"};
@@ -107,6 +107,8 @@ TEST(WorkerEnvironment, KeepsWhatTheClusterFileNames) {
   EXPECT_THAT(environment, Not(Contains(HasSubstr("=x"))));
 }
 
+// Two lists have to agree: the variables that agents set and those that a job
+// may not set.
 TEST(WorkerEnvironment, NoJobMaySetWhatTheAgentSets) {
   LaunchWorker launch = Launch();
   launch.environment.clear();
@@ -276,7 +278,7 @@ TEST(AgentRecord, IsReadBackUnlessTheMachineWasStartedAgain) {
                                                Recorded(12, 6)};
   const std::string text = FormatRecord(workers, "boot-1");
   EXPECT_EQ(ParseRecord(text, "boot-1"), workers);
-  // As before records told the user.
+  // An older record does not name the user.
   EXPECT_EQ(ParseRecord("boot boot-1\n7 0 2 11 5\n7 0 2 12 6\n", "boot-1"),
             workers);
   EXPECT_THAT(ParseRecord(text, "boot-2"), IsEmpty());
@@ -321,7 +323,8 @@ TEST(ChildExit, IsToldInWords) {
   EXPECT_EQ(ExitText({WorkerKey(), 75, 0}), "left with its state saved (75)");
 }
 
-// Stands for processes of an agent that is gone: reaped here, as init would.
+// The processes that these tests start stand for those of an agent that is
+// gone. They are reaped here, as init would.
 class SweepTest : public Test {
  protected:
   pid_t StartSleep(const std::vector<std::string>& environment = {}) {
@@ -379,7 +382,7 @@ TEST_F(SweepTest, AProcessThatHadEndedIsNotEndedAgain) {
   waitpid(pid, nullptr, 0);
 }
 
-// Of another group or session than what was recorded.
+// The child has left the group and the session of the recorded process.
 TEST_F(SweepTest, WhatARecordedProcessStartedIsFoundByItsMark) {
   const RecordedWorker worker = Recorded(1, 1);
   std::string mark;
@@ -401,8 +404,8 @@ TEST_F(SweepTest, WhatARecordedProcessStartedIsFoundByItsMark) {
   waitpid(pid, nullptr, 0);
 }
 
-// Waits for as many events as there are in all: for ever, but for the test's
-// own time limit.
+// Waits until `count` events have come. Only the test's own time limit ends a
+// longer wait.
 std::vector<ChildEvent> WaitForEvents(Children& children, size_t count) {
   std::vector<ChildEvent> events;
   while (events.size() < count) {
@@ -425,8 +428,8 @@ ProcessSpec ShellSpec(const std::string& script, const std::string& output) {
 
 constexpr double kExecLimit_s = 10;
 
-// A process that runs `script`, which prints the pid of what it leaves behind
-// and exits with 4: when that is told, what was left is gone.
+// Runs `script`, which prints the pid of a process that it leaves behind and
+// exits with 4. That process is gone by the time the exit is reported.
 void ExpectNothingIsLeftOf(const std::string& script) {
   const TemporaryFolder folder;
   std::atomic<int> notified = 0;
@@ -456,8 +459,8 @@ TEST(AgentChildren, EndsAreToldOnceWhatLeftTheGroupIsGone) {
       "while [ ! -s $OUTPUT ]; do :; done; exit 4");
 }
 
-// Anybody's process can have a copy of the mark, and come again when it is
-// killed: the accelerator would never count as free.
+// Any user's process can have a copy of the mark and can start again when it is
+// killed. If it counted, the accelerator would never be free.
 TEST(AgentChildren, AMarkInAnotherUsersProcessesKeepsNothingWaiting) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   const TemporaryFolder folder;
@@ -465,7 +468,8 @@ TEST(AgentChildren, AMarkInAnotherUsersProcessesKeepsNothingWaiting) {
   ProcessSpec copy = ShellSpec("exec sleep 1000", folder.path() + "/copy");
   ASSERT_OK_AND_ASSIGN(copy.account, AccountOfJob("nobody"));
   Children children([] {}, kExecLimit_s);
-  // It is to be younger than the worker: only such ones are looked at.
+  // The copy has to be younger than the worker, because only such processes are
+  // examined.
   worker.argv.back() =
       "while [ ! -e " + folder.path() + "/go ]; do sleep .01; done; exit 4";
   children.Start({JobId(1), 0, 1}, worker, Descriptor(-1));

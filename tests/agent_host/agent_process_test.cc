@@ -29,7 +29,7 @@ class AgentProcess : public Test {
   ProcessSpec Shell(const std::string& script) const {
     return Spec({"sh", "-c", script});
   }
-  // What waitpid says, and what was written.
+  // Runs `spec` to its end and returns the status from waitpid.
   int RunToEnd(const ProcessSpec& spec) {
     const absl::StatusOr<pid_t> pid = SpawnProcess(spec);
     EXPECT_OK(pid);
@@ -96,7 +96,7 @@ TEST_F(AgentProcess, HasDefaultSignalsAndNoDescriptorOfOurs) {
   signal(SIGUSR1, SIG_DFL);
   close(pipe_ends[0]);
   close(pipe_ends[1]);
-  // 0, 1, 2 and the one that ls reads the folder with.
+  // The list is 0, 1, 2 and the descriptor with which ls reads the folder.
   EXPECT_EQ(Output(),
             "4\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"
             "/dev/null\n");

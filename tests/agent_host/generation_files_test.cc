@@ -1,5 +1,5 @@
-// Generations that come and go over a disk that fails: whatever happens, only
-// what is whole becomes a generation.
+// Tests generations that come and go over a disk that fails. Only complete data
+// becomes a generation, whatever happens.
 #include "coordinator/agent_host/generation_files.h"
 
 #include <random>
@@ -20,7 +20,7 @@ constexpr char kHere[] = "/here/job";
 constexpr Generation kOld{1, 100};
 constexpr Generation kNew{2, 200};
 
-// Three shards, of which `kNew` has changed the last.
+// There are three shards, and only the last differs between kOld and kNew.
 class GenerationFiles : public Test {
  protected:
   void SetUp() override {
@@ -34,8 +34,8 @@ class GenerationFiles : public Test {
     ASSERT_OK(WriteGeneration(disk_, kSource, kNew, next));
   }
 
-  // Moves the latest below `below` as the stream does; the bytes that were
-  // read.
+  // Moves the latest generation below `below`, as the stream does. Returns the
+  // number of bytes that were read.
   absl::StatusOr<uint64_t> Move(FileSystem& to, GenerationInbox& inbox,
                                 Generation below = {},
                                 uint64_t stop_after = ~uint64_t{0}) {
@@ -66,7 +66,8 @@ class GenerationFiles : public Test {
     return bytes;
   }
 
-  // Every committed generation on `disk` is whole; the latest one.
+  // Expects that every committed generation on `disk` is whole. Returns the
+  // latest.
   static std::optional<Generation> LatestWhole(FileSystem& disk) {
     const auto attempts = ListAttempts(disk, kHere);
     if (!attempts.ok() || attempts->committed.empty()) return std::nullopt;
@@ -174,7 +175,7 @@ TEST_F(GenerationFiles, ACrashAtEveryCallLeavesOnlyWholeGenerations) {
       }
       GenerationInbox again(disk, kHere);
       auto next = Move(disk, again);
-      // A shard that came out of the crash torn is found, and fetched again.
+      // A shard that the crash left torn is found, and fetched again.
       for (int i = 0; i < 3 && absl::IsDataLoss(next.status()); ++i) {
         next = Move(disk, again);
       }

@@ -1,4 +1,4 @@
-// Two agents' streams over real sockets and a real disk.
+// Runs the streams of two agents over real sockets and a real disk.
 #include <unistd.h>
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace {
 constexpr JobId kJob(5);
 constexpr double kPatience_s = 30;
 
-// One agent's stream, and what it told.
+// One agent's stream, and the states that it reports.
 class Agent {
  public:
   Agent() {
@@ -37,7 +37,7 @@ class Agent {
   }
   GenerationStream& stream() { return *stream_; }
 
-  // Until `done`, for a while; the last state.
+  // The first state that satisfies `done`; nothing if none comes in time.
   template <class Done>
   std::optional<FetchState> WaitFor(Done done, double patience_s) {
     const auto end = std::chrono::steady_clock::now() +
@@ -175,7 +175,7 @@ TEST_F(GenerationStreamTest, OrdersThatAreTooManyAreAnswered) {
 }
 
 TEST_F(GenerationStreamTest, ADiskThatIsFullEndsItWithTheReason) {
-  // A file in the directory's place.
+  // A file is in the directory's place.
   ASSERT_OK(WriteTextFile(disk_, to_, "x"));
   source_.stream().Serve(kJob, reader_.stream().public_key(), from_);
   reader_.stream().Fetch(kJob, to_, source_.AsSource());

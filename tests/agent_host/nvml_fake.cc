@@ -1,8 +1,8 @@
-// A management library with two GPUs, the second of which MIG may divide. What
-// they are like is said by variables of the environment at each call:
+// A fake of NVIDIA's management library with two GPUs. MIG may divide the
+// second. Each call reads the state of the GPUs from environment variables:
 // FAKE_EXCLUSIVE, FAKE_MIG, FAKE_ERRORS=N, FAKE_XID=N (once), FAKE_GONE=UUID,
-// and FAKE_HANG=N: reading a temperature never returns, which it says by a byte
-// to file descriptor N.
+// and FAKE_HANG=N, with which a read of the temperature writes a byte to file
+// descriptor N and never returns.
 #include <unistd.h>
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace {
 
-// Handles: 1 and 2 are GPUs, 12 and 14 the parts of the second.
+// Handles 1 and 2 are the GPUs; 12 and 14 are the MIG parts of the second.
 int Of(void* device) {
   return static_cast<int>(reinterpret_cast<intptr_t>(device));
 }

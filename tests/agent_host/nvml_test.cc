@@ -1,5 +1,5 @@
-// What NVML tells of GPUs, of parts that MIG makes, and of their health; the
-// library is nvml_fake.cc.
+// The agent's view of GPUs, of the parts that MIG makes, and of their health
+// through NVML, for which nvml_fake.cc stands in.
 #include <unistd.h>
 
 #include <array>

@@ -1,4 +1,5 @@
-// What the daemons keep on disk for themselves, and for the owners of jobs.
+// Tests the files that the daemons keep on disk for themselves, and for the
+// owners of jobs.
 #include "runtime/files/own_files.h"
 
 #include <sys/stat.h>
@@ -18,7 +19,7 @@ int synced_files = 0;
 int synced_directories = 0;
 }  // namespace
 
-// In the place of libc's, for the whole program.
+// Replaces libc's fsync() in the whole program.
 extern "C" int fsync(int descriptor) {
   struct stat info {};
   if (fstat(descriptor, &info) == 0) {
@@ -102,7 +103,7 @@ TEST_F(OwnFiles, OurOwnLinkIsFollowed) {
   EXPECT_TRUE(std::filesystem::exists(Path("real/file")));
 }
 
-// Among several users of a machine.
+// Files on a machine with several users.
 class OthersFiles : public OwnFiles {
  protected:
   void SetUp() override {
@@ -138,7 +139,7 @@ TEST_F(OthersFiles, ADirectoryOfAnotherUserIsRefused) {
 
 TEST_F(OthersFiles, CheckpointsThatWereLeftHalfMadeBecomeTheJobs) {
   const auto checkpoints = Checkpoints();
-  // The agent died before it gave it away.
+  // The agent died before it gave the directory to the job's owner.
   ASSERT_OK_AND_ASSIGN(const std::string path,
                        checkpoints->DirectoryFor("/job", std::nullopt));
   EXPECT_EQ(OwnerOf(path), geteuid());
@@ -159,7 +160,8 @@ TEST_F(OthersFiles, CheckpointsOfAnotherUserAreRefusedWithBothNames) {
   EXPECT_THAT(checkpoints->DirectoryFor("/job", third).status(),
               StatusIs(kNotAllowed, "the job runs as third"));
   EXPECT_EQ(OwnerOf(path), other_->uid);
-  // Nor what a job without an owner has written.
+  // A job with an owner does not get what a job without one has written,
+  // either.
   ASSERT_OK_AND_ASSIGN(const std::string of_root,
                        checkpoints->DirectoryFor("/root", std::nullopt));
   std::ofstream(of_root + "/file") << "x";

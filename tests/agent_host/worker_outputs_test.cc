@@ -1,4 +1,5 @@
-// What workers write, from their channels to their logs and out of them.
+// The output of workers, on its way from their channels to their logs and from
+// there to readers.
 #include "coordinator/agent_host/worker_outputs.h"
 
 #include <fcntl.h>
@@ -68,7 +69,8 @@ TEST_F(WorkerLogTest, GoesOnInTheNextIncarnation) {
   EXPECT_EQ(Read(0).data, "one\ntwo\n");
 }
 
-// With a journal put back from an older copy ids are given a second time.
+// A coordinator whose journal was restored from an older copy gives out ids a
+// second time.
 TEST_F(WorkerLogTest, IsNeverAppendedForAnotherJobOfTheNumber) {
   Write(Owner(1), "secret\n");
   LogOwner other = Owner(2);
@@ -113,7 +115,7 @@ TEST_F(WorkerLogTest, KeepsTheNewestSegmentsAndSaysWhatIsGone) {
                                 " bytes of output are no longer")));
   EXPECT_GT(reply.next_offset, 2 * kLogSegmentBytes);
   EXPECT_EQ(Read(7 * block.size()).data, "end\n");
-  // Offsets stay what they were over a restart of the agent.
+  // A restart of the agent does not change the offsets.
   Write(Owner(2), "more\n");
   EXPECT_EQ(Read(7 * block.size()).data, "end\nmore\n");
 }
@@ -184,7 +186,7 @@ class WorkerOutputsTest : public Test {
     EXPECT_EQ(write(output.get(), text.data(), text.size()),
               static_cast<ssize_t>(text.size()));
   }
-  // For ever: the test's own time limit.
+  // Waits without a limit; the test has its own time limit.
   template <class T>
   T Next() {
     while (true) {
@@ -205,7 +207,7 @@ class WorkerOutputsTest : public Test {
 TEST_F(WorkerOutputsTest, AllIsInTheLogWhenTheEndIsTold) {
   Descriptor output = Open();
   std::string text;
-  // More than a terminal holds at once.
+  // The text is longer than the buffer of a terminal.
   for (int i = 0; i < 500; ++i) StrAppend(&text, "line ", i, "\n");
   Put(output, text);
   Put(output, "error: it broke\n");
@@ -217,7 +219,7 @@ TEST_F(WorkerOutputsTest, AllIsInTheLogWhenTheEndIsTold) {
   EXPECT_TRUE(Read(text.size() + 16).ended);
 }
 
-// A process that got away may hold it for ever.
+// A process that escaped its agent may hold the channel open for ever.
 TEST_F(WorkerOutputsTest, AChannelThatStaysOpenDelaysNoEnd) {
   const Descriptor output = Open();
   Put(output, "last words\n");
@@ -241,8 +243,8 @@ class CrowdedOutputsTest : public WorkerOutputsTest {
   CrowdedOutputsTest() : WorkerOutputsTest({.total_bytes = 1 << 20}) {}
 };
 
-// One job after the other writes as fast as it can: the limit of all does not
-// wait for the next look.
+// One job after the other writes as fast as it can. The limit of all logs is
+// enforced as output arrives, not only at the next periodic check.
 TEST_F(CrowdedOutputsTest, WhatIsWrittenIsPrunedAsItComes) {
   const std::string text(64 * 1024, 'x');
   for (uint64_t job = 100; job < 150; ++job) {

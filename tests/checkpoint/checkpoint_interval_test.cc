@@ -14,8 +14,8 @@ TEST(CheckpointInterval, IsYoungs) {
   EXPECT_NEAR(CheckpointInterval_s(0.5, 6 * kHour_s, 4), 73.48, 0.01);
 }
 
-// What is lost per second: a stall each interval, and half an interval at each
-// failure. No other interval loses less.
+// The time lost per second is a stall each interval and half an interval at
+// each failure. No other interval loses less.
 TEST(CheckpointInterval, LosesTheLeast) {
   for (const double stall_s : {0.1, 1.0, 10.0}) {
     const auto lost = [&](double interval_s) {

@@ -1,7 +1,7 @@
 // checkpoint_writer DIRECTORY EPOCH ELEMENTS [RANK WORLD_SIZE]: restores, then
 // commits step after step until it is killed, at most kSteps, and prints each
-// step that was acknowledged. What it saves is SavedByWriter. Looks for a file
-// "first-save" before it begins, so that who traces it knows where that is.
+// acknowledged step. It saves the state of SavedByWriter. Before the first save
+// it looks for a file "first-save", by which a trace shows where saves begin.
 #include <unistd.h>
 
 #include <cstdlib>

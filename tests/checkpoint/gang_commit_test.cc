@@ -1,5 +1,5 @@
-// Generations of several ranks, each a thread with a store of its own over one
-// directory.
+// Generations that several ranks write together. Each rank is a thread with a
+// store of its own on the same directory.
 #include <ATen/ops/arange.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kWorldSize = 3;
 
-// The same tensors on all ranks, and entries of this one.
+// The tensors are the same on all ranks; the entry is of this rank alone.
 Snapshot StateOf(uint64_t step, int rank) {
   Snapshot snapshot = SnapshotOfStep(step);
   snapshot.bytes[RankEntryPrefix(rank) + "random"] =
@@ -27,7 +27,8 @@ Snapshot StateOf(uint64_t step, int rank) {
   return snapshot;
 }
 
-// What each rank's `commit` comes to; those of `absent` don't take part.
+// Runs `commit` on all ranks but `absent`, in parallel, and returns the status
+// of each rank.
 std::vector<absl::Status> OnAllRanks(
     const std::function<absl::Status(int rank)>& commit, int absent = -1) {
   std::vector<absl::Status> outcomes(kWorldSize);
@@ -65,7 +66,7 @@ class GangCommit : public Test {
         },
         absent);
   }
-  // Rank 0 has made its folder.
+  // Whether rank 0 has made the folder of the generation.
   bool HasBegun(Generation generation) const {
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
       if (entry.path().filename().string().starts_with(
@@ -102,7 +103,7 @@ TEST_F(GangCommit, RanksWriteOneGenerationTogether) {
                        ListAttempts(FileSystem::Posix(), folder_.path()));
   EXPECT_EQ(left.committed.size(), 2u);
   EXPECT_TRUE(left.uncommitted.empty());
-  // Each rank has written shards, and none of another's.
+  // Each rank has written its own shards only.
   const std::string folder = folder_.path() + "/" + GenerationName({1, 30});
   for (int rank = 1; rank < kWorldSize; ++rank) {
     ASSERT_OK_AND_ASSIGN(
@@ -116,7 +117,7 @@ TEST_F(GangCommit, RanksWriteOneGenerationTogether) {
 TEST_F(GangCommit, TheWaitCountsFromWhenAllHaveBegun) {
   std::atomic<bool> all_have_begun = false;
   const auto outcomes = OnAllRanks([&](int rank) {
-    if (rank == 0) {  // has something else to do first
+    if (rank == 0) {  // it begins later than the others
       std::this_thread::sleep_for(std::chrono::milliseconds(700));
       all_have_begun = true;
     }
@@ -129,7 +130,7 @@ TEST_F(GangCommit, TheWaitCountsFromWhenAllHaveBegun) {
   });
   for (const absl::Status& status : outcomes) EXPECT_OK(status);
   ExpectRestores(10);
-  // All have said so, and one does not come.
+  // All have begun, but rank 0 does not commit.
   const auto without = OnAllRanks(
       [&](int rank) {
         return stores_[static_cast<size_t>(rank)].Commit(
@@ -149,13 +150,13 @@ TEST_F(GangCommit, UnchangedShardsAreSharedOnEveryRank) {
   }
   size_t linked = 0;
   for (const GenerationStore& store : stores_) linked += store.linked_shards();
-  // The mask of even steps, and the ranks' own entries.
+  // The mask, which all even steps share, and the ranks' own entries.
   EXPECT_GE(linked, 3u);
   ExpectRestores(12);
 }
 
-// Shards of tensors that the ranks have not written again, or -1 when not all
-// have committed.
+// The number of tensor shards that the ranks linked instead of writing them;
+// -1 if some rank did not commit.
 int LinkedByGang(std::vector<GenerationStore>& stores, uint64_t step) {
   const std::vector<absl::Status> outcomes = OnAllRanks([&](int rank) {
     return stores[static_cast<size_t>(rank)].Commit(
@@ -169,7 +170,7 @@ int LinkedByGang(std::vector<GenerationStore>& stores, uint64_t step) {
   if (!manifest.ok()) return -1;
   int linked = 0;
   for (const auto& [shard, generations] : manifest->linked) {
-    // The last ones have the ranks' bytes entries.
+    // The last shards hold the bytes entries of the ranks.
     if (shard + kWorldSize < manifest->shards.size()) ++linked;
   }
   return linked;
@@ -179,8 +180,8 @@ TEST_F(GangCommit, FrozenTensorsOfAllRanksAreNotWrittenAgain) {
   OpenStores(16000);
   for (uint64_t step = 1; step <= 8; ++step) {
     SCOPED_TRACE(step);
-    // Ranks that come from the last generation and one that has been there all
-    // the time, as after a move of some.
+    // Ranks 1 and 2 restart from the last generation, and rank 0 continues, as
+    // after a move of some ranks.
     if (step == 4 || step == 7) {
       for (size_t rank : {1, 2}) {
         stores_[rank] = OpenStore(16000);
@@ -188,7 +189,8 @@ TEST_F(GangCommit, FrozenTensorsOfAllRanksAreNotWrittenAgain) {
       }
     }
     const int linked = LinkedByGang(stores_, step);
-    // As of a single worker: known with the fourth, cut anew with the fifth.
+    // As with a single worker, the frozen tensors are known with the fourth
+    // generation, and get shards of their own with the fifth.
     EXPECT_EQ(linked, step >= 6 ? 2 : 0);
     ASSERT_OK_AND_ASSIGN(Manifest manifest, stores_[0].ReadManifest({1, step}));
     EXPECT_EQ(manifest.unchanged_shards, step >= 5 ? 2u : 0u);
@@ -202,7 +204,8 @@ TEST_F(GangCommit, FrozenTensorsOfAllRanksAreNotWrittenAgain) {
   }
 }
 
-// The ranks have gone back from it together, so none may cut by it.
+// All ranks have gone back to the generation before the damaged one, so none
+// may cut its shards by the damaged one.
 TEST_F(GangCommit, ADamagedGenerationIsNoneToCutBy) {
   OpenStores(16000);
   for (uint64_t step = 1; step <= 4; ++step) {
@@ -227,7 +230,8 @@ TEST_F(GangCommit, ADamagedGenerationIsNoneToCutBy) {
   EXPECT_GE(LinkedByGang(stores_, 6), 0);
 }
 
-// It has missed that a generation was committed, and cuts by an earlier one.
+// Rank 1 does not know the last generation, so it cuts its state into other
+// shards than the other ranks do.
 TEST_F(GangCommit, ARankThatCutsOtherwiseCostsOneGeneration) {
   OpenStores(16000);
   for (uint64_t step = 1; step <= 4; ++step) {
@@ -261,7 +265,7 @@ TEST_F(GangCommit, AMissingRankIsNamedAndTheOldGenerationStays) {
                                     "rank 2 of 3 has not written its part"));
   EXPECT_FALSE(outcomes[1].ok());
   ExpectRestores(10);
-  // All there again.
+  // All ranks take part again.
   for (const absl::Status& status : Commit({1, 21})) EXPECT_OK(status);
   ExpectRestores(21);
 }
@@ -273,14 +277,16 @@ TEST_F(GangCommit, WithoutRankZeroNothingIsCommitted) {
   EXPECT_THAT(stores_[0].Restore(), StatusIs(kNotFound, ""));
 }
 
-// Whoever waits for it is told by other ways than the disk, and waits no more.
+// The other ranks learn of the failure by `gives_up`, not by the disk, and stop
+// waiting at once.
 TEST_F(GangCommit, ARankWhoseDiskFailsEndsTheSaveForAllAtOnce) {
   for (const absl::Status& status : Commit({1, 10})) ASSERT_OK(status);
   FaultInjectingFileSystem faulty(FileSystem::Posix());
   stores_[2] = *GenerationStore::Open(
       folder_.path(),
       {.shard_size_bytes_max = 30, .threads = 1, .file_system = &faulty});
-  // As it looks for the attempt, makes its files, or names its part.
+  // The call fails as rank 2 looks for the attempt, makes its files, or renames
+  // its part.
   for (const int call : {1, 6, 9}) {
     SCOPED_TRACE(call);
     faulty.FailAt(call, FaultInjectingFileSystem::Fault::kError,
@@ -295,7 +301,8 @@ TEST_F(GangCommit, ARankWhoseDiskFailsEndsTheSaveForAllAtOnce) {
         return failed ? absl::AbortedError("rank 2 can't write its part")
                       : absl::OkStatus();
       };
-      // Else how often it looks for the attempt decides which call fails.
+      // Rank 2 begins only when the attempt exists. Otherwise the number of its
+      // looks for the attempt would decide which call fails.
       while (rank == 2 && !HasBegun({1, step})) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
@@ -346,7 +353,8 @@ TEST_F(GangCommit, APartThatIsDamagedFailsTheCommit) {
               StatusIs(kFailedPrecondition, "misses shard-00001"));
 }
 
-// A gang that died in mid-save and comes again at the same epoch and step.
+// A gang died in the middle of a save and saves again at the same epoch and
+// step.
 TEST_F(GangCommit, NoRankJoinsWhatADeadGangHasBegun) {
   for (const absl::Status& status : Commit({1, 10})) ASSERT_OK(status);
   const std::string dead = folder_.path() + "/" + GenerationName({1, 20});
@@ -359,8 +367,8 @@ TEST_F(GangCommit, NoRankJoinsWhatADeadGangHasBegun) {
   }
   ASSERT_OK(stores_[0].RemoveLeftovers(1));
   EXPECT_FALSE(fs::exists(dead));
-  EXPECT_TRUE(fs::exists(other));  // may be under way
-  // Rank 0 is the last one to come.
+  EXPECT_TRUE(fs::exists(other));  // its save may still be in progress
+  // Rank 0 begins last.
   absl::Status first;
   std::thread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -375,7 +383,8 @@ TEST_F(GangCommit, NoRankJoinsWhatADeadGangHasBegun) {
   ExpectRestores(20);
 }
 
-// An error at every call of one rank: all fail, or all commit.
+// Each file-system call of one rank fails in turn. Either the generation is
+// committed or no rank commits.
 class GangCommitFault : public GangCommit,
                         public ::testing::WithParamInterface<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, GangCommitFault, Values(0, 1));
@@ -396,7 +405,7 @@ TEST_P(GangCommitFault, NeverCommitsInPart) {
     const uint64_t step = 10 + static_cast<uint64_t>(call);
     const std::vector<absl::Status> outcomes = Commit({1, step}, -1, 0.3);
     if (outcomes[0].ok()) {
-      // Rank 1 may fail when all is committed and it only looks for that.
+      // Rank 1 may still fail as it checks that the generation is committed.
       committed = step;
     } else {
       ++failures;
@@ -406,7 +415,8 @@ TEST_P(GangCommitFault, NeverCommitsInPart) {
     ExpectRestores(committed);
     if (HasFatalFailure()) return;
     if (faulty.calls() < call) break;
-    // It has come to deleting what is old.
+    // The failing call was in the deletion of old generations, so every call
+    // of the commit itself has failed once.
     if (!stores_[0].cleanup_status().ok()) break;
   }
   EXPECT_GT(failures, 10);

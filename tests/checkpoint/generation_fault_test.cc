@@ -16,7 +16,8 @@ constexpr char kDirectory[] = "/checkpoints";
 constexpr int kCallsMax = 1000;
 constexpr int kCrashesPerCall = 20;
 
-// One thread: calls come in the same order each time. Several: in any.
+// With one thread, calls come in the same order each time; with several, in
+// any.
 GenerationStore OpenOn(FileSystem& file_system, int threads = 1) {
   // Small shards, so that a generation has several.
   auto store = GenerationStore::Open(kDirectory, {.shard_size_bytes_max = 40,
@@ -26,7 +27,7 @@ GenerationStore OpenOn(FileSystem& file_system, int threads = 1) {
   return *std::move(store);
 }
 
-// A disk with generations of steps 10 and 20.
+// A disk with the generations of steps 10 and 20.
 std::unique_ptr<SimulatedDisk> DiskWithTwo() {
   auto disk = std::make_unique<SimulatedDisk>();
   GenerationStore store = OpenOn(*disk);
@@ -35,14 +36,14 @@ std::unique_ptr<SimulatedDisk> DiskWithTwo() {
   return disk;
 }
 
-// The step of what a new process restores, checked to the last bit.
+// The step that a new process restores, checked to the last bit.
 uint64_t RestoredStep(FileSystem& file_system) {
   absl::StatusOr<Restored> restored = OpenOn(file_system).Restore();
   EXPECT_OK(restored.status());
   if (!restored.ok()) return 0;
   uint64_t step = restored->generation.step;
   EXPECT_TRUE(IsSnapshotOfStep(restored->snapshot, step));
-  // Nothing was rejected: a manifest that is there has all its shards.
+  // Nothing was rejected: a manifest on disk has all its shards.
   EXPECT_THAT(restored->notes, IsEmpty());
   return step;
 }
@@ -68,7 +69,7 @@ TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
     if (!GetParam().links) disk->RefuseLinks();
     FaultInjectingFileSystem faulty(*disk);
     GenerationStore store = OpenOn(faulty, GetParam().threads);
-    // So that it knows which shards are as they were.
+    // After a restore, the store knows which shards are unchanged.
     ASSERT_EQ(store.Restore()->generation.step, 20u);
     faulty.FailAt(call, GetParam().fault,
                   absl::ResourceExhaustedError("disk full"));
@@ -81,12 +82,12 @@ TEST_P(ErrorAtEveryCall, OldGenerationStaysAndTheNextCommitWorks) {
       ++failures;
       ASSERT_THAT(status, StatusIs(kResourceExhausted, "disk full"));
       ASSERT_EQ(RestoredStep(*disk), 20u);
-      // Nothing was deleted for it.
+      // The failed commit deleted nothing.
       ASSERT_OK_AND_ASSIGN(Attempts left, ListAttempts(*disk, kDirectory));
       ASSERT_THAT(left.committed,
                   ElementsAre(Attempt{{1, 10}}, Attempt{{1, 20}}));
     }
-    // The job goes on: the same step again, then the next.
+    // The job continues: the same step again, then the next.
     ASSERT_OK(store.Commit({1, 30}, SnapshotOfStep(30)));
     ASSERT_EQ(store.linked_shards() > 0, GetParam().links);
     ASSERT_EQ(RestoredStep(*disk), 30u);
@@ -110,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, ErrorAtEveryCall,
                                 FaultCase{Fault::kShortWrite, 4, true},
                                 FaultCase{Fault::kDoneAndError, 4, true}));
 
-// What is restored is whole, or nothing is.
+// A restore returns a whole generation or an error.
 TEST(GenerationFault, ErrorAtEveryCallOfARestore) {
   for (int call = 1; call < kCallsMax; ++call) {
     SCOPED_TRACE(call);
@@ -129,15 +130,15 @@ TEST(GenerationFault, ErrorAtEveryCallOfARestore) {
     } else {
       EXPECT_THAT(restored, StatusIs(kUnknown, "EIO"));
     }
-    // A disk that reads again is believed again.
+    // The error is not remembered once the disk reads again.
     ASSERT_OK_AND_ASSIGN(restored, store.Restore());
     EXPECT_TRUE(IsSnapshotOfStep(restored->snapshot, 20));
   }
   FAIL() << "a restore takes more than " << kCallsMax << " calls";
 }
 
-// With keep_last = 2 both of the two that stay must be readable ones; the other
-// stays beside them until there are two later ones.
+// With keep_last = 2, both generations that stay must be readable. The other
+// one stays beside them until there are two later ones.
 TEST(GenerationFault, AnUnreadableGenerationDisplacesNoGoodOne) {
   std::unique_ptr<SimulatedDisk> disk = DiskWithTwo();
   FaultInjectingFileSystem faulty(*disk);
@@ -235,7 +236,7 @@ TEST(GenerationFault, RetryWritesIntoANewFolderWhenTheOldOneCannotBeRemoved) {
   EXPECT_EQ(attempts.committed.back(), (Attempt{{1, 30}, 1}));
 }
 
-// One life after another on the same disk, each ended by a loss of power.
+// Writers follow each other on the same disk, and a loss of power ends each.
 TEST(GenerationFaultProperty, AcknowledgedGenerationsNeverGetLost) {
   for (unsigned seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);

@@ -1,4 +1,4 @@
-// Real processes, killed with SIGKILL in the middle of their commits.
+// Real processes are killed with SIGKILL in the middle of their commits.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -27,8 +27,8 @@ struct Writer {
   int output = -1;
 };
 
-// By posix_spawn: a process that has used LibTorch must not fork. `before`: a
-// command that runs the writer; `after`: its further arguments.
+// Uses posix_spawn, because a process that has used LibTorch must not fork.
+// `before` is a command that runs the writer, `after` its further arguments.
 Writer Start(const std::string& directory, int epoch,
              std::vector<std::string> before = {},
              const std::vector<std::string>& after = {}) {
@@ -54,7 +54,7 @@ Writer Start(const std::string& directory, int epoch,
   return writer;
 }
 
-// All that it printed until the end.
+// Everything that comes from `fd` until its end.
 std::string ReadToEnd(int fd) {
   std::string text;
   char buffer[4096];
@@ -64,7 +64,8 @@ std::string ReadToEnd(int fd) {
   return text;
 }
 
-// Kills it a moment after its first acknowledged step; gives back the last one.
+// Kills a writer a moment after its first acknowledged step and returns the
+// last acknowledged one.
 uint64_t RunAndKill(const std::string& directory, int epoch,
                     std::chrono::microseconds delay) {
   Writer writer = Start(directory, epoch);
@@ -82,7 +83,8 @@ uint64_t RunAndKill(const std::string& directory, int epoch,
   return last;
 }
 
-// Waits for its end; the last step that it acknowledged, 0 if none.
+// Waits for the writer's end and returns the last step that it acknowledged, 0
+// if none.
 uint64_t LastOf(const Writer& writer, int* wait_status) {
   std::istringstream lines(ReadToEnd(writer.output));
   ::close(writer.output);
@@ -105,8 +107,9 @@ std::vector<std::string> KillAt(const std::string& syscall, int count) {
       "inject=" + syscall + ":signal=SIGKILL:when=" + std::to_string(count)};
 }
 
-// How often the writer's main thread calls `syscall` before its first save,
-// going on from what is there: the loader opens hundreds of files.
+// How often the writer's main thread calls `syscall` before its first save when
+// it starts from the checkpoint in `directory`. The loader opens hundreds of
+// files.
 int CallsBeforeSaves(const std::string& directory, int epoch,
                      const std::string& syscall) {
   TemporaryFolder trace;
@@ -114,7 +117,7 @@ int CallsBeforeSaves(const std::string& directory, int epoch,
   std::vector<std::string> before = {
       "strace", "-f", "-qq", "-o", path, "-e",
       "trace=access,fdatasync," + syscall,
-      // Ends in the first save, before anything is committed.
+      // The writer is killed in its first save, before anything is committed.
       "-e", "inject=fdatasync:signal=SIGKILL:when=1"};
   int wait_status = 0;
   LastOf(Start(directory, epoch, std::move(before)), &wait_status);
@@ -131,7 +134,8 @@ int CallsBeforeSaves(const std::string& directory, int epoch,
   return 0;
 }
 
-// What is there is what was acknowledged last, or the step after it; its step.
+// Checks that the last acknowledged step or the one after it is restored, and
+// returns the restored step (0 if there is none).
 uint64_t RestoredAfter(const std::string& directory, uint64_t acknowledged,
                        int world_size = 1) {
   auto store = GenerationStore::Open(directory);
@@ -153,8 +157,8 @@ bool CanTrace() {
   return std::system("strace -qq -o /dev/null true 2>/dev/null") == 0;
 }
 
-// All calls with which a save changes a disk or takes and gives files back,
-// each the first few times of a process (on one thread).
+// Covers all calls by which a save changes a disk or opens and closes files,
+// each the first few times that a process makes it (on one thread).
 TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
   if (!CanTrace()) GTEST_SKIP() << "no strace, or it may not trace here";
   TemporaryFolder folder;
@@ -174,7 +178,7 @@ TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
           LastOf(Start(folder.path(), epoch, KillAt(syscall, before + count)),
                  &wait_status);
       EXPECT_TRUE(WIFSIGNALED(wait_status)) << "strace: " << wait_status;
-      // The next writer goes on from it.
+      // The next writer continues from it.
       acknowledged = RestoredAfter(folder.path(), std::max(acknowledged, last));
       if (HasFailure()) return;
     }
@@ -182,7 +186,7 @@ TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
   EXPECT_GT(acknowledged, 5u);
 }
 
-// The other rank notices that it waits for nobody, and ends.
+// The other rank notices that its peer is gone, and ends.
 TEST(GenerationKill, OneOfTwoRanksKilledAtEverySystemCallOfASave) {
   if (!CanTrace()) GTEST_SKIP() << "no strace, or it may not trace here";
   TemporaryFolder folder;
@@ -192,7 +196,7 @@ TEST(GenerationKill, OneOfTwoRanksKilledAtEverySystemCallOfASave) {
        {"mkdir", "write", "fdatasync", "fsync", "rename", "link"}) {
     for (const int killed : {0, 1}) {
       if (killed == 1 && syscall == "mkdir") continue;  // rank 0 makes it
-      // Of its first save and, of most calls, a later one.
+      // Call 1 is in the first save; for most calls, call 5 is in a later one.
       for (const int count : {1, 5}) {
         SCOPED_TRACE(syscall + " " + std::to_string(count) + " of rank " +
                      std::to_string(killed));

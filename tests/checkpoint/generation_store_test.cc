@@ -35,7 +35,7 @@ class GenerationStoreTest : public Test {
   }
 
   TemporaryFolder folder_;
-  // Two levels that do not exist yet.
+  // Two levels of this path do not exist yet.
   std::string directory_ = folder_.path() + "/jobs/resnet";
 };
 
@@ -58,7 +58,7 @@ TEST_F(GenerationStoreTest, RestoresOverSeveralShards) {
   EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 7));
 }
 
-// What the state becomes after Stage is of no consequence.
+// Changes of the state after Stage() do not matter.
 TEST_F(GenerationStoreTest, WhatWasStagedIsACopy) {
   GenerationStore store = Open();
   Snapshot snapshot = SnapshotOfStep(7, 100000);
@@ -96,7 +96,7 @@ TEST_F(GenerationStoreTest, MemoryForCopiesIsKeptWhileItSuffices) {
   EXPECT_LT(needed, size_bytes);
 }
 
-// Restored tensors look into the arena: a save must not write over them.
+// Restored tensors refer to the arena, so a save must not overwrite them.
 TEST_F(GenerationStoreTest, RestoredTensorsOutliveLaterSaves) {
   GenerationStore store = Open();
   ASSERT_OK(store.Commit({1, 1}, SnapshotOfStep(1, 1000)));
@@ -108,7 +108,7 @@ TEST_F(GenerationStoreTest, RestoredTensorsOutliveLaterSaves) {
   EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 1, 1000));
 }
 
-// A generation that the first version of the format laid out.
+// The generation was written in the first version of the format.
 TEST_F(GenerationStoreTest, FormatVersionOneIsStillRead) {
   fs::create_directories(directory_);
   fs::copy(std::string(GAVEL_SOURCE_DIR) + "/tests/checkpoint/format_1",
@@ -117,7 +117,7 @@ TEST_F(GenerationStoreTest, FormatVersionOneIsStillRead) {
   ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
   EXPECT_EQ(restored.generation, (Generation{3, 4}));
   EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, 4));
-  // And gone on from, in the present format.
+  // The next generation is written in the present format.
   ASSERT_OK(store.Commit({3, 5}, restored.snapshot));
   ASSERT_OK_AND_ASSIGN(Manifest manifest, store.ReadManifest({3, 5}));
   EXPECT_EQ(manifest.format_version, kManifestFormatVersion);
@@ -174,7 +174,8 @@ TEST_F(GenerationStoreTest, KeepLastIsAnOption) {
 
 TEST_F(GenerationStoreTest, OfEachSoManyStepsOneStays) {
   for (uint64_t step : {10, 20, 30, 40, 50, 60}) {
-    // Opened anew: what stays does not depend on what a process remembers.
+    // The store is opened anew each time, because the choice must not depend on
+    // what a process remembers.
     GenerationStore store = Open({.keep_every_steps = 25});
     ASSERT_OK(store.Commit({1, step}, SnapshotOfStep(step)));
   }
@@ -200,7 +201,8 @@ TEST_F(GenerationStoreTest, TheBestByAScalarStays) {
   EXPECT_THAT(Committed(), ElementsAre(Generation{1, 20}, Generation{1, 30},
                                        Generation{1, 40}));
   EXPECT_EQ(store.ReadManifest({1, 20})->scalars.at("loss"), 1);
-  // Another process finds it by the manifest, and a better one replaces it.
+  // Another process finds the best generation by the manifest, and a better one
+  // replaces it.
   GenerationStore other = Open(options);
   commit(other, 50, 2);
   EXPECT_THAT(Committed(), ElementsAre(Generation{1, 20}, Generation{1, 40},
@@ -216,7 +218,7 @@ TEST_F(GenerationStoreTest, LatestIsByEpochAndStepNeverByTime) {
   GenerationStore store = Open();
   ASSERT_OK(store.Commit({2, 5}, SnapshotOfStep(5)));
   ASSERT_OK(store.Commit({2, 9}, SnapshotOfStep(9)));
-  // The older one becomes the newest file on disk, by far.
+  // The older generation becomes the newest file on disk, by far.
   auto future = fs::file_time_type::clock::now() + std::chrono::hours(1000);
   std::string folder = directory_ + "/" + GenerationName({2, 5});
   fs::last_write_time(folder + "/manifest.json", future);
@@ -233,8 +235,8 @@ TEST_F(GenerationStoreTest, WriterOfALowerEpochIsRefused) {
   EXPECT_THAT(Committed(), ElementsAre(Generation{5, 10}));
 }
 
-// The successor commits while the stale writer is under way, and clears its
-// attempt away.
+// The successor commits while the stale writer is at work, and removes its
+// attempt.
 TEST_F(GenerationStoreTest, StaleWriterUnderWayIsFencedOff) {
   GenerationStore stale = Open();
   ASSERT_OK(stale.Commit({4, 10}, SnapshotOfStep(10)));

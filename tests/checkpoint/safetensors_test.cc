@@ -15,7 +15,7 @@ constexpr auto kDamaged = absl::StatusCode::kDataLoss;
 
 class Safetensors : public Test {
  protected:
-  // Writes, reads and compares; gives back what was read.
+  // Writes a shard, reads it back, compares, and returns the shard.
   Shard RoundTrip(const std::vector<NamedTensor>& tensors) {
     std::filesystem::remove(path_);
     auto written = WriteShard(path_, tensors);
@@ -84,7 +84,7 @@ TEST_F(Safetensors, StridesScalarsAndEmptyTensorsSurvive) {
         at::polar(at::ones({4}), at::arange(4, at::kFloat)).conj()}});
 }
 
-// Empty ones share a place, which says nothing of their order in the file.
+// Empty tensors share one place, which says nothing of their order in the file.
 TEST_F(Safetensors, EmptyTensorsOfSeveralDtypesSurvive) {
   RoundTrip({{"num", at::empty({0}, at::kLong)},
              {"cache", at::empty({0}, at::kFloat)},
@@ -144,7 +144,7 @@ TEST_F(Safetensors, DataIsAlignedAsLibTorchAlignsMemory) {
   EXPECT_EQ((8 + length) % 64, 0u);
 }
 
-// What another program wrote may lie anywhere.
+// Another program may have written the data at any offset.
 TEST_F(Safetensors, UnalignedDataIsCopied) {
   const std::string json =
       R"({"x":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}})";

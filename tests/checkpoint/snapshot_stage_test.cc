@@ -1,5 +1,5 @@
-// Tensors that are not copied again because their hash is that of the last
-// copy; the hash is one of host memory here.
+// Tensors are not copied again if their hash equals that of the last copy. The
+// hash function here reads host memory.
 #include "runtime/checkpoint/snapshot_stage.h"
 
 #include <ATen/ops/empty.h>
@@ -24,7 +24,8 @@ class SnapshotStageTest : public Test {
     snapshot_.bytes["position"] = "0";
   }
 
-  // The first element: enough for tensors of equal elements.
+  // Hashes only the first element, which is enough for tensors of equal
+  // elements.
   std::vector<std::optional<uint64_t>> Hash(
       const std::vector<at::Tensor>& tensors) const {
     std::vector<std::optional<uint64_t>> hashes;
@@ -39,7 +40,7 @@ class SnapshotStageTest : public Test {
   void Set(size_t tensor, float value) {
     snapshot_.tensors[tensor].second.fill_(value);
   }
-  // Copies, and checks that the copy is that of the present state.
+  // Copies, and checks that the copy equals the present state.
   void Copy(int rank = 0, int world_size = 1) {
     ASSERT_OK(stage_.Copy(snapshot_, rank, world_size));
     for (const HostCopy& copy : stage_.Copies(snapshot_)) {
@@ -75,7 +76,7 @@ TEST_F(SnapshotStageTest, WhatHasNoHashIsCopied) {
   first_is_not_hashed_ = true;
   Copy();
   EXPECT_EQ(stage_.skipped_bytes(), 2 * kBytes);
-  // What was copied without one is not known to be there.
+  // Without a hash of the last copy, the tensor is copied once more.
   first_is_not_hashed_ = false;
   Copy();
   EXPECT_EQ(stage_.skipped_bytes(), 2 * kBytes);

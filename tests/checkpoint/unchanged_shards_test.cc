@@ -1,5 +1,6 @@
-// What does not change from one generation to the next is not written again:
-// what is linked, what is cut apart for it, and for how long.
+// Shards that do not change from one generation to the next are linked, not
+// written again. The tests cover which shards are linked, which tensors get
+// shards of their own for this, and for how long.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
@@ -31,7 +32,8 @@ class UnchangedShards : public Test {
 TEST(TensorHistory, CountsTheGenerationsThatATensorHasNotChangedIn) {
   Manifest last{{1, 1}, 1, {{8, 0, {{"a", 1}, {"b", 2}}}, {4, 0, {{"c", 3}}}}};
   for (int generations = 1; generations < 6; ++generations) {
-    // However they are cut; "c" changes each time, and "d" comes and goes.
+    // The counts do not depend on how tensors are cut into shards. "c" changes
+    // each time, and "d" comes and goes.
     std::vector<ShardSummary> shards = {
         {4, 0, {{"b", 2}}},
         {8, 0, {{"a", 1}, {"c", 10 + static_cast<uint64_t>(generations)}}}};
@@ -45,19 +47,19 @@ TEST(TensorHistory, CountsTheGenerationsThatATensorHasNotChangedIn) {
     EXPECT_EQ(IsUnchanged(last, 0), known);
     EXPECT_FALSE(IsUnchanged(last, 1));
     const std::map<std::string, uint64_t> sizes = {{"a", 100}, {"b", 50}};
-    // "a" lies beside another one, "b" does not.
+    // "a" shares its shard with another tensor, "b" does not.
     using Names = std::set<std::string>;
     EXPECT_EQ(ChooseUnchanged(last, sizes, 99),
               known ? Names({"a", "b"}) : Names());
     last.unchanged_shards = 1;
     EXPECT_EQ(ChooseUnchanged(last, sizes, 100), Names({"b"}));
-    last.unchanged_shards = 7;  // of a manifest that is no good
+    last.unchanged_shards = 7;  // as in a damaged manifest
     EXPECT_GE(ChooseUnchanged(last, sizes, 100).size(), 3u);
     last.unchanged_shards = 0;
   }
 }
 
-// Two tensors in shards of their own, of which one never changes.
+// Two tensors in shards of their own; one of them never changes.
 Snapshot WithFrozenPart(double value) {
   Snapshot snapshot;
   snapshot.tensors = {{"backbone", at::ones({1000})},
@@ -72,11 +74,12 @@ TEST_F(UnchangedShards, AreNotWrittenAgain) {
   for (uint64_t step : {2, 3, 4}) {
     const double value = static_cast<double>(step);
     ASSERT_OK(store.Commit({1, step}, WithFrozenPart(value)));
-    EXPECT_EQ(store.linked_shards(), 2u);  // and the shard of no bytes entries
+    EXPECT_EQ(store.linked_shards(),
+              2u);  // also the empty one of bytes entries
     const std::string folder = directory_ + "/" + GenerationName({1, step});
     EXPECT_EQ(fs::hard_link_count(folder + "/shard-00000.safetensors"), 2u);
     EXPECT_EQ(fs::hard_link_count(folder + "/shard-00001.safetensors"), 1u);
-    // A new process goes on from it, and shares with it.
+    // A new process continues from this generation, and shares its shards.
     store = Open({.shard_size_bytes_max = 4000});
     ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
     EXPECT_EQ(restored.snapshot.tensors[0].second.sum().item<double>(), 1000);
@@ -87,8 +90,8 @@ TEST_F(UnchangedShards, AreNotWrittenAgain) {
 TEST_F(UnchangedShards, AShardThatChangesAgainIsWrittenAgain) {
   GenerationStore store = Open({.shard_size_bytes_max = 4000});
   const double values[] = {1, 1, 2, 2, 2, 2, 3};
-  // Changed the last time: it is summed while it is written, and only linked
-  // from the next time on.
+  // A shard that changed in the last generation is summed while it is written
+  // again, and is linked only from the next generation on.
   const size_t linked[] = {0, 3, 2, 2, 3, 3, 2};
   for (uint64_t step = 0; step < 7; ++step) {
     ASSERT_OK(store.Commit({1, step}, WithFrozenPart(values[step])));
@@ -99,19 +102,20 @@ TEST_F(UnchangedShards, AShardThatChangesAgainIsWrittenAgain) {
   }
 }
 
-// They lie in one shard with the trained ones, in turns.
+// At first, frozen and trained tensors take turns in one shard.
 TEST_F(UnchangedShards, FrozenTensorsMoveIntoShardsOfTheirOwn) {
   GenerationStore store = Open({.shard_size_bytes_max = 64000});
   for (uint64_t step = 1; step <= 12; ++step) {
     SCOPED_TRACE(step);
     const double value = static_cast<double>(step);
-    // At the ninth they change, once.
+    // The frozen tensors change once, at the ninth generation.
     const double frozen = step < 9 ? -1 : -2;
     ASSERT_OK(store.Commit({1, step}, SnapshotWithFrozenLayers(value, frozen)));
     ASSERT_OK_AND_ASSIGN(const Manifest manifest,
                          store.ReadManifest({1, step}));
-    // Known to be frozen with the fourth, cut anew with the fifth, and from
-    // then on only the trained half is written.
+    // The tensors are known to be frozen with the fourth generation and get a
+    // shard of their own with the fifth. From then on only the trained half is
+    // written.
     const bool is_cut = step >= 5;
     ASSERT_EQ(manifest.shards.size(), is_cut ? 3u : 2u);
     const std::string folder = directory_ + "/" + GenerationName({1, step});
@@ -133,8 +137,8 @@ TEST_F(UnchangedShards, FrozenTensorsMoveIntoShardsOfTheirOwn) {
   }
 }
 
-// All that the cut is made by is in the generation: no process that starts from
-// it writes again what does not change.
+// A generation contains all that the cut depends on, so a process that starts
+// from it does not write unchanged tensors again.
 TEST_F(UnchangedShards, ANewProcessCutsAsTheOneBeforeWouldHave) {
   for (uint64_t step = 1; step <= 8; ++step) {
     SCOPED_TRACE(step);
@@ -152,7 +156,8 @@ TEST_F(UnchangedShards, ANewProcessCutsAsTheOneBeforeWouldHave) {
   }
 }
 
-// A block that the disk loses must not be lost for ever.
+// If the disk loses a block of a shared file, later generations must not lack
+// it for ever.
 TEST_F(UnchangedShards, ASharedFileIsWrittenAnewAfterSomeGenerations) {
   GenerationStore store = Open({.shard_size_bytes_max = 4000});
   std::map<size_t, int> written;  // of shards, after the first generation
@@ -166,7 +171,7 @@ TEST_F(UnchangedShards, ASharedFileIsWrittenAnewAfterSomeGenerations) {
       const bool linked = manifest.linked.contains(shard);
       const int generations = linked ? manifest.linked.at(shard) : 0;
       EXPECT_LT(generations, 2 * kLinkedGenerations);
-      // Kept are two.
+      // The store keeps two generations.
       EXPECT_EQ(fs::hard_link_count(folder + "/" + ShardFileName(shard)),
                 linked ? 2u : 1u);
       if (!linked) ++written[shard];
@@ -183,8 +188,9 @@ TEST_F(UnchangedShards, ASharedFileIsWrittenAnewAfterSomeGenerations) {
   ASSERT_OK(Open().Restore().status());
 }
 
-// Only an undamaged generation is shared with: one that was found damaged, or
-// whose file is gone, is written in full.
+// A generation links only shards that are not damaged: after a generation that
+// was found damaged all shards are written, and a shard whose file is gone is
+// written again.
 TEST_F(UnchangedShards, NothingIsSharedWithADamagedGeneration) {
   GenerationStore store = Open({.shard_size_bytes_max = 4000});
   ASSERT_OK(store.Commit({1, 1}, WithFrozenPart(1)));

@@ -1,4 +1,4 @@
-// What a user may get wrong: each is told with its remedy, and nothing else is
+// Mistakes of users: the error of each names the remedy, and nothing else is
 // disturbed.
 #include <sys/stat.h>
 
@@ -58,7 +58,8 @@ TEST_F(BadInputTest, CheckpointTakesJobsOrACommandForFiles) {
   const Ended nothing = Run({"checkpoint"});
   EXPECT_EQ(nothing.exit_code, 2);
   EXPECT_THAT(nothing.errors, HasSubstr("jobs is required"));
-  // A job's name is no command, and one that is asks no coordinator.
+  // `checkpoint` asks the coordinator about a job, while `checkpoint export`
+  // asks no coordinator.
   EXPECT_THAT(Run({"checkpoint", "job", "--coordinator", "127.0.0.1:1"}).errors,
               HasSubstr("127.0.0.1:1"));
   const Ended no_files = Run({"checkpoint", "export", folder()});
@@ -143,7 +144,7 @@ TEST_F(BadInputTest, ANameThatAJobHasIsRefused) {
   EXPECT_EQ(submitted.exit_code, 1);
   EXPECT_THAT(submitted.errors, AllOf(HasSubstr("the name is taken by job 1"),
                                       HasSubstr("another name")));
-  // Nor is a rank that it never has waited for.
+  // `logs -f` does not wait for a rank that the job never has.
   const Ended logs =
       Run({"logs", "job", "-f", "--rank", "3", "--coordinator", endpoint});
   EXPECT_EQ(logs.exit_code, 1);

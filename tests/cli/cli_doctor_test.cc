@@ -1,4 +1,5 @@
-// `gavel doctor` on a program that resumes exactly, and on those that do not.
+// Tests `gavel doctor` on a program that resumes exactly, and on programs that
+// do not.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -25,7 +26,7 @@ class DoctorTest : public GavelTest {
                      trainer_arguments.end());
     return Run(arguments);
   }
-  // Folders that were left behind.
+  // The folders that were left behind.
   std::vector<std::string> Kept() const {
     std::vector<std::string> names;
     std::error_code error;
@@ -66,7 +67,7 @@ TEST_F(DoctorTest, AProgramThatResumesPasses) {
   EXPECT_THAT(Kept(), IsEmpty());
 }
 
-// A way of fake_trainer to fail, and what is said of it.
+// A way in which fake_trainer fails, and the report that the doctor gives.
 struct Failing {
   std::vector<std::string> trainer_arguments;
   std::string why;
@@ -99,13 +100,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "started again from step 22 it goes on to step 35, "
                 "undisturbed it ends at step 25",
                 "the best value of an early stop"},
-        // It changes after the steps that are done at first.
+        // The trainer changes its rate after more steps than the first runs do.
         Failing{{"slows"}, "FAIL: loss at step 30: "},
         Failing{{"forgets", "breaks"},
                 "Suspect: a loop that is left by `break` (the first time at "
                 "step 5)"},
         Failing{{"forgets", "schedule"}, "Suspect: of its rate"},
-        // Though it would report the same when it had lost everything.
+        // A program with a constant loss would report the same when it had lost
+        // everything.
         Failing{{"constant"},
                 "is the same in each step (loss is 1), so no run could differ"},
         Failing{{"diverges"}, "loss at step 4 is not a number"},
@@ -314,7 +316,8 @@ TEST_F(DoctorTest, AnInterruptLeavesNothingBehind) {
   EXPECT_THAT(Kept(), IsEmpty());
 }
 
-// Programs that passed when no epoch ended and reports alone were compared.
+// A comparison of reports alone, without the end of an epoch, does not find
+// these failures.
 TEST_F(DoctorTest, ProgramsThatForgetWhatIsSeldomUsedFail) {
   if (!std::filesystem::exists(kTorchTrainer)) {
     GTEST_SKIP() << "doctor_trainer is not built (no LibTorch)";

@@ -1,4 +1,5 @@
-// Where the reports of two runs differ.
+// Tests how the reports of two runs are compared, and the advice on
+// differences.
 #include "coordinator/cli/doctor_advice.h"
 #include "coordinator/cli/doctor_run.h"
 #include "tests/support/test.h"
@@ -49,7 +50,7 @@ TEST(DoctorReport, ToleranceIsAPartOfTheLargerValue) {
   EXPECT_EQ(CompareReports(expected, found, 0).size(), 1);
   EXPECT_THAT(CompareReports(expected, found, 0, 1e-2), IsEmpty());
   EXPECT_EQ(CompareReports(expected, found, 0, 1e-4).size(), 1);
-  // What is missing, or no number any more, differs whatever the tolerance.
+  // Values that are missing or no longer numbers differ at any tolerance.
   EXPECT_EQ(
       CompareReports(expected, ParseReport("1 a 0x1p+10\n1 b nan\n"), 0, 1)
           .size(),
@@ -90,7 +91,7 @@ TEST(DoctorAdvice, WhatDiffersFirstNamesWhatWasLost) {
       DescribeLostState(lost),
       HasSubstr("other batches come; of the tracked state, the position "
                 "in the data differs first"));
-  // Every second step updates the model, and the fifth has not.
+  // Every second step updates the model, and the fifth one does not.
   lost.names = {"model/weight"};
   lost.is_between_updates = true;
   lost.updates = lost.restored_updates = {6, 8, 10};

@@ -1,5 +1,5 @@
-// What a coordinator's journal is for, with real processes: restarts that
-// nobody notices, disks that fail, and what can be read from it afterwards.
+// Tests a coordinator's journal with real processes: restarts that no job
+// notices, failing disks, and the commands that read the journal.
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,8 +42,9 @@ TEST_P(KilledCoordinatorTest, AgainAndAgainInterruptsNothing) {
   for (uint64_t step : {30, 200, 1600}) {
     ASSERT_TRUE(ReachesStep(endpoint_, "a", step));
     KillCoordinator();
-    // Once it stays away: workers train on by the lease that they have. What
-    // is left of it is for finding each other again.
+    // The coordinator stays away once, for half a lease. Meanwhile workers
+    // train under the lease that they hold; the other half is left for
+    // reconnecting.
     if (step == 200) Eventually([] { return false; }, kLease_s / 2);
     StartCoordinator();
   }
@@ -55,7 +56,8 @@ TEST_P(KilledCoordinatorTest, AgainAndAgainInterruptsNothing) {
     EXPECT_EQ(Count(LogOf(id), "pauses at step"), 0) << LogOf(id);
     EXPECT_EQ(Count(LogOf(id), "starts at step"), 1);
   }
-  // Killed while it stood still: told as one stay.
+  // The history shows one lease although the coordinator was killed three
+  // times.
   const json leases = Json({"history", "--show", "leases", "--job", "a"});
   EXPECT_EQ(leases.size(), 1u);
 }
@@ -76,8 +78,9 @@ TEST_F(DurabilityTest, ASecondCoordinatorOnOneStateDirectoryIsRefused) {
   EXPECT_EQ(Json({"status"})["term"], 1);
 }
 
-// Its lock is gone, and another one took its place while it stood still: what
-// waits for it when it wakes is not granted.
+// The lock file was removed and a successor took over while the first
+// coordinator was stopped. When it wakes, it must not grant the requests that
+// wait for it.
 TEST_F(DurabilityTest, OneThatWakesBehindItsSuccessorEnds) {
   WriteCluster(1, 10, 5);
   StartCoordinator();
@@ -98,8 +101,8 @@ TEST_F(DurabilityTest, OneThatWakesBehindItsSuccessorEnds) {
   EXPECT_EQ(Json({"status"})["term"], 2);
 }
 
-// One that comes back on an old copy of its journal has granted less than its
-// workers have seen.
+// A coordinator that recovers from an old copy of its journal knows less than
+// its workers have seen.
 TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
   WriteCluster(1, 30, 20);
   StartCoordinator();
@@ -127,12 +130,13 @@ TEST_F(DurabilityTest, AnOlderCopyOfTheJournalIsNotGoneOnFrom) {
               HasSubstr("nothing more is granted from here"));
 }
 
-// Damage in the WAL is its end for SQLite, and all rows before it are whole.
+// SQLite takes damage in the WAL as its end, and all rows before it are whole.
 // The parameter is the part of the WAL that is left.
 class LostWal : public DurabilityTest,
                 public ::testing::WithParamInterface<double> {};
 
-// 0: with all rows, and the start of the term, which is not begun again.
+// With 0, all rows are lost, and with them the start of the term, which must
+// not be begun again.
 INSTANTIATE_TEST_SUITE_P(Durability, LostWal, ::testing::Values(0.5, 0));
 
 TEST_P(LostWal, IsNotGoneOnFrom) {
@@ -146,7 +150,7 @@ TEST_P(LostWal, IsNotGoneOnFrom) {
   ASSERT_TRUE(ReachesStep(endpoint_, "job-0", 20));
   KillCoordinator();
   const std::string wal = journal() + "-wal";
-  // Behind what was committed there are zeros.
+  // Behind the committed rows there are zeros.
   const auto bytes = ReadText(wal).find_last_not_of('\0');
   ASSERT_LT(std::filesystem::file_size(journal()), bytes);
   const auto left = static_cast<double>(bytes) * GetParam();
@@ -171,7 +175,7 @@ TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   ASSERT_TRUE(ReachesState(endpoint_, "second", "CD"));
   ASSERT_TRUE(ReachesState(endpoint_, "broken", "F"));
 
-  // The same over the wire and from the file, which is in use.
+  // The history is the same over the wire and from the file, which is in use.
   const json live = Json({"history"});
   const json file = OfFile({"history"});
   EXPECT_EQ(live, file);
@@ -230,7 +234,7 @@ TEST_F(DurabilityTest, WhatIfPredictsAndSubmitsNothing) {
       WriteJob("asked", {}, "steps_total = 1000\n[throughputs]\ncpu = 50\n");
   const json answer = Json({"what-if", job});
   EXPECT_EQ(answer["job"]["name"], "asked");
-  // 20 s alone, and it shares the one accelerator.
+  // Alone the job would take 20 s, but it shares the one accelerator.
   EXPECT_GE(answer["job"]["finish_in_s"], 20);
   EXPECT_LE(answer["job"]["finish_in_s"], 60);
   ASSERT_EQ(answer["others"].size(), 1u);
@@ -267,7 +271,7 @@ TEST_F(DurabilityTest, BadFilesAreRefusedWithAReason) {
 
 class FailingDiskTest : public DurabilityTest {
  protected:
-  // Where strace is and may trace; else empty.
+  // The path of strace; empty where there is none, or where it may not trace.
   std::string Strace() const {
     for (const char* path : {"/usr/bin/strace", "/bin/strace"}) {
       if (access(path, X_OK) != 0) continue;
@@ -278,9 +282,9 @@ class FailingDiskTest : public DurabilityTest {
     return "";
   }
 
-  // A coordinator whose system call `fault` (strace's inject=) fails from the
-  // `when`-th on. The tracer is no parent of it (-D): it is waited for and
-  // ended like any other.
+  // Starts a coordinator whose system call `fault` (strace's inject=) fails
+  // from the `when`-th call on. With -D the tracer is not the parent, so the
+  // coordinator is waited for and ended like any other.
   std::unique_ptr<Process> StartFaulty(const std::string& fault, int when,
                                        const std::string& state_directory) {
     std::vector<std::string> argv = {
@@ -308,8 +312,8 @@ class FailingDiskTest : public DurabilityTest {
     return faulty;
   }
 
-  // Submits until the coordinator is gone, `most` at most; how many were
-  // accepted.
+  // Submits jobs until the coordinator is gone, at most `most`. Returns how
+  // many were accepted.
   int SubmitUntilItEnds(Process& coordinator, int most) {
     if (coordinator.Wait(0)) return 0;
     endpoint_ = EndpointOf(coordinator);
@@ -317,14 +321,15 @@ class FailingDiskTest : public DurabilityTest {
       const auto submit =
           Start({"submit", "--coordinator", endpoint_,
                  WriteCommand(StrCat("job-", accepted), {"./train"}, "")});
-      // Without a coordinator it would wait long for the answer.
+      // Without a coordinator, submit would wait long for the answer.
       Eventually([&] { return submit->Wait(0) || coordinator.Wait(0); });
       if (submit->Wait(0.1) != 0) return accepted;
     }
     return most;
   }
 
-  // Whatever was accepted is there again; and it takes more.
+  // Expects that all accepted jobs are there again, and that the coordinator
+  // accepts more.
   void ExpectAllThere(const std::string& state_directory, int accepted) {
     listen_ = "tcp://127.0.0.1:0";
     const auto again = Start(CoordinatorArguments(state_directory));
@@ -342,8 +347,8 @@ TEST_F(FailingDiskTest, AnErrorAtAnyWriteHaltsItAndLosesNothing) {
   WriteCluster(1, 10, 5);
   int runs = 0;
   int accepted_in_all = 0;
-  // Where the file is made, where room for the WAL is (64 writes, one fsync),
-  // and where jobs come.
+  // These calls come where the file is made, where room for the WAL is reserved
+  // (64 writes, one fsync), and where jobs are submitted.
   const std::vector<int> writes = {2, 20, 40, 110};
   const std::vector<std::pair<std::string, std::vector<int>>> faults = {
       {"pwrite64:error=ENOSPC", writes},

@@ -1,6 +1,5 @@
 #include "coordinator/cli/history_table.h"
 
-#include "coordinator/cli/terminal.h"
 #include "tests/support/test.h"
 
 namespace gavel {
@@ -61,25 +60,6 @@ TEST(HistoryTable, ElapsedTimesCountDays) {
   EXPECT_EQ(FormatElapsed(3723.9), "01:02:03");
   EXPECT_EQ(FormatElapsed(86400 + 60), "1-00:01:00");
   EXPECT_EQ(FormatElapsed(-5), "00:00:00");
-}
-
-TEST(WallTime, IsReadAsPeopleWriteIt) {
-  EXPECT_EQ(*ParseWallTime("90s", 1000), 910);
-  EXPECT_EQ(*ParseWallTime("2h", 10000), 2800);
-  EXPECT_EQ(*ParseWallTime("1d", 100000), 13600);
-  EXPECT_EQ(*ParseTimeAhead("2h", 10000), 17200);
-  EXPECT_NE(
-      ParseTimeAhead("2x", 0).status().message().find("two hours from now"),
-      std::string::npos);
-  const double day = *ParseWallTime("2026-11-21", 0);
-  EXPECT_EQ(*ParseWallTime("2026-11-21T18:30", 0), day + 18.5 * 3600);
-  EXPECT_EQ(*ParseWallTime("2026-11-21 18:30:05", 0), day + 18.5 * 3600 + 5);
-  EXPECT_EQ(FormatWallTime(day + 61), "2026-11-21T00:01:01");
-  EXPECT_EQ(FormatWallTime(0), "-");
-  for (const char* bad :
-       {"", "soon", "12", "-3h", "2026-13-01", "2026-11-21x"}) {
-    EXPECT_THAT(ParseWallTime(bad, 0), testing::IsInvalid("is no time")) << bad;
-  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Coordinator and agent as processes of their own, with keys, and what happens
-// when one is killed.
+// Runs coordinator and agent as processes of their own, with keys, and kills
+// one of them.
 #include <csignal>
 
 #include "tests/support/gavel_fixture.h"
@@ -16,8 +16,8 @@ TEST_F(KillTest, AKilledAgentLeavesNoOrphansAndTheNextOneSweeps) {
   WriteCluster(1, 10, 5);
   StartCoordinator();
   auto agent = StartAgent({"--stop-grace", "5"});
-  // The worker leaves a child in its group, which no signal of the kernel ends,
-  // and one in a session of its own.
+  // The worker leaves one child in its group, which no signal of the kernel
+  // ends, and one in a session of its own.
   const std::string program = FakeWorker();
   Submit(
       WriteCommand("job", {"/bin/sh", "-c",
@@ -64,11 +64,12 @@ TEST_F(KillTest, WorkersTrainToTheLeasesEndWithoutTheirCoordinator) {
   StartCoordinator();
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
   ExpectEachStepOnce("job", 600);
-  // The same process went on.
+  // The same process continued.
   EXPECT_EQ(Count(LogOf(1), "starts at step"), 1);
 }
 
-// How often workers fail is told to those that start, and survives a restart.
+// Workers get the expected time between failures when they start, and it
+// survives a restart of the coordinator.
 TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
   WriteCluster(1, 30, 5);
   StartCoordinator();
@@ -86,7 +87,8 @@ TEST_F(KillTest, AKilledWorkerTellsHowOftenWorkersFail) {
   EXPECT_THAT(LogOf(1), HasSubstr("every 21600 s"));
   kill(WorkerPids().at(0), SIGKILL);
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
-  // Half of six hours and of what it had run.
+  // The value is half the sum of six hours and the time that the worker had
+  // run.
   EXPECT_THAT(LogOf(1), HasSubstr("every 1080"));
   const std::string lost =
       "workers lost: 1 in 0.00 hours; one is expected to "

@@ -1,4 +1,4 @@
-// What operators type while a cluster runs, with real processes.
+// The commands that operators type while a cluster runs, with real processes.
 #include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,7 +62,7 @@ class OperatorTest : public GavelClusterTest {
   std::string Why(const std::string& job) {
     return Json({"why", job}).value("reason", "");
   }
-  // It is written by a thread.
+  // A thread writes the audit log.
   bool IsAudited(const std::string& text) {
     return Eventually([&] {
       return ReadText(state() + "/audit.log").find(text) != std::string::npos;
@@ -98,7 +98,7 @@ TEST_F(OperatorTest, AgentThatGetsSigtermIsDrainedFirstAndThenDown) {
   agent_->Signal(SIGTERM);
   EXPECT_EQ(agent_->Wait(), 0);
   EXPECT_EQ(Count(LogOf(1), "ended by the coordinator"), 1) << LogOf(1);
-  // At once: not after the time in which a silent agent is given up.
+  // The server is down at once, without the timeout for silent agents.
   EXPECT_EQ(NodeState(), "down");
   EXPECT_EQ(Json({"nodes"})[0]["accelerators"][0]["state"], "down");
   agent_ = StartAgent();
@@ -128,7 +128,8 @@ TEST_F(OperatorTest, HoldRequeueAndCheckpointKeepEveryStep) {
   }
 }
 
-// Each error is told; the other jobs, servers and files have their turn.
+// Each error is reported, and the other jobs, servers and files are still
+// handled.
 TEST_F(OperatorTest, ACommandForSeveralGoesOnBehindAnError) {
   StartCluster(1);
   const std::string file = WriteJob("a", {"--steps", "100000"});
@@ -186,7 +187,7 @@ TEST_F(OperatorTest, PolicyIsShownPreviewedSetAndSurvivesARestart) {
   EXPECT_EQ(Count(LogOf(1), "pauses at step"), 0) << "it was kept";
   ExpectRefused({"policy", "no_such_policy"}, "no_such_policy");
   ExpectRefused({"policy", "max_min_fairness"}, "decides already");
-  // Another one is asked for at the start: that one.
+  // A policy that is given at the start replaces the one before.
   KillCoordinator();
   StartCoordinator({"--policy", "max_min_fairness_perf"});
   EXPECT_EQ(Json({"policy"}).value("policy", ""), "max_min_fairness_perf");

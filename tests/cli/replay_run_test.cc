@@ -10,8 +10,8 @@ namespace {
 
 class ReplayRunTest : public JournalFixture {
  protected:
-  // A journal of five jobs on two accelerators, ended one after the other. As
-  // by a real clock, no two steps of the engine have the same time.
+  // Writes a journal of five jobs on two accelerators that end one after the
+  // other. As with a real clock, no two steps of the engine have the same time.
   void WriteJournal(const std::function<void(Event&)>& change = {}) {
     std::vector<JournalRow> rows;
     BusyEngine busy([&](const action::Persist& row, const Engine&) {
@@ -82,8 +82,8 @@ TEST_F(ReplayRunTest, TheSameBuildDecidesTheSame) {
   EXPECT_EQ(steps_.front().wall_s, 1'000'000);
 }
 
-// What decisions went by is in the journal: the policy of each term, and the
-// speeds that were reported, of which most are not journaled by themselves.
+// The journal has all inputs of the decisions: the policy of each term, and the
+// reported speeds, although most reports have no row of their own.
 TEST_F(ReplayRunTest, ARestartWithAnotherPolicyAndReportsAreFollowed) {
   std::vector<JournalRow> rows;
   BusyEngine busy([&](const action::Persist& row, const Engine&) {
@@ -123,7 +123,7 @@ TEST_F(ReplayRunTest, ARestartWithAnotherPolicyAndReportsAreFollowed) {
   EXPECT_GT(summary.same, summary.not_told) << Text();
 }
 
-// As if an older build had given the accelerator to the wrong job.
+// The journal is as if an older build had given the accelerator to another job.
 TEST_F(ReplayRunTest, AnotherDecisionIsTold) {
   bool changed = false;
   WriteJournal([&changed](Event& event) {

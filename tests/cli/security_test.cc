@@ -1,5 +1,5 @@
-// A cluster with keys by the real commands: what a team does, and that no
-// secret shows anywhere.
+// A cluster with keys, set up with the real commands as a team does it. No
+// secret may show anywhere.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr char kUser[] = "nobody";
 
-// The value of "NAME = VALUE" or "NAME VALUE" in a line that begins with NAME.
+// The rest of the line behind the first NAME in `text`, without the "=" of
+// "NAME = VALUE".
 std::string ValueOf(const std::string& text, const std::string& name) {
   const size_t at = text.find(name);
   if (at == std::string::npos) return "";
@@ -34,12 +35,12 @@ std::string ValueOf(const std::string& text, const std::string& name) {
 class SecurityTest : public GavelTest {
  protected:
   SecurityTest() {
-    // None of the keys of whoever runs the tests.
+    // The tests must not use the keys of the user who runs them.
     setenv("HOME", folder().c_str(), 1);
     unsetenv("GAVEL_KEY_FILE");
     unsetenv("GAVEL_COORDINATOR_KEY");
   }
-  // Makes DIRECTORY/FILE; the public key.
+  // Makes a key pair in DIRECTORY/FILE. Returns the public key.
   std::string Keygen(const std::vector<std::string>& whose,
                      const std::string& directory, const std::string& file) {
     std::vector<std::string> arguments = {"keygen", "--directory",
@@ -69,7 +70,7 @@ class SecurityTest : public GavelTest {
     const Ended added = User(arguments);
     EXPECT_EQ(added.exit_code, 0) << added.errors;
   }
-  // As whoever has the key in that directory.
+  // Runs a command with the client key in `directory`.
   Ended As(const std::string& directory, std::vector<std::string> arguments) {
     arguments.insert(
         arguments.begin() + 1,
@@ -77,8 +78,7 @@ class SecurityTest : public GavelTest {
          "--coordinator-key", Path("head/coordinator.pub")});
     return Run(arguments);
   }
-  // Whatever any process of this machine was given on its command line or in
-  // its environment.
+  // The command lines and environments of all processes of this machine.
   static std::string AllArguments() {
     std::string all;
     std::error_code ignored;
@@ -210,7 +210,7 @@ TEST_F(SecurityTest, WhoRunsJobsNeedsAUnixUserAndIsToldTheFlag) {
       0);
 }
 
-// Jobs do not run as root, so it can't be proposed.
+// Jobs do not run as root, so root can't be proposed for --unix-user.
 TEST_F(SecurityTest, KeygenForAUserCalledRootProposesAnOrdinaryAccount) {
   const Ended made =
       Run({"keygen", "--directory", Path("root"), "--user", "root"});
@@ -259,7 +259,8 @@ TEST_F(SecurityTest, ANameOfSeveralUsersIsNotGuessedByAnOperator) {
   EXPECT_THAT(cancelled.errors,
               HasSubstr("name one by its id, or as alice/train or bob/train"));
   EXPECT_THAT(states(), ::testing::ElementsAre("F", "PD"));
-  // A user's own job is meant, also when another's runs.
+  // A name alone means the user's own job, even while another user's job of
+  // that name runs.
   EXPECT_EQ(As("alice", {"cancel", "train"}).exit_code, 0);
   EXPECT_EQ(As("alice", {"cancel", "train"}).exit_code, 1);
   EXPECT_THAT(states(), ::testing::ElementsAre("CA", "PD"));
@@ -276,7 +277,8 @@ TEST_F(SecurityTest, AKeyElsewhereIsToldWithTheCommandsThatTakeIt) {
     EXPECT_THAT(made.output,
                 HasSubstr(std::string("--key ") + Path("elsewhere/")));
     EXPECT_THAT(made.output, HasSubstr("as the user that it runs as"));
-    // What it suggests works, also where no such folder was.
+    // The command that keygen suggests works, even where its folder did not
+    // exist.
     std::vector<std::string> add = {
         "user",    "--principals", Path(std::string(whose + 2) + "/p.toml"),
         "add",     "gpu-1",        "--role",
@@ -349,7 +351,7 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
                             "--key", Path("node/node.key"), "--coordinator-key",
                             Path("head/coordinator.pub")});
 
-  // Where the owner can write, and run the worker from.
+  // The job's owner can write to this folder, and run the worker from it.
   ASSERT_EQ(mkdir(Path("jobs").c_str(), 0755), 0);
   fs::copy_file(GAVEL_BINARY_DIR "/tests/fake_worker", Path("jobs/worker"));
   ASSERT_EQ(chown(Path("jobs").c_str(), 65534, 65534), 0);
@@ -372,7 +374,7 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
   }
   EXPECT_EQ(of_workers, 1U);
   ExpectNoSecretIn(AllArguments(), "a process's arguments or environment");
-  // While it runs it is nobody else's to touch.
+  // Other users can't touch the job while it runs.
   EXPECT_THAT(As("bob", {"cancel", "a"}).errors, HasSubstr("not yours"));
   EXPECT_THAT(As("bob", {"logs", "a"}).errors, HasSubstr("not yours"));
   std::string queue;
@@ -416,15 +418,15 @@ TEST_F(SecurityTest, ATeamsJobRunsAsItsOwnerAndNoSecretShows) {
   }
 }
 
-// What a job file holds may be a secret, too: it lies in the journal, and
-// nothing that anybody is shown has it. Needs no root.
+// A job file may hold secrets, too. They lie in the journal, but no command
+// shows them to anybody. Needs no root.
 class JobSecretTest : public SecurityTest {
  protected:
   JobSecretTest() {
     secrets_ = {"canary-4b1f9c7d20e8"};
     UseKeys({"here"});
   }
-  // Looks for secrets in whatever it says.
+  // Runs a command and looks for secrets in its output.
   Ended Look(const std::vector<std::string>& arguments, int exit_code = 0) {
     const Ended ended = Run(arguments);
     std::string command = "gavel";
@@ -447,7 +449,7 @@ TEST_F(JobSecretTest, NoCommandShowsTheEnvironmentOfJobs) {
   WriteCluster(1, 2, 1);
   std::vector<std::string> arguments = {"coordinator", "--listen",
                                         "tcp://127.0.0.1:0", "--state", state(),
-                                        // One in the journal, with the job.
+                                        // A snapshot holds the job, too.
                                         "--snapshot-rows", "5"};
   Append(keys().OfCoordinator(), &arguments);
   const auto coordinator = Start(arguments);
@@ -469,7 +471,7 @@ TEST_F(JobSecretTest, NoCommandShowsTheEnvironmentOfJobs) {
   Ask({"submit", job});
   Ask({"submit", WriteCommand("lost", {"no-such-program"},
                               "retries_max = 0\n" + Secret())});
-  // Whose files can't be read, in one way and another.
+  // These job files can't be parsed, each for another reason.
   for (const char* value :
        {"canary-4b1f9c7d20e8", "\"canary-4b1f9c7d20e8",
         "1 # canary-4b1f9c7d20e8", "[\"canary-4b1f9c7d20e8\"]",
@@ -496,7 +498,7 @@ TEST_F(JobSecretTest, NoCommandShowsTheEnvironmentOfJobs) {
   EXPECT_TRUE(ReachesState(endpoint_, "job", "CD"));
   Ask({"cancel", "job"}, 1);
 
-  // From the files, which may be read while they are in use.
+  // These commands read the files, which may be in use.
   const std::string journal = state() + "/journal.db";
   EXPECT_THAT(Look({"replay", journal}).output, HasSubstr("JobSubmitted"));
   Look({"history", "--file", journal, "--json"});
@@ -508,7 +510,8 @@ TEST_F(JobSecretTest, NoCommandShowsTheEnvironmentOfJobs) {
   EXPECT_EQ(agent->Wait(), 0);
   EXPECT_EQ(coordinator->Wait(), 0);
 
-  // On disk it is where docs/security.md says so, for the owner alone.
+  // On disk the secret is only where docs/security.md says so, and only its
+  // owner can read it.
   bool journaled = false;
   for (const auto& entry : fs::recursive_directory_iterator(folder())) {
     if (!entry.is_regular_file() || entry.path().extension() == ".toml")

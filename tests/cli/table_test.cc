@@ -116,30 +116,6 @@ TEST(Table, LinesFitTheWidthWhateverIsInThem) {
   }
 }
 
-TEST(Table, LongTextIsCutAtCharactersNotBytes) {
-  EXPECT_EQ(Cut("abcdef", 6), "abcdef");
-  EXPECT_EQ(Cut("abcdef", 4), "abc…");
-  EXPECT_EQ(Cut("äöüß", 4), "äöüß");
-  EXPECT_EQ(Cut("äöüß", 3), "äö…");
-  EXPECT_EQ(Cut("abc", 0), "");
-}
-
-TEST(Table, NumbersCanBeRead) {
-  EXPECT_EQ(FormatCount(0), "0");
-  EXPECT_EQ(FormatCount(99'999), "99999");
-  EXPECT_EQ(FormatCount(123'456), "123k");
-  EXPECT_EQ(FormatCount(4'567'890), "4.57M");
-  EXPECT_EQ(FormatCount(7'000'000'000), "7.00G");
-  EXPECT_EQ(FormatCount(18'000'000'000'000'000'000u), "1.8e+19");
-  EXPECT_EQ(FormatRate(0), "-");
-  EXPECT_EQ(FormatRate(0.517), "0.52");
-  EXPECT_EQ(FormatRate(33.14), "33.1");
-  EXPECT_EQ(FormatRate(1234.5), "1234");
-  EXPECT_EQ(FormatScalar(2.302585), "2.303");
-  EXPECT_EQ(FormatScalar(1e-5), "1e-05");
-  EXPECT_EQ(FormatScalar(123456), "1.235e+05");
-}
-
 TEST(Table, AGangShowsHowManyAndWhere) {
   QueueRow row = RunningRow();
   row.accelerators.push_back(OnServer("there", "v100"));

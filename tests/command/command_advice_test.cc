@@ -1,4 +1,4 @@
-// Words and flags that are not ours: each is told what there is.
+// Unknown words and flags: the message suggests what exists instead.
 #include "CLI/CLI.hpp"
 #include "coordinator/command/command_line.h"
 #include "core/text.h"
@@ -16,7 +16,7 @@ class CommandAdviceTest : public Test {
     return FlagsOfOriginal(*app_, words);
   }
 
-  // What is said of a line whose commands are known.
+  // The message about the other words of a line whose commands are known.
   std::string Unexpected(std::vector<std::string> words) {
     std::ranges::reverse(words);
     try {
@@ -138,7 +138,7 @@ TEST_F(CommandAdviceTest, FlagsOfTheOriginalGetAHint) {
 TEST_F(CommandAdviceTest, OurOwnFlagsGetNone) {
   EXPECT_EQ(Flags({"simulate", "--cluster", "v100:4", "--nonsense"}), "");
   EXPECT_EQ(Flags({"sweep", "-j", "2"}), "");
-  EXPECT_EQ(Flags({"queue", "-f"}), "");  // meant to follow, perhaps
+  EXPECT_EQ(Flags({"queue", "-f"}), "");  // it may mean "follow"
 }
 
 }  // namespace

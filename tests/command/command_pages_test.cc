@@ -1,5 +1,5 @@
-// What `gavel` tells of itself: the document of keys, manual pages and
-// completions, each from what the parsers use.
+// The texts that `gavel` makes from what its parsers use: the document of keys,
+// the list of commands, and completions.
 #include "coordinator/command/command_pages.h"
 
 #include <cstdio>
@@ -54,26 +54,6 @@ TEST(CommandList, EveryCommandSaysWhatItIs) {
   }
 }
 
-TEST(ManPages, ThereIsOneForEachCommandWithAllOfItsOptions) {
-  const std::vector<Command> commands = Commands();
-  const std::vector<ManPage> pages = MakeManPages(commands, "gavel 1.2.3");
-  ASSERT_EQ(pages.size(), commands.size());
-  for (size_t i = 0; i < pages.size(); ++i) {
-    for (const CommandOption& option : commands[i].options) {
-      for (const std::string& name : option.names) {
-        std::string escaped = name;
-        for (size_t at = 0; (at = escaped.find('-', at)) != std::string::npos;
-             at += 2) {
-          escaped.insert(at, "\\");
-        }
-        EXPECT_THAT(pages[i].text, HasSubstr(escaped)) << pages[i].file;
-      }
-    }
-  }
-  EXPECT_EQ(pages.front().file, "gavel.1");
-  EXPECT_THAT(pages.front().text, HasSubstr("gavel 1.2.3"));
-}
-
 TEST(CommandList, EveryArgumentByPlaceSaysWhatItIs) {
   for (const Command& command : Commands()) {
     for (const CommandOption& option : command.options) {
@@ -84,22 +64,9 @@ TEST(CommandList, EveryArgumentByPlaceSaysWhatItIs) {
   }
 }
 
-TEST(ManPages, NoLineIsTakenForARequest) {
-  const Command odd{.words = "gavel odd",
-                    .meaning = ".sp is no request, and \\ is a backslash",
-                    .options = {{.names = {"--state"},
-                                 .argument = "FILE",
-                                 .meaning = ".gavel, in the folder"}},
-                    .footer = "'footer'"};
-  const std::string text = MakeManPages({odd}, "1").front().text;
-  EXPECT_THAT(text, HasSubstr("\n\\&.gavel, in the folder"));
-  EXPECT_THAT(text, HasSubstr("\n\\&'footer'"));
-  EXPECT_THAT(text, HasSubstr(" and \\e is"));
-}
-
 class BashCompletionTest : public Test {
  protected:
-  // What bash offers for the last word of a line.
+  // The words that bash offers for the last word of a line.
   std::vector<std::string> Offered(const std::vector<std::string>& words) {
     const std::string script = folder_.path() + "/completion";
     std::ofstream(script) << BashCompletion(Commands());

@@ -39,7 +39,7 @@ std::string Encode(const Message& message) {
   return *std::move(frame);
 }
 
-// Also in what is no part of equality: a position's proof.
+// Also compares the positions' proofs, which operator== ignores.
 bool Same(const Message& a, const Message& b) {
   const auto equal = [&b](const auto& body) {
     using Body = std::decay_t<decltype(body)>;
@@ -49,7 +49,7 @@ bool Same(const Message& a, const Message& b) {
          Encode(a) == Encode(b);
 }
 
-// Header of a frame of `type`, to be followed by msgpack written by hand.
+// The header of a frame of `type`; msgpack written by hand follows it.
 std::string Header(size_t type) {
   return std::string("GVL\x01") + static_cast<char>(type);
 }
@@ -119,9 +119,9 @@ TEST(Codec, APositionKeepsItsProofAndMayHaveNone) {
   notice.position.proof = {uint64_t{1} << 63, 5};
   ASSERT_OK_AND_ASSIGN(const Message read, DecodeMessage(Encode(notice)));
   EXPECT_EQ(std::get<LeaseNotice>(read).position.proof, notice.position.proof);
-  // Two positions are told apart by term and seq alone.
+  // Positions compare equal by term and seq alone.
   EXPECT_EQ(notice.position, (JournalPosition{2, 300}));
-  // As it was written before there were proofs.
+  // A message as it was written before there were proofs.
   using namespace std::string_literals;
   ASSERT_OK_AND_ASSIGN(
       const Message older,
@@ -172,7 +172,7 @@ TEST(Messages, PauseTiersAreStrongerTheMoreTheyTakeAway) {
   }
 }
 
-// A worker of the version before said less.
+// A worker of the previous version reports fewer fields.
 TEST(Codec, ProgressOfAnOlderWorkerKnowsNoMemory) {
   Packer packer;
   packer.Array(3);

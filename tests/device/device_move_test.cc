@@ -1,5 +1,5 @@
-// On any machine: from the CPU to new memory of the CPU. Moves to a GPU are in
-// device_move_gpu_test.cc.
+// Moves that any machine can make: from the CPU to new memory of the CPU. Moves
+// to a GPU are in device_move_gpu_test.cc.
 #include "runtime/device/device_move.h"
 
 #include <torch/nn/modules/batchnorm.h>
@@ -35,14 +35,14 @@ TEST(WhyNoGpu, NamesWhatIsMissingAndTheRemedy) {
   EXPECT_THAT(WhyNoGpu(13010, 13000), HasSubstr("CUDA_VISIBLE_DEVICES"));
 }
 
-// With gradients.
+// The model has gradients.
 nn::Sequential TrainedModel() {
   nn::Sequential model(nn::Linear(4, 3), nn::BatchNorm1d(3));
   model->forward(at::randn({5, 4})).pow(2).sum().backward();
   return model;
 }
 
-// What a handle sees: its memory, and a copy of its values.
+// A tensor handle, the memory that it refers to, and a copy of its values.
 struct Seen {
   at::Tensor handle;
   const void* memory;
@@ -103,7 +103,7 @@ TEST(MoveTensors, AllOrNothingWhenOneFails) {
   at::Tensor first = at::zeros({2});
   at::Tensor second = at::zeros({2}, at::device(kMeta));
   const void* memory = first.const_data_ptr();
-  // A "meta" tensor has no data to copy; the first could be copied.
+  // The first tensor could be copied, but a "meta" tensor has no data.
   EXPECT_FALSE(MoveTensors({first, second}, kCpu, MoveCopy::kAlways).ok());
   EXPECT_EQ(first.const_data_ptr(), memory);
   EXPECT_FALSE(MoveTensors({first}, c10::Device(c10::kCUDA, 100)).ok());

@@ -1,5 +1,5 @@
-// Collectives of accelerators: a gang of one rank, which goes the whole way but
-// for the network, and a gang of two.
+// Collectives on accelerators: a gang of one rank, which does everything except
+// use the network, and a gang of two.
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
@@ -40,8 +40,8 @@ TEST_F(ProcessGroupOnAccelerator, AddsUpBroadcastsAndAverages) {
   EXPECT_EQ(weight.grad().sum().item<double>(), 6);
 }
 
-// Gradients are in the buckets, and nowhere else; resetting them in either way
-// and adding to them in place gives the same.
+// Gradients are only in the buckets. Both ways of resetting them, and adding to
+// them in place, give the same values.
 TEST_F(ProcessGroupOnAccelerator, GradientsTakeNoMemoryBesideTheirBuckets) {
   ASSERT_OK_AND_ASSIGN(const auto store, GangStore::Host("127.0.0.1", 0, 10));
   ProcessGroupOptions options;
@@ -66,8 +66,8 @@ TEST_F(ProcessGroupOnAccelerator, GradientsTakeNoMemoryBesideTheirBuckets) {
   }
 }
 
-// What a rank has after an all-reduce, a broadcast of rank 0's, and a backward
-// pass whose gradients are averaged.
+// The values of a rank after an all-reduce, a broadcast from rank 0, and a
+// backward pass with averaged gradients.
 struct Results {
   double sum = 0;
   double broadcast = 0;
@@ -123,7 +123,7 @@ TEST_F(ProcessGroupOnAccelerator, AGangOfTwoAddsUpBroadcastsAndAverages) {
   }
 }
 
-// `tensor` has been raised by `count`, but not at once.
+// Raises `tensor` by `count` in many operations, which take the device a while.
 void RaiseSlowly(const at::Tensor& tensor, int count) {
   for (int i = 0; i < count; ++i) tensor.add_(1);
 }
@@ -138,7 +138,7 @@ TEST_F(ProcessGroupOnAccelerator, FinishWaitsForWhatIsUnderWay) {
   RaiseSlowly(tensor, 100);
   ASSERT_OK(group->AllReduce(tensor).status());
   ASSERT_OK(group->Finish());
-  // All that was begun before is done, on whatever stream.
+  // All work that began before is done, on any stream.
   const c10::impl::VirtualGuardImpl guard(device_.type());
   EXPECT_TRUE(guard.queryStream(guard.getStream(device_)));
   group.reset();

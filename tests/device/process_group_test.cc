@@ -1,4 +1,4 @@
-// Process groups and gradient averaging between real processes.
+// Tests process groups and gradient averaging between real processes.
 #include "runtime/device/process_group.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ double Now_s() {
       .count();
 }
 
-// A gang_member process, whose standard output is read.
+// Runs a gang_member process and reads its standard output.
 class Member {
  public:
   explicit Member(const std::vector<std::string>& arguments) {
@@ -99,7 +99,7 @@ std::vector<std::unique_ptr<Member>> Start(const std::string& mode,
   return members;
 }
 
-// What all members print, when all go well and print the same.
+// Expects that all members succeed and print the same. Returns that output.
 std::string SameOutput(const std::string& mode, int world_size) {
   auto members = Start(mode, world_size);
   const std::string first = members[0]->ReadAll();

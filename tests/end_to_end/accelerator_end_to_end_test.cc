@@ -1,6 +1,6 @@
-// Jobs and gangs on simulated accelerators under the real coordinator and
-// agent, which count the devices' memory: in turns, kept, parked and evicted
-// within it, and two at a time.
+// Runs jobs and gangs on simulated accelerators, which count the devices'
+// memory, under the real coordinator and agent: in turns, kept, parked and
+// evicted within that memory, and two at a time.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -46,7 +46,7 @@ class AcceleratorEndToEnd : public GavelTest {
     }
     Write("cluster.toml", text);
   }
-  // Sixteen steps.
+  // A job of sixteen steps.
   std::string Job(const std::string& name, int scale_factor,
                   const JobKeys& more = {}) {
     return WriteCommand(
@@ -99,7 +99,7 @@ TEST_F(AcceleratorEndToEnd, JobsAndAGangTakeTurnsAndTrainWhatACpuTrains) {
   ExpectDevicesEmpty();
 }
 
-// One of the three states fits in host memory.
+// Host memory has room for one of the three states.
 TEST_F(AcceleratorEndToEnd, StatesThatDoNotFitTogetherTakeTurns) {
   WriteDevices(1, "host_memory_bytes = \"30MiB\"\n");
   std::vector<std::string> jobs;
@@ -116,7 +116,7 @@ TEST_F(AcceleratorEndToEnd, StatesThatDoNotFitTogetherTakeTurns) {
   ExpectDevicesEmpty();
 }
 
-// Each rank keeps its part: 20 MiB and what else the state is, and not twice
+// Each rank keeps its own part, 20 MiB and the rest of the state, and not twice
 // that.
 TEST_F(AcceleratorEndToEnd, AParkedGangTakesTheMemoryOfOneProcess) {
   WriteDevices(2);
@@ -154,7 +154,7 @@ TEST_F(AcceleratorEndToEnd, TwoShareADeviceAndItsMemory) {
   ExpectDevicesEmpty();
 }
 
-// A parked process would keep its device: each pause is an eviction.
+// A parked process would keep its device, so each pause is an eviction.
 TEST_F(AcceleratorEndToEnd, JobsTakeTurnsOnAnExclusiveAccelerator) {
   WriteDevices(1, "", "exclusive = true\n");
   const Ended ended =
@@ -166,7 +166,7 @@ TEST_F(AcceleratorEndToEnd, JobsTakeTurnsOnAnExclusiveAccelerator) {
   ExpectWeightsAlone({"first", "second"});
 }
 
-// Of a program that Gavel does not know of: this one.
+// A program that Gavel does not know of has the device: this test.
 TEST_F(AcceleratorEndToEnd, ADeviceThatAnotherProgramHasIsLostAndNotTheJob) {
   WriteDevices(2, "", "exclusive = true\n");
   simulated::SharedMemory memory(Path("devices"), kMemoryBytes);
@@ -189,7 +189,7 @@ TEST_F(AcceleratorEndToEnd, WhereTheLeaseAloneIsVisibleEachSeesADeviceZero) {
   ExpectWeightsAlone({"first", "second", "third"});
 }
 
-// As with MIG: a process can use one of them, wherever that is.
+// As with MIG, a process can use one partition, on either device.
 TEST_F(AcceleratorEndToEnd, PartitionsOfADeviceAreAccelerators) {
   WriteDevices(4, "visibility = \"leased\"\n");
   std::vector<std::string> jobs;

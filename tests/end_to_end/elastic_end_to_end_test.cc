@@ -1,6 +1,7 @@
 // An elastic job under the real coordinator, on a server with four CPU slots:
-// it grows when it is alone, shrinks for a second job, and grows again, and has
-// read every sample of every epoch once and trained the same model.
+// it grows when it is alone, shrinks for a second job, and grows again. It has
+// to read every sample of every epoch once and train the same model as one
+// worker.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -18,7 +19,8 @@ using Json = nlohmann::json;
 constexpr int kSlots = 4;
 constexpr int kEpochs = 60;
 constexpr double kPatience_s = 100;
-// Sums of other micro-batches, in float, through Adam, for 240 steps.
+// The sums are over other micro-batches, in float, and go through Adam for 240
+// steps.
 constexpr double kTolerance = 2e-3;
 
 std::vector<double> Weights(const std::string& path) {
@@ -35,7 +37,7 @@ struct Read {
   pid_t process = 0;
   int sample = 0;
 };
-// By step, in the order of reading.
+// Reads by step, in the order of reading.
 using Reads = std::map<int, std::vector<Read>>;
 
 Reads ReadsOf(const std::string& path) {
@@ -48,9 +50,10 @@ Reads ReadsOf(const std::string& path) {
   return reads;
 }
 
-// A step that was void (its gang broke, on a machine that is too busy) is read
-// again, by other processes, and the last time counts. So no process reads for
-// a step twice, and what counts is what one worker alone reads for that step.
+// A step is void if its gang broke, as on a machine that is too busy. Other
+// processes then read its samples again, and the last time counts. So no
+// process reads twice for a step, and the reads that count are those of one
+// worker alone for that step.
 void ExpectSameReads(const Reads& reads, const Reads& alone) {
   ASSERT_EQ(reads.size(), alone.size());
   for (const auto& [step, expected] : alone) {
@@ -84,8 +87,8 @@ class ElasticEndToEnd : public GavelTest {
         StrCat(keys, "[environment]\nREAD_FILE = \"", Path("reads"),
                "\"\nGAVEL_DEVICE = \"cpu\"\n", variables));
   }
-  // What one worker reads and trains that nobody disturbs, and whether the job
-  // has done the same.
+  // Trains with one worker that nothing disturbs, and expects that the job has
+  // read the same samples and trained the same model.
   void ExpectSameAsAlone(
       const std::vector<std::pair<std::string, std::string>>& variables) {
     for (const auto& [name, value] : variables) {
@@ -143,10 +146,10 @@ TEST_F(ElasticEndToEnd, GrowsAloneShrinksForAnotherAndGrowsAgain) {
   ExpectSameAsAlone({{"EPOCHS", StrCat(kEpochs)}});
 }
 
-// It takes turns with another job, and is only checkpointed when it pauses: at
-// the second time rank 1 dies between the stop that all agreed on and its part
-// of the generation. Rank 0 must neither wait long for that part nor go on from
-// memory, where rank 1 can't follow.
+// The job takes turns with another one, and is checkpointed only when it
+// pauses. At the second pause, rank 1 dies after all ranks have agreed to stop
+// and before it has written its part of the generation. Rank 0 must neither
+// wait long for that part nor continue from memory, which rank 1 no longer has.
 TEST_F(ElasticEndToEnd, ARankLostBeforeItsPartMakesTheGangGoBackTogether) {
   WriteCluster(2, 3, 3);
   const std::string kill_file = Path("kill");

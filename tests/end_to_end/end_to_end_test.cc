@@ -1,6 +1,6 @@
-// The whole way of the data with nothing faked: coordinator, agent and LibTorch
-// training as processes. One of them is killed in the middle, and the job must
-// end with the bits of the same job run alone.
+// Runs the whole system with nothing faked: coordinator, agent and LibTorch
+// training are processes. One of them is killed in the middle, and the job must
+// end with the same bits as when it runs alone.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -24,7 +24,7 @@ constexpr char kJob[] = "digits";
 constexpr uint64_t kSteps = 400;
 constexpr double kLease_s = 1.5;
 constexpr double kJobPatience_s = 90;
-// Several checkpoints, the first of them soon.
+// The job writes several checkpoints, the first of them soon.
 constexpr char kMoreKeys[] =
     "[environment]\nGAVEL_CHECKPOINT_INTERVAL_S = \"0.5\"\n"
     "GAVEL_DEVICE = \"cpu\"\n";
@@ -47,7 +47,8 @@ absl::StatusOr<Manifest> TrainAlone(const std::string& job_path) {
   return LastManifest(options.checkpoint_directory);
 }
 
-// Of the job, undisturbed; run once for all tests of this process.
+// The last manifest of the job when nothing disturbs it. The job runs once for
+// all tests of this process.
 const absl::StatusOr<Manifest>& Alone(const std::string& job_path) {
   static const absl::StatusOr<Manifest> manifest = TrainAlone(job_path);
   return manifest;
@@ -70,7 +71,7 @@ std::vector<pid_t> ProcessesWith(const std::string& text) {
   return pids;
 }
 
-// What follows the first `mark` in `text`, as a number; 0 without it.
+// The number that follows the first `mark` in `text`; 0 without a mark.
 uint64_t NumberAfter(const std::string& text, const std::string& mark) {
   const size_t at = text.find(mark);
   if (at == std::string::npos) return 0;
@@ -109,7 +110,7 @@ class EndToEndTest : public GavelClusterTest {
   // Waits for a checkpoint in the middle of the job.
   void WaitForGeneration(Generation* generation) {
     ASSERT_TRUE(Eventually([&] {
-      // Opening a store would make the folder; that is the worker's to do.
+      // Opening a store would make the folder, which the worker has to do.
       if (!std::filesystem::exists(checkpoints())) return false;
       const auto manifest = LastManifest(checkpoints());
       if (manifest.ok()) *generation = manifest->generation;
@@ -131,8 +132,8 @@ class EndToEndTest : public GavelClusterTest {
     EXPECT_EQ(QueueRow(endpoint_, kJob)["steps_done"], kSteps);
   }
 
-  // That the second process began where the last checkpoint was, no earlier
-  // than at `known`, and that nothing began again after it.
+  // Expects that the second process began at the last checkpoint, no earlier
+  // than at `known`, and that no process restored a checkpoint after it.
   void ExpectOneRestartFrom(Generation known) {
     constexpr std::string_view kMark = "going on from ";
     const std::string log = Log();
@@ -216,7 +217,8 @@ TEST_F(EndToEndTest, AKilledAgentLeavesNoOrphanAndTheNextOneGoesOn) {
   EXPECT_TRUE(Eventually([&] { return ProcessesWith(checkpoints()).empty(); }));
 }
 
-// The first of the two is a GPU that its driver lists, and no program can use.
+// The driver lists the first of the two accelerators as a GPU, but no program
+// can use it.
 TEST_F(EndToEndTest, AJobThatCantUseAnAcceleratorGoesOnElsewhere) {
   Write("cluster.toml",
         StrCat(
@@ -231,7 +233,8 @@ TEST_F(EndToEndTest, AJobThatCantUseAnAcceleratorGoesOnElsewhere) {
   EXPECT_THAT(Log(), HasSubstr("can't take the leased accelerator"));
   const auto accelerators = Json({"nodes"})[0]["accelerators"];
   ASSERT_EQ(accelerators.size(), 2);
-  // Others may try it: it is lost on the word of two.
+  // The accelerator is lost only after two jobs could not use it, so other jobs
+  // may try it.
   EXPECT_EQ(accelerators[0]["state"], "idle");
   EXPECT_EQ(accelerators[0]["memory_bytes"], 16ULL << 30);
   EXPECT_EQ(accelerators[1]["state"], "idle");

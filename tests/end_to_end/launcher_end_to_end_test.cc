@@ -1,7 +1,6 @@
-// Without a coordinator the launchers that users have start the same binary as
-// a gang: torchrun for real, where Python has torch, and what the documentation
-// says for srun, with the variables as srun sets them. Two ranks train what one
-// worker does.
+// Without a coordinator, common launchers start the same binary as a gang: the
+// real torchrun, if Python has torch, and the documented command for srun, with
+// the variables that srun sets. Two ranks train as one worker does.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -18,7 +17,7 @@ namespace {
 
 constexpr int kSteps = 8;
 constexpr double kPatience_s = 150;
-// Gradients of the same micro-batches, added up in another order.
+// Gradients of the same micro-batches are added in another order.
 constexpr double kTolerance = 1e-3;
 constexpr char kPython[] = GAVEL_CACHE_DIR "/venv/bin/python";
 
@@ -37,19 +36,19 @@ class Launchers : public GavelTest {
   void TearDown() override {
     for (const std::string& name : set_) unsetenv(name.c_str());
   }
-  // For the processes that start from now on.
+  // Sets a variable for the processes that start from now on.
   void Set(const std::string& name, const std::string& value) {
     setenv(name.c_str(), value.c_str(), 1);
     set_.push_back(name);
   }
-  // Where they report and checkpoint.
+  // Sets the folder of reports and checkpoints.
   void SetFolder(const std::string& name) {
     std::filesystem::create_directories(Path(name));
     Set("GAVEL_CHECKPOINT_DIRECTORY", Path(name) + "/checkpoints");
     Set("GAVEL_REPORT_FILE", Path(name) + "/reports");
   }
-  // Micro-batches of one size, however many workers: batch statistics are of
-  // one of them.
+  // Micro-batches have the same size for any number of workers, since batch
+  // statistics are computed over one micro-batch.
   static std::vector<std::string> Training() {
     return {GAVEL_BINARY_DIR "/train_image",
             "--epochs",
@@ -63,7 +62,7 @@ class Launchers : public GavelTest {
             "--global-batch-size",
             "32"};
   }
-  // Of each step the mean over the ranks.
+  // The mean loss over the ranks, for each step.
   Losses LossesOf(const std::string& name) const {
     std::map<int, std::vector<double>> all;
     std::istringstream lines(ReadText(Path(name) + "/reports"));
@@ -97,8 +96,8 @@ class Launchers : public GavelTest {
   std::vector<std::string> set_;
 };
 
-// With a store of torchrun's own, at the port that it is told, and with
-// --standalone at one that it finds.
+// Torchrun has a store of its own, at a given port or, with --standalone, at
+// one that it finds.
 class Torchrun : public Launchers, public ::testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
@@ -137,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, Torchrun, ::testing::Bool(),
                            return standalone.param ? "Standalone" : "AtAPort";
                          });
 
-// The command of docs/iterator.md.
+// Runs the command of docs/iterator.md.
 TEST_F(Launchers, SrunsVariablesMakeAGangByTheDocumentedCommand) {
   SetFolder("gang");
   Set("MASTER_ADDR", "127.0.0.1");

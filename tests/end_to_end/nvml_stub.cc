@@ -1,5 +1,5 @@
-// A driver's management library with one GPU that no program can use: it is
-// listed, and fails whoever takes it. Built as libnvidia-ml.so.1.
+// An NVIDIA management library with one GPU, which is listed but which no
+// program can use. Built as libnvidia-ml.so.1.
 #include <cstdio>
 
 extern "C" {

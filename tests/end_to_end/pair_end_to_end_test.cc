@@ -1,7 +1,7 @@
-// Space sharing with nothing faked: under a policy that packs two jobs train on
-// one CPU slot at the same time. What they do to each other is measured and
-// told, each has its part of the slot's threads, and neither trains anything
-// else than it does alone.
+// Space sharing with nothing faked: under a policy that packs jobs, two jobs
+// train on one CPU slot at the same time. Their speed together is measured and
+// reported, each has its part of the slot's threads, and each ends with the
+// weights that it has when it trains alone.
 #include <cstdlib>
 
 #include "core/text.h"
@@ -24,15 +24,15 @@ class PairEndToEnd : public GavelTest {
                  "[[server.accelerator]]\ntype = \"cpu\"\nthreads = ",
                  threads, "\n"));
   }
-  // Sleeps for most of each step, four of which are an epoch: so two of them
-  // are about as fast together as each alone.
+  // A training that sleeps for most of each step, so that two of them together
+  // are about as fast as each alone. An epoch has four steps.
   std::string WriteTraining(const std::string& name, int epochs) {
     return WriteCommand(
         name, {GAVEL_GANG_WORKER, Path("weights." + name)},
         StrCat("[throughputs]\ncpu = 80\n[environment]\nEPOCHS = \"", epochs,
                "\"\nSTEP_MS = \"10\"\nGAVEL_DEVICE = \"cpu\"\n"));
   }
-  // As an agent would start it, on one thread.
+  // Trains alone on one thread, started as an agent would start it.
   std::string WeightsAlone(int epochs) {
     setenv("EPOCHS", std::to_string(epochs).c_str(), 1);
     setenv("GAVEL_DEVICE", "cpu", 1);
@@ -67,7 +67,7 @@ TEST_F(PairEndToEnd, TwoTrainAtTheSameTimeAndToTheSameBits) {
                  {"--policy", "max_min_fairness_packed"});
   const std::string endpoint = EndpointOf(*local);
   ASSERT_THAT(endpoint, Not(IsEmpty())) << local->errors();
-  // Both get on while they have the same accelerator.
+  // Both jobs progress while they have the same accelerator.
   uint64_t from_a = 0, from_b = 0;
   ASSERT_TRUE(Eventually([&] { return BothRun(endpoint, &from_a, &from_b); },
                          kPatience_s))
@@ -77,7 +77,7 @@ TEST_F(PairEndToEnd, TwoTrainAtTheSameTimeAndToTheSameBits) {
     return BothRun(endpoint, &now_a, &now_b) && now_a > from_a &&
            now_b > from_b;
   })) << local->output();
-  // What it is beside the other is measured, and said.
+  // Its speed beside the other job is measured, and `gavel why` shows it.
   EXPECT_TRUE(Eventually([&] {
     const std::string why = Why(endpoint, "a");
     return why.find("cpu beside job 2 at ") != std::string::npos &&
@@ -104,7 +104,7 @@ TEST_F(PairEndToEnd, EachHasItsPartOfTheThreadsAndWhoIsLeftHasAllOfThem) {
   for (const std::string& log : {a, b}) {
     EXPECT_THAT(log, HasSubstr(" on here-0 (cpu, 1 thread)"));
   }
-  // From a boundary on, without a pause.
+  // It takes both threads at a boundary, without a pause.
   EXPECT_THAT(a, HasSubstr("gavel: 2 threads from step ")) << b;
 }
 
@@ -120,7 +120,7 @@ TEST_F(PairEndToEnd, APairThatLosesIsNotMadeAgain) {
   EXPECT_EQ(local->Wait(kPatience_s), 0) << local->errors();
   for (const auto& [job, name] : {std::pair(1, "a"), std::pair(2, "b")}) {
     const std::string log = LogOf(job);
-    // Twice, where one of them was late for the first round.
+    // They are packed twice when one of them was late for the first round.
     EXPECT_GE(Count(log, "runs beside a job"), 1) << log;
     EXPECT_LE(Count(log, "runs beside a job"), 2) << log;
     EXPECT_GE(Count(log, "runs alone"), 2) << log;

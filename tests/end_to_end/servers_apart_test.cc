@@ -1,6 +1,7 @@
-// Servers in network namespaces of their own, joined by veth pairs and a
-// bridge, with keys, as docs/security.md has it: a job that moves between two
-// which share no directory, and a gang over both. Needs root and iproute2.
+// Tests servers in network namespaces of their own, joined by veth pairs and a
+// bridge, with keys, as docs/security.md describes it: a job moves between two
+// servers that share no directory, and a gang runs on both. Needs root and
+// iproute2.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kUser[] = "nobody";  // whose jobs these are
+constexpr char kUser[] = "nobody";  // the owner of the jobs
 constexpr uid_t kUserId = 65534;
 constexpr char kProgram[] = GAVEL_BINARY_DIR "/gavel";
 constexpr char kEpochs[] = "60";
@@ -33,7 +34,7 @@ std::string Address(const std::string& server) {
   return server == "a" ? "10.213.78.1" : "10.213.78.2";
 }
 
-// "head" with a bridge, and "a" and "b" on it.
+// Sets up "head" with a bridge, and "a" and "b" on it.
 bool Bridge() {
   const auto join = [](const std::string& server) {
     return Spaces::In(server, "link add eth type veth peer name to-", server,
@@ -48,7 +49,7 @@ bool Bridge() {
          Spaces::In("head", "link set bridge up") && join("a") && join("b");
 }
 
-// The outermost folder above `path` that other users can't pass through; empty:
+// The outermost folder on `path` that other users can't pass through; empty if
 // there is none.
 std::string ClosedFolder(const std::string& path) {
   std::string above;
@@ -86,7 +87,7 @@ class ServersApart : public GavelTest {
           Keygen({"--user", "alice"}, "alice"));
   }
 
-  // The public key.
+  // Makes a key pair. Returns the public key.
   std::string Keygen(std::vector<std::string> whose,
                      const std::string& directory) {
     whose.insert(whose.begin(), {"keygen", "--directory", Path(directory)});
@@ -106,8 +107,8 @@ class ServersApart : public GavelTest {
     EXPECT_EQ(added.exit_code, 0) << added.errors;
   }
 
-  // Where LibTorch lies in a folder that only root may pass through, the job's
-  // user gets to it there all the same: an agent's mounts are its own.
+  // If LibTorch is in a folder that only root may pass through, the job's user
+  // reaches it all the same, because an agent has its own mounts.
   std::unique_ptr<Process> StartIn(const std::string& server,
                                    std::vector<std::string> argv) {
     std::string script = "exec \"$@\"";
@@ -187,7 +188,7 @@ class ServersApart : public GavelTest {
   std::string LogOn(const std::string& server, int rank) const {
     return LogUnder(Path("on-" + server), 1, rank);
   }
-  // What one process trains that nobody disturbs.
+  // The weights that one undisturbed process trains.
   std::string WeightsAlone() {
     setenv("EPOCHS", kEpochs, 1);
     setenv("GAVEL_DEVICE", "cpu", 1);

@@ -9,7 +9,8 @@ namespace {
 
 constexpr AcceleratorId kSlow(3);
 
-// Jobs of speeds 1, 2, 4... on accelerators 1 to 4, the third at `slowness`.
+// Jobs with speeds 2, 4, 8... run on accelerators 1 to 4, the third of which
+// has the speed `slowness`.
 AcceleratorSpeeds Told(int jobs, double slowness) {
   AcceleratorSpeeds speeds;
   for (int job = 1; job <= jobs; ++job) {
@@ -88,7 +89,8 @@ TEST(AcceleratorSpeeds, WhatJobsSaidOutlivesThem) {
   EXPECT_FALSE(speeds.any());
 }
 
-// Those that said so first are forgotten first, whatever their numbers are.
+// The oldest measurements are forgotten first, whatever the ids of the jobs
+// are.
 TEST(AcceleratorSpeeds, TheLatestJobsCount) {
   AcceleratorSpeeds speeds;
   const auto tell = [&](uint64_t job, double slowness) {

@@ -22,7 +22,7 @@ std::string_view TierName(PauseTier tier) {
   return kNames[static_cast<size_t>(tier)];
 }
 
-// What the engine sends; anything else by its name.
+// Describes the messages that the engine sends; any other by its name.
 struct MessageWords {
   std::string operator()(const LeaseGrant& m) const {
     return absl::StrFormat("grant %s epoch %d: %s (%s) for %.3f s",

@@ -1,4 +1,4 @@
-// How many workers elastic jobs get, apart from the engine.
+// Tests how many workers elastic jobs get, apart from the engine.
 #include <cmath>
 #include <random>
 
@@ -10,7 +10,8 @@ namespace {
 
 const std::vector<std::string> kTypes = {"v100", "k80"};
 
-// Known at each size; throughput as the number of workers to the power.
+// A job whose speed is known at each size: its throughput is the number of
+// workers to the power `exponent`.
 SizedJob Elastic(uint64_t id, int size, int asked, int max,
                  double exponent = 0.8) {
   SizedJob job;
@@ -60,7 +61,8 @@ TEST(Elastic, WhoGainsMostPerAcceleratorGetsIt) {
   EXPECT_EQ(Choose({Elastic(1, 1, 1, 8, 0.5), Elastic(2, 1, 1, 8, 1)}, {2, 0},
                    {4, 0}),
             (Sizes{{2, 3}}));
-  // Of equal ones each gets its part: the more one has, the less it gains.
+  // Equal jobs share the accelerators, because each further worker gains a job
+  // less.
   EXPECT_EQ(Choose({Elastic(1, 1, 1, 8), Elastic(2, 1, 1, 8)}, {2, 0}, {4, 0}),
             (Sizes{{1, 2}, {2, 2}}));
 }
@@ -96,7 +98,7 @@ TEST(Elastic, DoesNotGrowBeforeItsSpeedIsKnown) {
 TEST(Elastic, ShrinksForOneThatWaits) {
   EXPECT_EQ(Choose({Elastic(1, 4, 1, 4), Waiting(Fixed(2, 1))}, {0, 0}, {4, 0}),
             (Sizes{{1, 3}}));
-  // Beyond what is idle already.
+  // Job 2 needs two more accelerators than the one that is idle.
   EXPECT_EQ(Choose({Elastic(1, 4, 1, 4), Waiting(Fixed(2, 3))}, {1, 0}, {5, 0}),
             (Sizes{{1, 2}}));
 }
@@ -122,7 +124,7 @@ TEST(Elastic, NobodyGrowsWhereSomebodyWaits) {
   const std::vector<SizedJob> jobs = {Elastic(1, 1, 1, 4), Fixed(2, 2),
                                       Waiting(Fixed(3, 4))};
   EXPECT_EQ(Choose(jobs, {2, 0}, {5, 0}), Sizes{});
-  // Who waits could never run there.
+  // The waiting job can't use the type on which job 1 grows.
   std::vector<SizedJob> others = jobs;
   others[2].usable = {false, true};
   EXPECT_EQ(Choose(others, {2, 0}, {5, 0}), (Sizes{{1, 3}}));
@@ -166,7 +168,8 @@ TEST(Elastic, GivesBackWhatMakesItNotFaster) {
   EXPECT_EQ(Choose({job}, {0, 0}, {4, 0}), (Sizes{{1, 1}}));
   job.rests = true;
   EXPECT_EQ(Choose({job}, {0, 0}, {4, 0}), Sizes{});
-  // From where it is known to be slow, it does not grow once more.
+  // A job does not grow from a size at which growing is known to gain too
+  // little.
   job.rests = false;
   job.size = 2;
   EXPECT_EQ(Choose({job}, {2, 0}, {4, 0}), Sizes{});
@@ -181,8 +184,9 @@ TEST(Elastic, ReasonsSayWhatWasSeen) {
   EXPECT_EQ(RenderReason(shrunk.at(0).reason), "job 7 waits for v100");
 }
 
-// Bounds hold, no accelerator is given twice, and whoever could be served by
-// what elastic jobs have beyond their minimum is served.
+// Sizes stay within their bounds, no accelerator is given twice, and the first
+// waiting job is served if the accelerators that elastic jobs hold beyond their
+// minimum suffice.
 TEST(Elastic, HoldsItsRulesForAnyJobs) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
@@ -218,7 +222,7 @@ TEST(Elastic, HoldsItsRulesForAnyJobs) {
       spare[*job.type] -= job.size_min;
     }
     EXPECT_GE(*std::min_element(left.begin(), left.end()), 0) << seed;
-    // The first that waits.
+    // This is the first job that waits.
     const auto waiting = std::ranges::find_if(
         jobs, [](const SizedJob& job) { return !job.type; });
     if (waiting == jobs.end()) continue;

@@ -1,6 +1,6 @@
-// Drives an engine by hand: one server "here" with accelerators of one type,
-// workers that say what the test wants. Rows are on disk at once, unless a test
-// holds them back; invariants are checked after every step.
+// Drives an engine by hand: one server, "here", has accelerators of one type,
+// and workers say whatever the test wants. Rows are on disk at once unless a
+// test holds them back. Invariants are checked after every step.
 #ifndef GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
 #define GAVEL_TESTS_ENGINE_ENGINE_DRIVER_H_
 
@@ -35,7 +35,8 @@ class EngineDriver {
     JoinServer("here", 1);
   }
 
-  // Steps, persists, solves, until nothing more follows at this time.
+  // Steps the engine, persists rows and solves until nothing more follows at
+  // this time.
   void Step(const Event& event) {
     const Actions next = engine_->Step(now, event);
     for (const std::string& broken : invariants_.Check(now, *engine_, next)) {
@@ -92,7 +93,7 @@ class EngineDriver {
     Step(event::ServerJoined{hello});
   }
 
-  // One accelerator, of any type.
+  // The hello of a server with one accelerator, of any type.
   static AgentHello HelloOf(const std::string& server, const std::string& type,
                             uint64_t incarnation = 1) {
     AgentHello hello;
@@ -140,7 +141,7 @@ class EngineDriver {
     Step(event::LeaseRequested{request});
   }
 
-  // Launched, joined, granted.
+  // The job's worker says hello and asks for a lease.
   WorkerKey Run(JobId job) {
     const WorkerKey key = Key(job);
     Hello(key);
@@ -148,7 +149,8 @@ class EngineDriver {
     return key;
   }
 
-  // The accelerator of a job of one worker fails, and it starts on another.
+  // The accelerator of a one-worker job fails, and the job starts on another
+  // one.
   void MoveByLoss(JobId id) {
     const Accelerator lost = engine_->cluster().accelerator(worker(id).held);
     Step(event::AcceleratorLost{lost.server, lost.info.uuid});
@@ -166,7 +168,7 @@ class EngineDriver {
     Step(event::StepsReported{Key(id), worker(id).held_epoch, progress});
   }
 
-  // The lease that it holds ends.
+  // Ends the lease that the worker holds.
   void GiveBack(const WorkerKey& key, const Progress& progress = {},
                 ReleaseCause cause = ReleaseCause::kPaused,
                 bool finished = false) {
@@ -178,7 +180,7 @@ class EngineDriver {
     GiveBack(Key(id), progress);
   }
 
-  // The pair that has an accelerator in this round; invalid: none has.
+  // The pair that has an accelerator in this round; invalid if there is none.
   ShareUnit PackedPair() const {
     for (const auto& [id, job] : engine_->jobs()) {
       if (!job.assigned.empty() && job.partner.valid()) {
@@ -187,7 +189,7 @@ class EngineDriver {
     }
     return {};
   }
-  // To the next round; who is asked to pause does.
+  // Advances to the next round; workers that were asked to pause do so.
   void EndRound() {
     At(engine_->round_ends_at());
     for (const auto& [id, job] : engine_->jobs()) {
@@ -197,7 +199,7 @@ class EngineDriver {
     }
   }
 
-  // Of the present process of that rank.
+  // The exit of the current process of that rank.
   WorkerExited ExitOf(JobId id, int rank = 0) const {
     WorkerExited exit;
     exit.worker = Key(id, rank);
@@ -211,12 +213,12 @@ class EngineDriver {
     exit.worker = key;
     exit.exit_code = code;
     exit.signal = signal;
-    // Its session has come to its end, as its agent tells.
+    // The agent reports that the session has finished.
     if (code == 0 && signal == 0) exit.finished_code = 0;
     Step(event::WorkerGone{exit});
   }
 
-  // Null: it is not a message of that kind.
+  // Null if the action sends no message of type M.
   template <class M>
   static const M* MessageIn(const Action& action) {
     if (const auto* send = std::get_if<action::SendToWorker>(&action)) {
@@ -228,7 +230,7 @@ class EngineDriver {
     return nullptr;
   }
 
-  // The last message of a kind that was sent, and how many there were.
+  // The last message of type M that was sent; Count is the number of them.
   template <class M>
   std::optional<M> Last() const {
     std::optional<M> last;
@@ -262,14 +264,14 @@ class EngineDriver {
     return "";
   }
 
-  // A coordinator that starts again on what is on disk.
+  // Restarts the coordinator from the rows on disk.
   void Restart(const std::function<void(EngineOptions&)>& adjust = {}) {
     if (adjust) adjust(options_);
     const uint64_t term = Replay();
     Step(event::CoordinatorStarted{term + 1});
   }
 
-  // On a copy that holds the first `count` rows; what came behind is given up.
+  // Restarts from a copy with the first `count` rows; later rows are given up.
   void RestartAfterLoss(size_t count) {
     rows.resize(count);
     Replay();
@@ -283,7 +285,7 @@ class EngineDriver {
     invariants_.Restarted();
     return rows.empty() ? 0 : rows.back().term;
   }
-  // What an engine with these options makes of the rows.
+  // An engine with these options that has replayed the rows.
   Engine Replayed(const EngineOptions& options) const {
     Engine replayed(options);
     for (const action::Persist& row : rows) {
@@ -291,7 +293,7 @@ class EngineDriver {
     }
     return replayed;
   }
-  // And of a snapshot of this one.
+  // An engine with these options, restored from a snapshot of this one.
   Engine Restored(const EngineOptions& options) const {
     const absl::StatusOr<std::string> bytes = engine_->Snapshot();
     EXPECT_OK(bytes);
@@ -309,7 +311,7 @@ class EngineDriver {
   const Worker& worker(JobId id) const { return job(id).workers.front(); }
 
   Time now = 0;
-  // Of servers that join from now on.
+  // These settings apply to servers that join from now on.
   int threads = 1;
   uint64_t memory_bytes = 0;
   uint64_t context_bytes = 0;
@@ -319,7 +321,7 @@ class EngineDriver {
   bool hold_solver = false;
   int solves = 0;
   PolicyProblem problem;  // the last one
-  // Answers instead of the policy.
+  // Answers instead of the policy, if set.
   std::function<PolicyResult(const PolicyProblem&)> answer;
   uint64_t nonce = 0;
   Actions actions;

@@ -1,5 +1,5 @@
-// Elastic jobs in the engine: when they grow and shrink, what becomes of their
-// processes, and that a replay decides the same.
+// Tests elastic jobs in the engine: when they grow and shrink, what becomes of
+// their processes, and that a replay decides the same.
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -27,7 +27,8 @@ class ElasticJobs : public ::testing::Test {
   const Worker& WorkerOf(JobId id, int rank) const {
     return At(id).workers.at(static_cast<size_t>(rank));
   }
-  // All of its gang join, where they have not, and are granted.
+  // All workers of the gang join if they have not yet, and are granted their
+  // leases.
   void Start(JobId id) {
     for (int rank = 0; rank < At(id).world_size; ++rank) {
       if (WorkerOf(id, rank).process == ProcessState::kLaunching) {
@@ -54,8 +55,8 @@ class ElasticJobs : public ::testing::Test {
     driver_.Step(event::StepsReported{driver_.Key(id),
                                       WorkerOf(id, 0).held_epoch, progress});
   }
-  // Whoever was asked to give its lease back does, and those that were asked
-  // to end do.
+  // Workers that were asked to give their lease back do so, and those that were
+  // asked to end do.
   void Obey(JobId id) {
     for (int rank = 0; rank < static_cast<int>(At(id).workers.size()); ++rank) {
       const Worker& worker = WorkerOf(id, rank);
@@ -68,7 +69,8 @@ class ElasticJobs : public ::testing::Test {
       if (WorkerOf(id, rank).leaving) driver_.Gone(driver_.Key(id, rank), 75);
     }
   }
-  // To the next round's begin, with all that follows.
+  // Advances to the beginning of the next round, and does all that follows from
+  // it.
   void NextRound(const std::vector<JobId>& jobs) {
     driver_.At(driver_.engine().round_ends_at());
     for (const JobId id : jobs) Obey(id);
@@ -97,7 +99,8 @@ TEST_F(ElasticJobs, GrowAtTheNextRoundWhenAcceleratorsAreIdle) {
   driver_.At(kRound_s);
   EXPECT_EQ(At(job).assigned.size(), kAccelerators);
   EXPECT_EQ(driver_.Last<PauseRequest>()->tier, PauseTier::kEvict);
-  // The new ranks restore what the old one commits: not before it is gone.
+  // The new ranks restore the state that the old rank commits, so they are not
+  // launched before it has ended.
   EXPECT_EQ(driver_.Count<LaunchWorker>(), 1);
   Obey(job);
   EXPECT_EQ(driver_.Count<LaunchWorker>(), 1 + kAccelerators);
@@ -142,8 +145,8 @@ TEST_F(ElasticJobs, ShrinkForOneThatComesWithoutRest) {
   EXPECT_EQ(Size(job), "shrunk to 2: no more v100 are free");
 }
 
-// Rank 0 ended with all steps, and rank 1 did not, while the gang grew: the
-// smaller one that is left, rank 0 alone, has not come to its end.
+// Rank 0 ended with all its steps, and rank 1 did not, while the gang grew.
+// When the gang shrinks to rank 0 alone, it has not come to its end.
 TEST_F(ElasticEveryRound, ThatShrinkToWhoIsDoneRunOnceMore) {
   const JobId job = Submit("elastic", 1, 2, 3);
   Start(job);
@@ -247,7 +250,7 @@ TEST_F(ElasticJobs, ThatDoNotComeTogetherGoBackToWhatTheyAskedFor) {
   EXPECT_TRUE(Runs(job));
   EXPECT_EQ(At(job).failed_starts, 0);
   EXPECT_THAT(Size(job), HasSubstr("with 4 of v100 it did not come together"));
-  // Fewer may do.
+  // A gang of fewer workers may still come together.
   for (int round = 0; round < 5 && At(job).world_size == 1; ++round) {
     NextRound({job});
     EXPECT_LT(At(job).world_size, kAccelerators);
@@ -263,8 +266,8 @@ TEST_F(ElasticJobs, AreRefusedWhenNotEvenTheirLeastFits) {
   EXPECT_EQ(At(fits).assigned.size(), kAccelerators);
 }
 
-// The policy can give nothing to as many workers as it asked for, which is not
-// what it means to do.
+// The job asked for more workers than there are accelerators, so the policy can
+// give it nothing. It does not leave the job out on purpose.
 TEST_F(ElasticJobs, ThatAskForMoreThanThereIsStartSmallerOnceThereIsRoom) {
   const JobId first = driver_.Submit("first", kAccelerators);
   Start(first);
@@ -309,7 +312,7 @@ TEST_F(ElasticJobs, ThePolicyCountsWithWhatTheyAreGiven) {
   EXPECT_EQ(driver_.problem.throughputs.front(), 5);
 }
 
-// A policy that gives somebody nothing on purpose.
+// The policy of this test gives one job nothing on purpose.
 TEST_F(ElasticEveryRound, GrowWhereThePolicyLeavesAJobOut) {
   const JobId job = Submit("elastic", 1, 1, kAccelerators);
   Start(job);

@@ -41,7 +41,8 @@ TEST(Submission, IntoTheCheckpointDirectoryOfAJobThatHasNotEndedIsRefused) {
                               "is that of job 1 (\"a\")"),
                     HasSubstr("give it one of its own")));
   EXPECT_EQ(driver.engine().jobs().size(), 1u);
-  // Also while it is held, and by an engine that has read a snapshot.
+  // The same holds while job 1 is held, and for an engine that has read a
+  // snapshot.
   driver.Step(event::JobCommanded{first, CommandKind::kHold, 1});
   driver.Submit("b", 1, spec);
   EXPECT_THAT(driver.LastReply(), HasSubstr("is that of job 1"));
@@ -55,7 +56,7 @@ TEST(Submission, IntoTheCheckpointDirectoryOfAJobThatHasNotEndedIsRefused) {
   EXPECT_EQ(driver.LastReply(), "");
 }
 
-// The file system says which of the two owners can write there.
+// The file system decides which of the two owners can write there.
 TEST(Submission, OfAnotherOwnerMayNameAnyCheckpointDirectory) {
   EngineDriver driver;
   JobSpec spec;
@@ -92,7 +93,7 @@ TEST(Submission, OfAScaleFactorThatFitsNowhereNamesTheCluster) {
                         "cluster (2 v100); lower it or add accelerators"));
 }
 
-// Of a gang of 30 with room for it.
+// The engine has room for a gang of 30 and limits its launches per second.
 class Launches : public ::testing::Test {
  protected:
   static constexpr double kPerSecond = 10;
@@ -219,7 +220,8 @@ TEST(Launch, IsRepeatedByTheSameKeyToTheAgentThatMayHaveMissedIt) {
   EXPECT_EQ(driver.Last<LaunchWorker>()->worker, (WorkerKey{job, 0, 1}));
 }
 
-// The agent before may have started it, and the word of its end may be late.
+// The previous agent may have started the worker, and the report of its end may
+// be late.
 TEST(Launch, OfANewAgentIsOfANewIncarnation) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
@@ -352,11 +354,11 @@ TEST(Exit, With75UnaskedIsAFailureThoughANewerCheckpointHasTheSameStep) {
     driver.Step(event::WorkerJoined{hello});
     driver.Gone(hello.worker, 75);
   }
-  // The first start is the one that got to that step.
+  // Only the first start got to that step.
   EXPECT_EQ(driver.job(job).state, JobState::kHeld);
 }
 
-// Its agent ends it when its lease is over, wherever it is cut off.
+// An agent ends a worker whose lease is over, even when it is cut off.
 TEST(Exit, With75IsNoFailureOfOneWhoseLeaseWasOver) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
@@ -398,12 +400,12 @@ TEST(Retries, WaitLongerAfterEachFailureInARow) {
   EXPECT_THAT(waits, ElementsAre(0, 2, 4, 8, 16, 32, 60, 60, 60));
 }
 
-// How the end of a process with a session is read.
+// Tests how the engine reads the end of a process with a session.
 class SessionEnd : public ::testing::Test {
  protected:
   SessionEnd() : job_(driver_.Submit("a")) {}
 
-  // `finished`: what its session said at its end.
+  // `finished`: the code that its session reported at its end.
   void Ends(int code, std::optional<int> finished = {}) {
     WorkerExited exit = driver_.ExitOf(job_);
     exit.exit_code = code;
@@ -428,8 +430,8 @@ TEST_F(SessionEnd, WithCode0ButWithoutFinishIsAFailure) {
                         "its exit code?"));
 }
 
-// The program, its library or its data is gone when it is to go on, and a shell
-// returns 0 all the same.
+// The program, its library or its data may be missing when the job continues,
+// and a shell still returns 0.
 TEST_F(SessionEnd, OfATrainedJobIsNotThatOfAProcessThatNeverSpoke) {
   Progress progress;
   progress.steps_done = 1456;
@@ -531,7 +533,7 @@ TEST(Exit, OfAProgramThatNeverSpokeIsItsEndWhereNobodyStoppedIt) {
   }
 }
 
-// A process that has not spoken may use its accelerator whatever the engine
+// A process that has sent nothing may use its accelerator, whatever the engine
 // says.
 class SilentProcess : public ::testing::Test {
  protected:
@@ -791,7 +793,7 @@ TEST(Agent, ThatIsHeardStays) {
   EXPECT_EQ(driver.engine().cluster().Capacity(), std::vector<int>{1});
 }
 
-// A worker that was abandoned with its server, and still has its accelerator.
+// The worker was abandoned with its server and still has its accelerator.
 class AbandonedWorker : public ::testing::Test {
  protected:
   AbandonedWorker() {

@@ -1,4 +1,5 @@
-// Leases: who is granted one, when, and who is not (docs/protocol.md).
+// Tests leases: which workers are granted one and when, and which are not
+// (docs/protocol.md).
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -110,7 +111,8 @@ TEST(Lease, GoesOnIntoTheNextRoundOnceThatIsPlanned) {
 }
 
 // The plan for the next round is taken back, so a renewal is shorter than the
-// one before. Should it be lost, the worker goes on by the one before.
+// one before. If the shorter one is lost, the worker trains on under the one
+// before.
 TEST(Lease, IsNotOverBeforeItsLongestGrantIs) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("a");
@@ -243,7 +245,7 @@ TEST(Position, AnAgentThatHasSeenALaterJournalStopsTheCoordinator) {
   EXPECT_THAT(driver.Halted(), HasSubstr("another coordinator"));
 }
 
-// Of the worker, or of its agent.
+// A message from the worker, or from its agent, that shows the position `seen`.
 template <class M>
 M Showing(const JournalPosition& seen, const WorkerKey& worker) {
   M message;
@@ -253,8 +255,8 @@ M Showing(const JournalPosition& seen, const WorkerKey& worker) {
   return message;
 }
 
-// Whatever a peer says is of no use to a coordinator that has lost its place:
-// above all nothing comes free by it.
+// A coordinator that has lost its place in the journal acts on no message of a
+// peer. Above all, no accelerator comes free by one.
 TEST(Position, WhoShowsALaterJournalIsNotBelieved) {
   const JournalPosition later{7, 1};
   EngineDriver driver;
@@ -285,7 +287,7 @@ TEST(Position, WhoShowsALaterJournalIsNotBelieved) {
   }
 }
 
-// Rows of one term from a journal of which only the first ones came back.
+// The journal comes back with only the first rows of a term.
 class LostEnd : public ::testing::Test {
  protected:
   LostEnd() {
@@ -348,7 +350,8 @@ TEST(Position, OfATermLongGoneIsStillAskedFor) {
   EXPECT_FALSE(driver.engine().Knows({1, driver.engine().position().seq}));
 }
 
-// It would halt the next coordinator, if that row was never written.
+// A position of that row would halt the next coordinator if the row was never
+// written.
 TEST(Position, AnAgentThatIsRejectedHearsOfNoRowThatIsNotOnDisk) {
   EngineDriver driver;
   driver.JoinServer("here", 2);

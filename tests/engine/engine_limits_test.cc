@@ -1,5 +1,5 @@
-// How long workers may take to start and to leave, and what is said of programs
-// that never speak.
+// How long workers may take to start and to leave, and how programs that never
+// speak are reported.
 #include <variant>
 
 #include "coordinator/engine/job.h"
@@ -29,7 +29,8 @@ class WorkerLimits : public ::testing::Test {
     driver_.Step(event::WorkerJoined{hello});
   }
 
-  // Once in ten seconds until `time`; no bytes: it is stuck.
+  // Moves bytes every ten seconds until `time`; with no bytes the worker is
+  // stuck.
   void MoveBytesUntil(Time time, uint64_t bytes_each = 1'000'000) {
     while (driver_.now < time) {
       driver_.At(driver_.now + 10);
@@ -186,7 +187,7 @@ TEST(HeldAfterFailures, ALibraryThatCannotBeReadHasItsRemedy) {
   EXPECT_THAT(RenderReason(held), ::testing::Not(HasSubstr("library")));
 }
 
-// A launch that does not come to exec.
+// A launch that never reaches exec.
 class HungLaunch : public ::testing::Test {
  protected:
   void ReportHung(JobId job) {
@@ -222,7 +223,8 @@ TEST_F(HungLaunch, AProgramThatSpokeInBetweenHasAnotherTry) {
   EXPECT_EQ(driver_.job(job).state, JobState::kActive);
 }
 
-// Its agents stop over it, one after the other: it is held before the third.
+// The launch hangs and its agents are lost over it, one after the other; the
+// job is held before a third agent is lost.
 TEST_F(HungLaunch, CountsWhereItsAgentIsLostMeanwhile) {
   driver_.JoinServer("there", 1);
   driver_.JoinServer("yonder", 1);
@@ -255,8 +257,8 @@ TEST_F(HungLaunch, AJobThatRunsIsNotBlamedForItsAgent) {
   EXPECT_EQ(driver_.job(job).hung_launches, 0);
 }
 
-// Each start is a row in the journal, and a worker may give its lease back as
-// soon as it has it, as often as it likes.
+// Each start of a lease is a row in the journal, and a worker may give its
+// lease back as soon as it has it, as often as it likes.
 TEST_F(WorkerLimits, ALeaseThatIsAlwaysGivenBackBeginsAsOftenAsIsAllowed) {
   Submit();
   driver_.Hello(key_);
@@ -273,7 +275,7 @@ TEST_F(WorkerLimits, ALeaseThatIsAlwaysGivenBackBeginsAsOftenAsIsAllowed) {
   EXPECT_EQ(cycle(), 1);
 }
 
-// Pauses and moves are the job's, by the journal.
+// Pauses and moves are counted for the job, from the journal.
 TEST(Stays, CountOverProcessesAndRestarts) {
   EngineDriver driver(2);
   const JobId job = driver.Submit("a");
@@ -319,7 +321,8 @@ TEST_F(WorkerLimits, ACancelledJobHasNoLimitOfItsOwnToLeave) {
   EXPECT_EQ(Stops(), 1);
 }
 
-// Else it would be first in line for ever, and nobody else would run.
+// Otherwise the silent job would be first in line for ever, and no other job
+// would run.
 TEST(StartsCount, AsTimeReceivedAlsoOfAProgramThatNeverSpeaks) {
   EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {
     options.launch_timeout_s = 3600;
@@ -328,7 +331,7 @@ TEST(StartsCount, AsTimeReceivedAlsoOfAProgramThatNeverSpeaks) {
   const JobId silent = driver.Submit("silent");
   driver.At(50);
   const JobId honest = driver.Submit("honest");
-  // It is ended when it loses its place.
+  // The process is ended when the job loses its place.
   const auto end_silent = [&] {
     if (driver.worker(silent).leaving) driver.Gone(driver.Key(silent), 0, 15);
   };

@@ -14,7 +14,7 @@ class LostAccelerator : public ::testing::Test {
   void GiveBack(JobId job, ReleaseCause cause) {
     driver_.GiveBack(driver_.Key(job), {}, cause);
   }
-  // The accelerator that it could not use.
+  // The job gives its accelerator back as unusable. Returns that accelerator.
   AcceleratorId Fail(JobId job) {
     const AcceleratorId held = HeldBy(job);
     GiveBack(job, ReleaseCause::kDeviceFailed);
@@ -36,14 +36,14 @@ class LostAccelerator : public ::testing::Test {
     driver_.Run(job);
     return job;
   }
-  // The only one that others may have.
+  // Drains all other accelerators, so that jobs can only get this one.
   void Leave(AcceleratorId only) {
     for (const Accelerator& other : driver_.engine().cluster().accelerators()) {
       if (other.id == only || !other.usable()) continue;
       driver_.Step(event::AcceleratorsDrained{other.server, other.info.uuid});
     }
   }
-  // One that two jobs could not use.
+  // Makes two jobs fail on an accelerator, so that it is lost, and returns it.
   AcceleratorId LoseForAll() {
     const JobId first = driver_.Submit("a");
     driver_.Run(first);
@@ -91,7 +91,8 @@ TEST_F(LostAccelerator, IsGivenToNobodyOnceASecondJobSaysSo) {
   }
 }
 
-// However often a job says it, and whatever it has done on the type.
+// One job can't make accelerators lost for others, however often it fails and
+// although it has trained on the type before.
 TEST_F(LostAccelerator, OneJobTakesNoneFromTheOthers) {
   const JobId job = driver_.Submit("a");
   const WorkerKey key = driver_.Run(job);
@@ -190,7 +191,8 @@ TEST_F(LostAccelerator, WhoeverRunsThereIsPaused) {
   EXPECT_EQ(driver_.Last<PauseRequest>()->worker, key);
 }
 
-// The same agent does not know more than it did; a new one says what is there.
+// When the same agent joins again, the accelerator stays lost, because that
+// agent has not looked at its devices again. A new agent has.
 TEST_F(LostAccelerator, ComesBackWithANewAgent) {
   const AcceleratorId lost = LoseForAll();
   std::vector<RunningWorker> running;
@@ -204,7 +206,8 @@ TEST_F(LostAccelerator, ComesBackWithANewAgent) {
   EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{3});
 }
 
-// Its program may be built without CUDA, and would take all out of use.
+// The program of such a job may be built without CUDA, and the job would take
+// all accelerators out of use.
 TEST_F(LostAccelerator, AJobThatNeverRanAndCanUseNoneIsHeld) {
   const JobId job = driver_.Submit("a");
   const WorkerKey key = driver_.Run(job);
@@ -219,7 +222,8 @@ TEST_F(LostAccelerator, AJobThatNeverRanAndCanUseNoneIsHeld) {
   EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{3});
 }
 
-// A server that is broken as a whole holds no job: others have such, too.
+// If only accelerators of one server fail, the server may be broken, so the job
+// is not held.
 TEST_F(LostAccelerator, ThoseOfOneServerAreNotEnoughToHoldAJob) {
   driver_.JoinServer("there", 1);
   const JobId job = driver_.Submit("a");
@@ -231,11 +235,11 @@ TEST_F(LostAccelerator, ThoseOfOneServerAreNotEnoughToHoldAJob) {
     ASSERT_TRUE(driver_.job(job).active());
     driver_.Request(key);
   }
-  driver_.Gone(key, 75);  // there it is another process
+  driver_.Gone(key, 75);  // on the other server it is a new process
   driver_.Run(job);
   ASSERT_EQ(driver_.engine().cluster().accelerator(HeldBy(job)).server,
             "there");
-  Fail(job);  // a second server's: it is the program
+  Fail(job);  // also on a second server, so the program is at fault
   EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
   EXPECT_EQ(driver_.engine().cluster().Capacity(), std::vector<int>{6});
 }
@@ -253,7 +257,7 @@ TEST_F(LostAccelerator, OnTheWordOfAJobThatIsHeldOrCancelledIsBack) {
   const AcceleratorId lost = LoseForAll();
   driver_.Step(event::JobCommanded{JobId(1), CommandKind::kCancel, 1});
   EXPECT_EQ(StateOf(lost), AcceleratorState::kUsable);
-  // The other one's word still stands.
+  // The report of the other job still counts.
   const JobId third = driver_.Submit("c");
   driver_.Run(third);
   ASSERT_EQ(HeldBy(third), lost);

@@ -1,4 +1,5 @@
-// How far pauses go, memory budgets, and jobs that do not fit on a type.
+// Tests the tiers of pauses, memory budgets, and jobs that do not fit on a
+// type.
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -45,7 +46,7 @@ class Memory : public ::testing::Test {
     progress.host_bytes = host;
     return progress;
   }
-  // The job whose turn it is starts, and says how much it needs.
+  // Starts the job whose turn it is, and reports how much memory it needs.
   JobId Run(uint64_t device_bytes) {
     const JobId job = Assigned();
     EXPECT_TRUE(job.valid());
@@ -59,7 +60,7 @@ class Memory : public ::testing::Test {
                                        Bytes(device_bytes, 0)});
     return job;
   }
-  // The rounds go on until it has to pause: how far that goes.
+  // Rounds go on until the job has to pause; returns the tier of the pause.
   PauseTier EndRound(JobId job) {
     for (int round = 0; round < 4; ++round) {
       if (driver_->worker(job).pause_sent_at != kNever) break;
@@ -80,7 +81,7 @@ class Memory : public ::testing::Test {
   void GiveBack(JobId job, const Progress& progress) {
     driver_->GiveBack(job, progress);
   }
-  // A whole turn of whoever is next, parked afterwards.
+  // A whole turn of the next job, which is kept afterwards or else parked.
   JobId Turn(uint64_t device_bytes, uint64_t host_bytes) {
     const JobId job = Run(device_bytes);
     const bool kept = EndRound(job) == PauseTier::kKeep;
@@ -168,7 +169,7 @@ TEST_F(Memory, TiersAreTheSameAfterARestart) {
   EXPECT_EQ(driver_->worker(kept).need_bytes, 40u);
 }
 
-// Nobody can say whether it has ended, and its memory is free.
+// Nobody knows whether the process has ended and its memory is free.
 TEST_F(Memory, WhereAKeptProcessIsAbandonedNobodyStarts) {
   Start(2, 100, 10, 0);
   Turn(30, 30);
@@ -209,11 +210,11 @@ TEST_F(Memory, ContextsOfParkedProcessesCountAsUsed) {
   const JobId first = Turn(30, 30);
   const JobId second = Turn(30, 30);
   EXPECT_FALSE(driver_->worker(first).leaving);
-  // 3 x 25 and the 30 that the third one turns out to need.
+  // Three contexts of 25, and the 30 that the third job turns out to need.
   const JobId third = Run(30);
   EXPECT_EQ(EndRound(third), PauseTier::kPark);
   GiveBack(third, Bytes(0, 30));
-  // first is next again, so second is the one that goes.
+  // The first job is next again, so the second one has to leave.
   EXPECT_EQ(Assigned(), first);
   EXPECT_TRUE(driver_->worker(second).leaving);
   EXPECT_FALSE(driver_->worker(third).leaving);
@@ -269,8 +270,9 @@ TEST_F(Memory, NobodyStartsBesideAProcessThatRanOutOfMemoryAndStillEnds) {
   EXPECT_NE(driver_->worker(second).held_epoch, 0u);
 }
 
-// What it lacks may be what parked processes keep: they end, and it may try
-// again, whether it was told so or ran out in a step.
+// The memory that a job lacks may be held by parked processes. These end and
+// the job may try again, whether it found no room at its start or ran out of
+// memory in a step.
 class Crowded : public Memory, public WithParamInterface<ReleaseCause> {
  protected:
   // The first job is parked, the second runs beside it.
@@ -295,7 +297,7 @@ TEST_P(Crowded, ParkedProcessesEndAndTheJobStaysOfItsType) {
   driver_->At(driver_->now + 1);
   const JobId next = Assigned();
   ASSERT_TRUE(next.valid());
-  // Alone it tells whether it fits.
+  // Once it is alone, the job shows whether it fits.
   if (next != job_) return;
   driver_->Request(driver_->Key(job_));
   ASSERT_NE(driver_->worker(job_).held_epoch, 0u);
@@ -385,7 +387,7 @@ TEST_F(OutOfMemory, EverywhereItWaitsAndSaysWhy) {
   EXPECT_EQ(driver_.job(job_).state, JobState::kActive);
   EXPECT_THAT(Why(), HasSubstr("ran out of memory on v100, k80"));
   EXPECT_THAT(Why(), HasSubstr("gavel release 1"));
-  // It lasts through a restart, until its user lets it try again.
+  // The exclusion lasts through a restart, until the user releases the job.
   driver_.Restart();
   EXPECT_THAT(Why(), HasSubstr("ran out of memory"));
   driver_.Step(event::JobCommanded{job_, CommandKind::kRelease, 1});

@@ -1,4 +1,4 @@
-// Servers that share no directory: who is told to send a checkpoint to whom,
+// Servers that share no directory: which server sends a checkpoint to which,
 // and what a job waits for. The driver's own server "here" is lost first.
 
 #include "core/error_line.h"
@@ -37,7 +37,7 @@ class EngineMove : public ::testing::Test {
     driver_.Step(event::ServerLost{server});
     driver_.At(driver_.now + 60);
   }
-  // From a to b.
+  // Reports the progress of a fetch from a to b.
   void Fetch(const WorkerKey& worker, uint64_t bytes_done, uint64_t bytes) {
     FetchProgress progress;
     progress.server = "b";
@@ -64,7 +64,7 @@ TEST_F(EngineMove, AJobWaitsForTheOnlyServerThatHasItsCheckpoint) {
   driver_.At(driver_.now + 300);
   EXPECT_EQ(driver_.Last<LaunchWorker>(), std::nullopt);
   EXPECT_THAT(Why(), HasSubstr("(step 250) lies on a alone"));
-  // It has nothing but the checkpoint.
+  // The server comes back with the checkpoint but without accelerators.
   AgentHello hello = HelloOf("a", 2);
   hello.accelerators.clear();
   driver_.Step(event::ServerJoined{hello});
@@ -109,7 +109,7 @@ TEST_F(EngineMove, AJobThatHasEndedIsNotReleasedThoughItsServerIsLost) {
 }
 
 TEST_F(EngineMove, AMoveIsToldToBothSidesAndShown) {
-  // Its accelerator is lost, its server is not.
+  // The job's accelerator is lost, but its server is not.
   driver_.Step(event::ServerJoined{HelloOf("b", 1)});
   driver_.Step(event::AcceleratorLost{"a", "a-0"});
   WorkerExited exit = driver_.ExitOf(job_);
@@ -126,7 +126,8 @@ TEST_F(EngineMove, AMoveIsToldToBothSidesAndShown) {
   EXPECT_EQ(serve->reader_public_key, "key of b");
   Fetch(launch->worker, 1'200'000'000, 3'400'000'000);
   EXPECT_EQ(Why(), "moving from a to b: 1.2 of 3.4 GB");
-  // The source goes while it is fetched: the accelerator is free for others.
+  // The source is lost during the fetch, so the accelerator is freed for
+  // others.
   driver_.Step(event::ServerLost{"a"});
   EXPECT_THAT(Why(), HasSubstr("lies on a alone"));
   EXPECT_EQ(driver_.Last<StopWorker>()->worker, launch->worker);
@@ -144,7 +145,7 @@ TEST_F(EngineMove, AFetchWithoutBytesIsTriedAgainButNotForEver) {
     const auto launch = driver_.Last<LaunchWorker>();
     ASSERT_EQ(launch->server, "b");
     ++launches;
-    // Some bytes come, and then none.
+    // Some bytes come, and then no more.
     driver_.At(driver_.now + 90);
     Fetch(launch->worker, 1000, 2000);
     driver_.actions.clear();

@@ -1,4 +1,4 @@
-// What operators do to the cluster, and owners to their jobs.
+// Commands of operators on the cluster, and of owners on their jobs.
 
 #include "tests/engine/engine_driver.h"
 
@@ -25,7 +25,7 @@ class Operators : public ::testing::Test {
   void Update(JobId job, const JobUpdate& update) {
     driver_.Step(event::JobUpdated{job, update, 9});
   }
-  // It stops at a boundary, and its process ends with a checkpoint.
+  // The job stops at a boundary, and its process saves a checkpoint and exits.
   void Evict(JobId job) {
     WorkerExited exit = driver_.ExitOf(job);
     if (driver_.worker(job).held_epoch != 0) driver_.GiveBack(job);
@@ -85,7 +85,7 @@ TEST_F(Operators, DrainOfAnAcceleratorLeavesTheOthersInUse) {
   EXPECT_FALSE(two.job(b).assigned.empty());
 }
 
-// Until then whoever is there leaves at the end of the round only.
+// Before that time, jobs on the server are not paused within a round.
 TEST_F(Operators, DrainByATimeLetsJobsStayUntilThenAtMost) {
   const JobId job = driver_.Submit("a");
   const WorkerKey key = driver_.Run(job);
@@ -184,7 +184,8 @@ TEST_F(Operators, ResumeOfAServerLeavesDrainedWhatWasDrainedByItself) {
   EXPECT_EQ(capacity(), 3);
 }
 
-// The time until which jobs may stay is over: that is no drain of its own.
+// When the time until which jobs may stay is over, the drain is still the same
+// one.
 TEST_F(Operators, ResumeOfAServerUndoesADrainWhoseTimeHasCome) {
   Drain("here", 30);
   driver_.At(driver_.now + 31);
@@ -310,7 +311,8 @@ TEST_F(Operators, RequeueStartsItsProcessAnewFromACheckpoint) {
   EXPECT_NE(driver_.worker(job).held_epoch, 0u);
 }
 
-// At the end of the round it would only have to park.
+// At the end of the round the job loses its assignment, for which parking would
+// be enough; the stronger pause of the requeue stays.
 TEST(OperatorsRequeue, HoldsThoughTheRoundEndsMeanwhile) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("a");
@@ -433,7 +435,8 @@ TEST_F(Operators, PolicySetLiveSurvivesARestart) {
       event::PolicyChanged{"max_min_fairness_packed", "fifo", true, true, 9});
   EXPECT_TRUE(driver_.engine().options().packing);
   driver_.Restart();
-  // The coordinator says which one decides, by what it finds in the journal.
+  // The engine does not keep the policy by itself: at each start the
+  // coordinator names the policy, which it finds in the journal.
   EXPECT_EQ(driver_.engine().operated().policy.name, "");
   event::CoordinatorStarted started{9};
   started.policy = "fifo";
@@ -447,7 +450,7 @@ TEST_F(Operators, PolicySetLiveSurvivesARestart) {
             "max_min_fairness_packed");
 }
 
-// An answer of the policy before comes too late.
+// The answer of the earlier policy comes too late.
 TEST_F(Operators, PolicySetWhileAnotherIsAskedDropsItsAnswer) {
   driver_.hold_solver = true;
   const JobId job = driver_.Submit("a");

@@ -14,7 +14,7 @@ PolicyResult Shares(std::vector<ShareUnit> units, std::vector<double> shares) {
   return result;
 }
 
-// All jobs of the problem in pairs, one after the other.
+// Packs all jobs of the problem in pairs, one after the other.
 PolicyResult InPairs(const PolicyProblem& problem) {
   std::vector<ShareUnit> units;
   for (size_t i = 0; i < problem.jobs.size(); i += 2) {
@@ -26,7 +26,7 @@ PolicyResult InPairs(const PolicyProblem& problem) {
   return Shares(std::move(units), std::vector<double>(count, 1.0));
 }
 
-// Known there, or it would get a turn alone on trial.
+// A job with a known throughput, which needs no turn alone on trial.
 JobSpec Known() {
   JobSpec spec;
   spec.throughputs["v100"] = 1;
@@ -45,7 +45,7 @@ TEST_F(Packing, APairGetsOneSlotEachOfOneAccelerator) {
   driver_.hold_solver = false;
   driver_.Submit("b", 1, Known());
   driver_.Step(event::AllocationReady{1, InPairs(driver_.problem)});
-  // a ran alone first; with the next round it is in a pair.
+  // a runs alone first; the next round packs it with b.
   const WorkerKey first = driver_.Run(a);
   EXPECT_EQ(driver_.Last<LeaseGrant>()->slots, 2);
   driver_.At(driver_.engine().round_ends_at() + 1);
@@ -55,7 +55,7 @@ TEST_F(Packing, APairGetsOneSlotEachOfOneAccelerator) {
   EXPECT_EQ(driver_.job(b).partner, a);
   EXPECT_EQ(driver_.job(a).assigned, driver_.job(b).assigned);
 
-  // b does not start beside a lease of both slots.
+  // b gets no lease while a has a lease of both slots.
   driver_.Hello(driver_.Key(b));
   driver_.Request(driver_.Key(b));
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker.job, a);
@@ -143,7 +143,8 @@ TEST_F(RunningPair, SurvivesARestart) {
   EXPECT_EQ(driver_.Last<LeaseGrant>()->worker, second_);
 }
 
-// Two of one row of the table, which says how fast they are together.
+// Two jobs have the same row of the table, which says how fast they are
+// together.
 TEST(PairOfATable, IsOfOneKindUntilAnotherSpeedIsMeasured) {
   EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {
     options.packing = true;
@@ -184,9 +185,9 @@ TEST_F(RunningPair, OutOfMemoryPartsThePairAndNotTheType) {
   EXPECT_NE(driver_.worker(a_).held_epoch, 0u);
 }
 
-// ---- pairs that nobody knows: measured live, first on trial
+// ---- pairs of unknown speed: measured live, first on trial
 
-// More jobs than accelerators, each alone in the allocation.
+// There are more jobs than accelerators, and the allocation runs each alone.
 class PairTrials : public ::testing::Test {
  protected:
   static constexpr int kJobs = 3;
@@ -232,12 +233,12 @@ TEST_F(PairTrials, APairThatNobodyKnowsIsTriedAndThenOffered) {
   driver_.EndRound();
   ASSERT_EQ(driver_.problem.pairs.size(), 1u);
   EXPECT_EQ(driver_.problem.pair_throughputs, (std::vector<double>{0.8, 0.6}));
-  // Alone it is as fast as before.
+  // Alone, the job is as fast as before.
   EXPECT_EQ(driver_.engine().throughputs().Get(pair.job, "v100").steps_per_s,
             1);
 }
 
-// Its device has room for one process.
+// An exclusive device has room for one process.
 TEST_F(PairTrials, NobodyIsTriedInAPairOnAnExclusiveAccelerator) {
   driver_.declare = [](AcceleratorInfo& info) { info.exclusive = true; };
   driver_.JoinServer("here", 2);
@@ -248,7 +249,7 @@ TEST_F(PairTrials, NobodyIsTriedInAPairOnAnExclusiveAccelerator) {
   }
 }
 
-// The table has both, and was not measured in pairs.
+// The table has the jobs' type but no measurement of it in pairs.
 TEST(PairOfATable, ThatTheTableLacksIsTried) {
   EngineDriver driver(1, "max_min_fairness", [](EngineOptions& options) {
     options.packing = options.pair_trials = true;
@@ -269,7 +270,7 @@ TEST(PairOfATable, ThatTheTableLacksIsTried) {
   EXPECT_TRUE(packed);
 }
 
-// What they were seen to need, and half of the rest.
+// Each job may use its observed need and half of the rest.
 TEST_F(PairTrials, TheTwoShareTheMemory) {
   driver_.memory_bytes = 120;
   driver_.context_bytes = 10;
@@ -296,7 +297,8 @@ TEST_F(PairTrials, TheTwoShareTheMemory) {
   EXPECT_EQ(limit(pair.partner), 60u);
 }
 
-// Of a CPU slot. Who is left has all of them again with its next renewal.
+// The threads of a CPU slot are divided. The job that is left gets all of them
+// with its next renewal.
 TEST_F(PairTrials, TheTwoShareTheThreads) {
   const auto granted = [&](JobId job) {
     driver_.Request(driver_.Key(job), /*holding=*/true);
@@ -318,7 +320,7 @@ TEST_F(PairTrials, OfOneThreadEachHasOne) {
   EXPECT_EQ(driver_.Last<LeaseGrant>()->accelerator.threads, 1);
 }
 
-// Three that run alone and tell their need, until two accelerators are lost.
+// Three jobs run alone and report their need, until two accelerators are lost.
 class PairsByNeed : public PairTrials {
  protected:
   bool AreMade(uint64_t need_bytes) {
@@ -379,7 +381,7 @@ TEST_F(PairTrials, EachPairHasOneTurn) {
   EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end());
 }
 
-// One of them has not started when the round is over.
+// One job of the pair has not started when the round is over.
 TEST_F(PairTrials, APairOfWhichOneDoesNotComeIsTriedAgain) {
   for (int round = 0; round < 5 && !driver_.PackedPair().packed(); ++round)
     driver_.EndRound();
@@ -389,7 +391,7 @@ TEST_F(PairTrials, APairOfWhichOneDoesNotComeIsTriedAgain) {
   int again = 0;
   for (int round = 0; round < 12; ++round) {
     driver_.EndRound();
-    // Whoever does not come is ended when its turn is over.
+    // A process that has not come is ended when its turn is over.
     for (const JobId id : {JobId(1), JobId(2), JobId(3)}) {
       const Worker& worker = driver_.worker(id);
       if (worker.launched_on.valid() && worker.leaving) {

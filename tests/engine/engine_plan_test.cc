@@ -1,5 +1,5 @@
-// Plans of a few jobs and problems kept by change, against an engine that looks
-// at all jobs each time.
+// Compares plans of a few jobs, and problems that are updated by changes, with
+// an engine that looks at all jobs each time.
 #include <random>
 
 #include "tests/engine/engine_driver.h"
@@ -7,8 +7,9 @@
 namespace gavel {
 namespace {
 
-// Jobs come, start, are cancelled and fail at random times. `whole`: with
-// options under which everything is planned and asked anew.
+// The rows of a run in which jobs come, start, are cancelled and fail at random
+// times. With `whole`, the options make the engine plan and ask for everything
+// anew.
 std::vector<std::string> RowsOf(uint64_t seed, bool whole,
                                 const std::string& policy) {
   EngineDriver driver(3, policy, [&](EngineOptions& options) {
@@ -60,7 +61,7 @@ std::vector<std::string> RowsOf(uint64_t seed, bool whole,
   }
   std::vector<std::string> rows;
   for (const action::Persist& row : driver.rows) rows.push_back(row.row);
-  rows.erase(rows.begin());  // tells the options
+  rows.erase(rows.begin());  // holds the options
   return rows;
 }
 
@@ -83,7 +84,7 @@ TEST(Problem, KeptByChangeIsTheOneMadeAnew) {
   }
 }
 
-// Which jobs are equal is carried over as they come and go.
+// The engine keeps track of which jobs are equal as they come and go.
 TEST(Problem, KeptByChangeKnowsWhichJobsAreEqual) {
   EngineDriver driver(2, "max_min_fairness_perf",
                       [](EngineOptions& options) { options.progress = false; });
@@ -112,8 +113,9 @@ TEST(Problem, KeptByChangeKnowsWhichJobsAreEqual) {
   }
 }
 
-// Between two allocations: that nobody who waits can use what is free is found
-// out once, and found out again for whoever comes and when more comes free.
+// Between two allocations, the engine finds out only once that no waiting job
+// can use the free accelerators. It tries again for each new job, and when more
+// accelerators come free.
 TEST(Fill, WhoCannotUseWhatIsFreeKeepsNobodyElseFromIt) {
   EngineDriver driver(1, "max_min_fairness_perf",
                       [](EngineOptions& o) { o.reset_interval_s = 1e6; });
@@ -135,7 +137,7 @@ TEST(Fill, WhoCannotUseWhatIsFreeKeepsNobodyElseFromIt) {
   EXPECT_EQ(driver.solves, solves);
 }
 
-// The new allocation decides about free accelerators, if it is near.
+// The new allocation decides about free accelerators, if it comes soon.
 TEST(Fill, WaitsForTheNewAllocationButNotForLong) {
   for (const bool answers : {true, false}) {
     EngineDriver driver(1, "max_min_fairness");

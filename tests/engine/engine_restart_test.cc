@@ -1,4 +1,4 @@
-// A coordinator that starts again on its journal.
+// A coordinator restarts from its journal.
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -30,9 +30,10 @@ TEST(Restart, AdoptsAWorkerThatStillHoldsItsLease) {
   EXPECT_EQ(driver.Last<LeaseGrant>()->position.term, 2u);
 }
 
-// As a coordinator has it (SetUpFor): whoever goes on has all of a lease with
-// each renewal, at the end of a round, too, and so survives an absence of what
-// is left of that, whenever it is.
+// With the options of a coordinator (SetUpFor), a worker that continues gets a
+// full lease with each renewal, at the end of a round, too. It therefore
+// survives an absence of the coordinator for as long as that lease lasts, at
+// any time.
 TEST(Restart, LeavesLeasesWholeAtTheEndOfARound) {
   EngineDriver driver(1, "fifo", [](EngineOptions& options) {
     options.plan_lead_s = options.lease_duration_s;
@@ -43,7 +44,8 @@ TEST(Restart, LeavesLeasesWholeAtTheEndOfARound) {
   const uint64_t epoch = driver.worker(job).held_epoch;
   for (int renewal = 0; renewal < 120; ++renewal) {
     driver.At(driver.now + lease_s / 3);
-    // Before, and after, the next round is planned; a new one begins there.
+    // The first restart, which begins a new round, comes before the next round
+    // is planned, and the second one after.
     if (renewal == 55 || renewal == 83) driver.Restart();
     driver.Request(key, /*holding=*/true);
     const auto grant = driver.Last<LeaseGrant>();
@@ -172,7 +174,8 @@ TEST(Loss, NumbersPassAllThatLostRowsCanHaveGiven) {
   EXPECT_EQ(driver.job(job).failures_in_a_row, 0);
 }
 
-// Its end was acknowledged in rows that are lost: its agent repeats nothing.
+// The end of the process was acknowledged in rows that are lost, so its agent
+// does not report it again.
 TEST(Loss, AProcessThatItsAgentDoesNotListStartsAtOnce) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
@@ -216,7 +219,7 @@ TEST(Loss, NoLeaseIsGrantedBeforeThoseOfBeforeAreOver) {
   driver.Run(job);
   EXPECT_EQ(driver.Count<LeaseGrant>(), 0);
   EXPECT_GT(driver.Last<LeaseDenied>()->retry_after_s, 9);
-  // A restart forgets none of it.
+  // A restart does not forget the wait.
   driver.Restart();
   driver.JoinServer("here", 1, {{driver.Key(job), 17}});
   driver.Request(driver.Key(job));

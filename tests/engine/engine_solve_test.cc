@@ -1,4 +1,5 @@
-// What the policy is asked, when, and what is done with its answer.
+// The problems that the engine gives to the policy, when it does so, and what
+// it does with the answers.
 
 #include "coordinator/workload/throughput_table.h"
 #include "tests/engine/engine_driver.h"
@@ -26,7 +27,7 @@ TEST(Solve, FillsThroughputsInByTheTableAndKeepsThemInTheJournal) {
                       [](EngineOptions& o) { o.throughputs = Table(); });
   driver.Submit("a", 1, App());
   EXPECT_THAT(driver.problem.throughputs, ElementsAre(5));
-  driver.Submit("b", 1, App(7));  // what the user gives counts more
+  driver.Submit("b", 1, App(7));  // the user's own figure comes first
   EXPECT_THAT(driver.problem.throughputs, ElementsAre(5, 7));
   const Engine replayed = driver.Replayed({});  // without the table
   EXPECT_EQ(replayed.throughputs().Get(JobId(1), "v100").steps_per_s, 5);
@@ -38,10 +39,11 @@ TEST(Solve, OffersThePairsThatTheTableKnows) {
     o.packing = true;
   });
   driver.Submit("a", 1, App());
-  driver.Submit("b", 1);  // no job type of the table
+  driver.Submit("b", 1);  // the table does not know its job type
   driver.Submit("c", 1, App());
   driver.Submit("d", 2, App());  // another scale factor
-  // a and c are of one row of the table: one kind, and both have the mean.
+  // a and c have the same row of the table. So they are of one kind, and each
+  // gets the mean throughput of the pair.
   EXPECT_THAT(driver.problem.kinds, ElementsAre(0, 1, 0, 3));
   ASSERT_EQ(driver.problem.pairs.size(), 1u);
   EXPECT_EQ(driver.problem.pairs[0].first, 0u);
@@ -60,7 +62,7 @@ TEST(Solve, TellsPlacementsOnlyWhereTheyMatter) {
   ASSERT_TRUE(driver.problem.placement_sensitive());
   EXPECT_THAT(driver.problem.servers, ElementsAre(ElementsAre(2)));
   EXPECT_THAT(driver.problem.throughputs, ElementsAre(5, 5, 9, 6));
-  // The mechanism knows types only.
+  // The mechanism knows only types, so the allocation has no placement columns.
   EXPECT_EQ(driver.engine().allocation().allocation.columns(), 1u);
 }
 
@@ -78,7 +80,7 @@ TEST(Solve, TellsDeadlinesWeightsAndEntities) {
   driver.Submit("b");
   const PolicyJob& job = driver.problem.jobs[0];
   EXPECT_EQ(job.entity, 1);
-  EXPECT_EQ(job.deadline_s, 980 - 100);  // a round before it
+  EXPECT_EQ(job.deadline_s, 980 - 100);  // a round earlier
   EXPECT_EQ(job.weight, 3);
   EXPECT_EQ(driver.problem.jobs[1].entity, -1);
   EXPECT_EQ(driver.problem.jobs[1].deadline_s, PolicyJob::kNoDeadline);
@@ -96,7 +98,7 @@ TEST(Solve, ADeadlineThatIsNearIsHalfAsFar) {
   EXPECT_EQ(driver.problem.jobs[0].deadline_s, 40);
   driver.now = 115;
   driver.Submit("c");
-  EXPECT_EQ(driver.problem.jobs[0].deadline_s, -10);  // missed: as it is
+  EXPECT_EQ(driver.problem.jobs[0].deadline_s, -10);  // missed: unchanged
 }
 
 TEST(Solve, ANewPriceAsksThePolicyAgain) {
@@ -149,7 +151,7 @@ TEST(Solve, AtMostOncePerResetInterval) {
   driver.At(10);
   const JobId late = driver.Submit("b");
   EXPECT_EQ(driver.solves, 1);
-  // It is in no allocation, and takes the idle accelerator all the same.
+  // The job is in no allocation yet, but still takes the idle accelerator.
   EXPECT_FALSE(driver.job(late).assigned.empty());
   driver.At(61);
   EXPECT_EQ(driver.solves, 2);

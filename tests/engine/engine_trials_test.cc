@@ -1,5 +1,5 @@
-// What is learnt of jobs while they run: turns on trial, what they cost, slow
-// accelerators, and figures that turn out to be wrong.
+// The engine learns from jobs while they run: trial turns and their cost, slow
+// accelerators, and throughput estimates that turn out to be wrong.
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -11,7 +11,8 @@ JobSpec Submitted(double steps_per_s) {
   return spec;
 }
 
-// Whoever has to gives its leases back, and whoever may begins.
+// Workers that were asked to pause give back their leases, launched workers say
+// hello, and workers of assigned jobs ask for leases.
 void ChangeLeases(EngineDriver& driver) {
   const auto each = [&](const auto& change) {
     for (const auto& [id, job] : driver.engine().jobs()) {
@@ -41,7 +42,8 @@ void NextRound(EngineDriver& driver) {
   ChangeLeases(driver);
 }
 
-// A job that runs where it is known, and a new one that waits for its turn.
+// A job with a known throughput ran first; a new job without one then got the
+// only accelerator.
 class OneOnTrial : public ::testing::Test {
  protected:
   OneOnTrial() : driver_(1, "max_min_fairness") {
@@ -63,7 +65,7 @@ TEST_F(OneOnTrial, IsChargedForOneRoundAtMost) {
   EXPECT_EQ(ToldAt(began_).accelerators, 1);
   EXPECT_EQ(ToldAt(began_).accelerator_s, 0);
   EXPECT_EQ(ToldAt(began_ + 40).accelerator_s, 40);
-  // Rounds are of 100 s.
+  // A round takes 100 s.
   EXPECT_EQ(ToldAt(began_ + 500).accelerator_s, 100);
   EXPECT_EQ(ToldAt(began_ + 500).accelerators, 0);
   driver_.now = began_ + 30;
@@ -84,7 +86,7 @@ TEST_F(OneOnTrial, IsSoAfterASnapshotAndAReplay) {
   EXPECT_EQ(ToldAt(began_ + 40).accelerator_s, 40);
 }
 
-// Nobody had to wait for it.
+// No job had to wait for the accelerator.
 TEST(Trials, AJobThatTakesWhatIsIdleIsOnNone) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("new");
@@ -124,7 +126,7 @@ TEST(Trials, OfWhatIsKnownCostNothing) {
   EXPECT_EQ(driver.engine().ProfilingAt(driver.now + 50).accelerator_s, 0);
 }
 
-// Three jobs on one accelerator, of which two might share it.
+// Whether any two of three jobs on one accelerator are tried as a pair.
 bool TriesPairs(double profiling_percentage) {
   EngineDriver driver(1, "max_min_fairness", [&](EngineOptions& options) {
     options.packing = true;
@@ -145,7 +147,7 @@ bool TriesPairs(double profiling_percentage) {
 
 TEST(Trials, TakeNoMoreThanTheyMay) {
   EXPECT_TRUE(TriesPairs(50));
-  EXPECT_TRUE(TriesPairs(1));  // one at least
+  EXPECT_TRUE(TriesPairs(1));  // at least one trial
   EXPECT_FALSE(TriesPairs(0));
 }
 
@@ -159,7 +161,7 @@ TEST(Trials, HowMuchTheyMayTakeIsInTheJournal) {
   EXPECT_EQ(other.options().reference_models, 3);
 }
 
-// A gang of two whose ranks are on two servers of one accelerator each.
+// A gang of two with its ranks on two servers of one accelerator each.
 class SpreadGang : public ::testing::Test {
  protected:
   SpreadGang()
@@ -179,7 +181,7 @@ class SpreadGang : public ::testing::Test {
     }
     return job;
   }
-  // Steps that the policy thinks it has made in ten seconds.
+  // The steps that the policy believes the job made in ten seconds.
   double StepsInTen(JobId job) {
     driver_.now += 10;
     driver_.Submit(StrCat("other ", driver_.now));
@@ -255,7 +257,7 @@ TEST(Notes, AUserWhoseEstimateIsOffIsTold) {
   driver.ReportSpeed(job, 22);
   EXPECT_EQ(driver.engine().ThroughputNotes(driver.job(job)),
             "submitted 40 steps/s on v100, measured 22");
-  // And the policy is told what was measured, nearly.
+  // The policy gets a value close to the measured one.
   EXPECT_NEAR(driver.engine().throughputs().Get(job, "v100").steps_per_s, 22,
               1);
 }
@@ -278,7 +280,8 @@ TEST(Notes, AJobThatSlowsDownIsNoticed) {
               HasSubstr("slower on v100 than before: 20 steps/s"));
 }
 
-// Two jobs lose their accelerators and come, one after the other, to the third.
+// Two jobs lose their accelerators and move, one after the other, to the third
+// one.
 TEST(Stragglers, AreFoundByTheJobsThatCameFromElsewhere) {
   EngineDriver driver(3, "max_min_fairness");
   JobSpec spec = Submitted(20);
@@ -298,16 +301,18 @@ TEST(Stragglers, AreFoundByTheJobsThatCameFromElsewhere) {
   driver.ReportSpeed(second, 10);
   ASSERT_EQ(driver.worker(second).held, slow);
   EXPECT_NEAR(driver.engine().speeds().Of(slow), 0.5, 1e-9);
-  // From now on what it tells is of the type, not of the straggler.
+  // From now on its measurements are corrected for the straggler, so the
+  // throughput of the type stays right.
   for (int i = 0; i < 10; ++i) driver.ReportSpeed(second, 10, 60);
   EXPECT_NEAR(driver.engine().throughputs().Get(second, "v100").steps_per_s, 20,
               0.5);
-  // But what it has done since its last report is by the straggler's pace.
+  // The steps since its last report, however, are estimated at the straggler's
+  // pace.
   driver.now += 100;
   driver.Submit("third");
   ASSERT_EQ(driver.problem.jobs[0].id, second);
   EXPECT_NEAR(driver.problem.jobs[0].steps_remaining, 100'000 - 100 * 10, 30);
-  // The agent is started anew, and says what still runs.
+  // The agent restarts and lists the process that still runs.
   driver.JoinServer("here", 2, {{driver.Key(second), 1}});
   EXPECT_FALSE(driver.engine().speeds().any());
 }
@@ -328,7 +333,7 @@ TEST(Stragglers, AreGivenAwayLastAndLeftForAnIdleAccelerator) {
   driver.ReportSpeed(second, 10);
   driver.Gone(driver.Key(second), 0);
   ASSERT_TRUE(driver.engine().speeds().slow().contains(slow.front()));
-  // Three more that are as fast as their type.
+  // Adds three accelerators that are as fast as their type.
   driver.JoinServer("there", 1);
   std::vector<JobId> jobs;
   for (const std::string name : {"a", "b", "c", "d"}) {

@@ -44,7 +44,8 @@ TEST(EventCodec, VolatileEventsAreNotDurable) {
   }
 }
 
-// The position of an event is its number in every journal ever written.
+// The index of an event type in the variant is its number in all journals, so
+// it must never change.
 TEST(EventCodec, NumbersNeverChange) {
   EXPECT_EQ(Event(event::CoordinatorStarted{}).index(), 0u);
   EXPECT_EQ(Event(event::LeaseStarted{}).index(), 7u);
@@ -66,7 +67,7 @@ TEST(EventCodec, AnyTruncatedRowIsRefused) {
 
 TEST(EventCodec, AnEventOfALaterVersionIsNamedByItsNumber) {
   std::string row = EncodeEvent(event::RoundStarted{});
-  ASSERT_EQ(row[1], 14);  // of the array: the event's number
+  ASSERT_EQ(row[1], 14);  // the event's number, first in the array
   row[1] = 99;
   EXPECT_THAT(DecodeEvent(row),
               StatusIs(absl::StatusCode::kDataLoss, "event number 99"));
@@ -83,7 +84,7 @@ void ExpectSame(const Allocation& a, const Allocation& b) {
   ASSERT_TRUE(std::ranges::equal(a.units(), b.units()));
   ASSERT_EQ(a.columns(), b.columns());
   for (size_t u = 0; u < a.units().size(); ++u) {
-    // The bits: a replay must decide the same.
+    // The bits have to be the same, because a replay must decide the same.
     EXPECT_EQ(std::memcmp(a.RowAt(u).data(), b.RowAt(u).data(),
                           a.columns() * sizeof(double)),
               0)
@@ -91,7 +92,8 @@ void ExpectSame(const Allocation& a, const Allocation& b) {
   }
 }
 
-// Jobs that come and go as in a cluster, and pairs; three kinds of shares.
+// The ids have gaps, as when jobs come and go in a cluster. There are pairs,
+// and three kinds of single jobs' shares.
 TEST(EventCodec, AnAllocationOfAFewKindsIsShort) {
   std::vector<ShareUnit> units;
   std::vector<double> shares;
@@ -125,8 +127,8 @@ TEST(EventCodec, AllocationsOfEqualJobsTakeAFewBytes) {
   ExpectSame(OfRow(row), ready.result.allocation);
 }
 
-// An answer up to its allocation, as journals from before have it: of every
-// unit's shares.
+// An answer up to its allocation in the format of older journals, in which the
+// allocation lists the shares of every unit.
 Packer OlderAnswer() {
   Packer packer;
   packer.Array(2);
@@ -159,25 +161,25 @@ TEST(EventCodec, AnAllocationOfAnOlderJournalIsRead) {
 }
 
 TEST(AllocationRows, WhatDoesNotFitIsRefused) {
-  const std::vector<double> shares = {0.5, 1};  // two rows of a column
+  const std::vector<double> shares = {0.5, 1};  // two rows, one column
   const auto read = [&](std::vector<uint64_t> alone,
                         std::vector<uint64_t> pairs) {
     return FromAllocationRows({1, {}, shares, alone, pairs}).has_value();
   };
   constexpr uint64_t kMost = ~uint64_t{0};
   EXPECT_TRUE(read({1, 2, 0}, {1, 2, 1}));
-  EXPECT_FALSE(read({1, 2}, {}));              // in threes
+  EXPECT_FALSE(read({1, 2}, {}));              // not a multiple of three
   EXPECT_FALSE(read({1, 2, 2}, {}));           // no such row
   EXPECT_FALSE(read({0, 2, 0}, {}));           // no such job
-  EXPECT_FALSE(read({1, 0, 0}, {}));           // of nobody
+  EXPECT_FALSE(read({1, 0, 0}, {}));           // a run of no jobs
   EXPECT_FALSE(read({1, kMost, 0}, {}));       // more than there can be
   EXPECT_FALSE(read({kMost, 2, 0}, {}));       // beyond the last id
   EXPECT_FALSE(read({}, {1, 0, 0}));           // no partner
   EXPECT_FALSE(read({}, {1, 2, 0, 1, 2, 0}));  // twice
 }
 
-// Of two units with 2^63 columns each: their product is 0, as is the number of
-// shares.
+// Two units with 2^63 columns each: the product overflows to 0, which is the
+// number of shares.
 TEST(EventCodec, AnAllocationOfAbsurdWidthOverflowsNothing) {
   Packer packer = OlderAnswer();
   packer.Put(uint64_t{1} << 63);

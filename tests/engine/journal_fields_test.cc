@@ -1,7 +1,8 @@
-// The journal and snapshots hold all that they should, as they always did:
-// every member of every struct is on its list of fields, and the bytes stay the
-// same. To write the bytes anew, after a field was appended (then read the
-// diff: a row may only have become longer):
+// The journal and the snapshots hold all that they should, in the same bytes as
+// before: every member of every struct is on its list of fields. To write the
+// bytes anew after a field was appended, run the following command and read the
+// diff, in which a row may only have become longer:
+//
 //   GAVEL_REWRITE_GOLDEN=1 build/bin/tests/engine_test
 #include <cstdlib>
 #include <filesystem>
@@ -22,8 +23,8 @@
 namespace gavel {
 namespace {
 
-// `forgotten`: members that are said to be no part of the journal where they
-// are declared.
+// `forgotten` is the number of members that are not journaled; their
+// declarations say so.
 template <class T>
 void ExpectEveryMemberListed(size_t forgotten = 0) {
   T value;
@@ -40,7 +41,8 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<PolicyEntity>();
   ExpectEveryMemberListed<ThroughputTable::Figures>();
   ExpectEveryMemberListed<TypeAssignment>();
-  // Its base counts as one member here; `iterations` of it is not journaled.
+  // The base class counts as one member here, and its `iterations` is not
+  // journaled.
   PolicyResult result;
   EXPECT_EQ(std::tuple_size_v<decltype(Fields(result))>,
             testing::FieldCount<PolicyResult>() - 2 +
@@ -60,14 +62,14 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<ThroughputMatrix::Figure>();
 }
 
-// `told` stands beside them in the row.
+// The row also holds `told`, beside the settings.
 TEST(JournalFields, EverySettingIsListed) {
   event::Settings settings;
   EXPECT_EQ(std::tuple_size_v<decltype(Fields(settings))>,
             testing::FieldCount<DecisionSettings>() + 1);
 }
 
-// Members that are said to be not journaled where they are declared.
+// The number of members that are not journaled; their declarations say so.
 template <class E>
 constexpr size_t kNotJournaled = 0;
 template <>

@@ -1,6 +1,6 @@
-// Policies that say who runs, and pack: what two jobs do to each other is not
-// known of pairs that never ran. So they are tried, and the policy goes by what
-// was measured.
+// Policies that assign jobs to types and pack them. The engine does not know
+// how much two jobs slow each other down until they have run together. So it
+// tries pairs, and the policy then uses the measured speeds.
 
 #include "tests/engine/engine_driver.h"
 
@@ -20,8 +20,8 @@ class PairsOfPolicy : public ::testing::TestWithParam<std::string> {
     spec.throughputs["v100"] = 1;
     for (int i = 0; i < jobs; ++i) driver_.Submit(StrCat("job", i), 1, spec);
   }
-  // Who has the accelerator runs for a round; beside another one at `together`
-  // of its speed. Returns the pair, if it was one.
+  // Runs the assigned jobs for a round: a single job at full speed, each job of
+  // a pair at `together` of it. Returns the pair, which is empty if none ran.
   ShareUnit RunRound(double together) {
     const ShareUnit pair = driver_.PackedPair();
     for (const auto& [id, job] : driver_.engine().jobs()) {
@@ -39,14 +39,14 @@ class PairsOfPolicy : public ::testing::TestWithParam<std::string> {
     driver_.EndRound();
     return pair;
   }
-  // Of so many rounds those in which a pair ran.
+  // Runs `rounds` rounds and returns how many of them ran a pair.
   int Packed(int rounds, double together) {
     int packed = 0;
     for (int i = 0; i < rounds; ++i) packed += RunRound(together).packed();
     return packed;
   }
 
-  // Of the first job beside the second; -1: not known.
+  // The measured speed of the first job beside the second; -1 if unknown.
   double Together() const {
     return driver_.engine()
         .throughputs()
@@ -69,7 +69,7 @@ TEST_P(PairsOfPolicy, AreTriedOnceWhereTheyLose) {
   Submit(2);
   const int packed = Packed(10, 0.3);
   EXPECT_GE(packed, 1);
-  // The next round is planned already when FIFO decides again.
+  // When FIFO decides again, the next round is planned already.
   EXPECT_LE(packed, 2);
   EXPECT_NEAR(Together(), 0.3, 1e-9);
   EXPECT_EQ(Packed(10, 0.3), 0);

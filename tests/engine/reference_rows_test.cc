@@ -1,5 +1,5 @@
-// Jobs that the throughput table does not know get the row of the one that they
-// are most like.
+// A job that the throughput table does not know gets the row of the job type
+// that it is most like.
 #include "coordinator/engine/reference_rows.h"
 
 #include <cmath>
@@ -9,8 +9,9 @@
 namespace gavel {
 namespace {
 
-// "meek" and "hungry", on a v100 and an older one; each keeps of its steps/s
-// beside others what it leaves to them.
+// A table of "meek" and "hungry" on a v100 and an older type. On the v100 they
+// are measured in pairs, in which "hungry" slows its partner more than "meek"
+// does.
 std::shared_ptr<const ThroughputTable> MeekAndHungry() {
   auto table = ThroughputTable::Parse(
       R"json({"v100": {"('meek', 1)": {"null": 10, "('meek', 1)": [9, 9],
@@ -48,7 +49,7 @@ TEST(ReferenceRows, NoMoreAreTakenThanAsked) {
   EXPECT_EQ(ReferenceRows(MeekAndHungry(), 26).RowsOf(1).size(), 2u);
 }
 
-// "failed" could not be measured beside anyone.
+// "failed" could not be measured beside any other job.
 TEST(ReferenceRows, WhatWasNotMeasuredIsNotTakenForCannotShare) {
   auto table = ThroughputTable::Parse(
       R"json({"v100": {"('meek', 1)": {"null": 10, "('meek', 1)": [9, 9],
@@ -80,7 +81,7 @@ class Estimates : public ::testing::Test {
     driver_.Step(submitted);
     return driver_.engine().jobs().rbegin()->first;
   }
-  // "meek" of the table and the fresh one, on the accelerator together.
+  // Runs "meek" of the table and the fresh job on the accelerator together.
   JobId StartBesideMeek(std::map<std::string, double> given,
                         std::vector<ProfiledCell> profile) {
     driver_.answer = [](const PolicyProblem& problem) {
@@ -131,7 +132,7 @@ TEST_F(Estimates, GoToThePolicyScaledToTheJobsOwnSpeed) {
   const JobId meek = driver_.Submit("known", 1, known);
   EXPECT_EQ(driver_.job(meek).row_speed, 0);
   ASSERT_EQ(driver_.problem.pairs.size(), 1u);
-  // As "hungry" beside "meek", twice as fast.
+  // The fresh job is like "hungry" beside "meek", at twice the speed.
   EXPECT_THAT(driver_.problem.pair_throughputs,
               ElementsAre(::testing::DoubleNear(32, 1e-9),
                           ::testing::DoubleNear(6, 1e-9)));
@@ -142,7 +143,7 @@ TEST_F(Estimates, TellOfTypesThatNobodyMeasured) {
   const ThroughputMatrix& matrix = driver_.engine().throughputs();
   const Throughput there = matrix.Get(JobId(1), "k80");
   EXPECT_NEAR(there.steps_per_s, 4, 1e-9);
-  // It is still to be tried.
+  // It still has to be tried there.
   EXPECT_EQ(there.source, ThroughputSource::kGuessed);
 }
 

@@ -14,8 +14,8 @@ using Cell = ThroughputEstimator::Cell;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kTypes = 3;
 
-// Jobs of four families: within one, only their own speed differs, and what
-// they keep by a little.
+// Jobs of four families. Within a family, jobs differ in their own speed, and
+// slightly in the part of it that they keep beside other jobs.
 std::vector<ReferenceJob> Jobs(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> draw(0.1, 1);
@@ -142,7 +142,7 @@ TEST(ThroughputEstimator, HolesInReferencesMakeNoNan) {
   std::mt19937 random(1);
   for (const ReferenceJob& job : jobs) {
     const auto found = estimator.Find(CellsOf(job, 0.5, random));
-    if (!found.has_value()) continue;  // of the empty one
+    if (!found.has_value()) continue;  // the job without throughputs
     EXPECT_TRUE(std::isfinite(found->distance));
     EXPECT_TRUE(std::isfinite(found->speed));
   }

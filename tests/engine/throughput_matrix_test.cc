@@ -29,7 +29,7 @@ TEST_F(ThroughputMatrixTest, AGivenFigureIsTaken) {
 
 TEST_F(ThroughputMatrixTest, AMeasurementCountsMoreThanWhatWasGiven) {
   matrix.AddJob(kJob, {{"v100", 10}});
-  // A given figure counts like a second of measuring.
+  // A given figure weighs as much as one second of measurements.
   EXPECT_TRUE(matrix.Measure(kJob, "v100", 5, 9));
   ExpectThroughput(matrix.Get(kJob, "v100"), 5.5, ThroughputSource::kMeasured);
   for (int i = 0; i < 60; ++i) matrix.Measure(kJob, "v100", 5, 60);
@@ -53,7 +53,7 @@ TEST(ThroughputMatrix, AnOldMeasurementCountsForLessThanANewOne) {
   EXPECT_NEAR(after(0), 15, 1e-9);
   EXPECT_NEAR(after(ThroughputMatrix::kHalfLife_s), 50.0 / 3, 1e-9);
   EXPECT_NEAR(after(20 * ThroughputMatrix::kHalfLife_s), 20, 1e-4);
-  EXPECT_NEAR(after(-5), 15, 1e-9);  // a clock that fell is none
+  EXPECT_NEAR(after(-5), 15, 1e-9);  // the clock went back
 }
 
 TEST_F(ThroughputMatrixTest, AnEstimateIsABetterGuessAndStillOne) {
@@ -66,9 +66,9 @@ TEST_F(ThroughputMatrixTest, AnEstimateIsABetterGuessAndStillOne) {
   EXPECT_TRUE(matrix.NeedsTrial(kJob, "v100"));
   matrix.Measure(kJob, "v100", 4, 1);
   ExpectThroughput(matrix.Get(kJob, "v100"), 4, ThroughputSource::kMeasured);
-  matrix.Estimate(kJob, {{"v100", 9}});  // no prior of what was measured
+  matrix.Estimate(kJob, {{"v100", 9}});  // it was measured
   ExpectThroughput(matrix.Get(kJob, "v100"), 4, ThroughputSource::kMeasured);
-  matrix.Estimate(JobId(9), {{"v100", 1}});  // nobody
+  matrix.Estimate(JobId(9), {{"v100", 1}});  // no such job
   matrix.RemoveJob(kJob);
   matrix.AddJob(kJob, {{"k80", 1}});
   ExpectThroughput(matrix.Get(kJob, "v100"), 10, ThroughputSource::kGuessed);
@@ -103,14 +103,14 @@ TEST_F(ThroughputMatrixTest, ASpeedThatHasDriftedIsTold) {
   const auto told = matrix.Contradicted(kJob, "v100");
   EXPECT_NEAR(told.measured, 20, 1e-9);
   EXPECT_GT(told.before, 30);
-  run(20, 300);  // that is how it is now
+  run(20, 300);  // the new speed is normal
   EXPECT_EQ(matrix.Contradicted(kJob, "v100").before, -1);
 }
 
 TEST_F(ThroughputMatrixTest, WhatWasThoughtOfAPairIsAPrior) {
   matrix.AddJob(kJob, {});
   matrix.AddJob(JobId(2), {});
-  // As thought: nothing to solve for.
+  // The measurement equals the prior, so there is no need to solve again.
   EXPECT_FALSE(matrix.MeasureTogether(kJob, JobId(2), "v100", 6, 60, 6));
   EXPECT_TRUE(matrix.MeasureTogether(JobId(2), kJob, "v100", 3, 9, 8));
   EXPECT_NEAR(*matrix.Together(JobId(2), kJob, "v100"), 3.5, 1e-9);
@@ -283,14 +283,14 @@ TEST_F(ThroughputMatrixTest, APairOutOfMemoryLeavesTheTypeToEachAlone) {
 
 TEST_F(ThroughputMatrixTest, OnlyNewsTellsAJobApartFromItsKind) {
   for (uint64_t job = 1; job <= 5; ++job) matrix.AddJob(JobId(job), {});
-  // As was thought, or nearly.
+  // The measurements equal the prior, or nearly.
   matrix.MeasureTogether(JobId(1), JobId(2), "v100", 6, 60, /*prior=*/6);
   matrix.MeasureTogether(JobId(2), JobId(1), "v100", 8.2, 60, /*prior=*/8);
   EXPECT_THAT(matrix.UnlikeTheirKind(), IsEmpty());
-  // Another speed; the partner was not measured.
+  // The speed differs from the prior; the partner was not measured.
   matrix.MeasureTogether(JobId(3), JobId(1), "v100", 5, 60, /*prior=*/6);
   EXPECT_THAT(matrix.UnlikeTheirKind(), ElementsAre(JobId(3)));
-  // Nothing was known.
+  // There was no prior.
   matrix.MeasureTogether(JobId(2), JobId(1), "k80", 1, 60);
   EXPECT_THAT(matrix.UnlikeTheirKind(), ElementsAre(JobId(2), JobId(3)));
   matrix.ExcludePair(JobId(4), JobId(5), "v100");
@@ -318,7 +318,7 @@ TEST_F(ThroughputBySize, IsGuessedFromTheNearestThatIsKnown) {
               12 * std::pow(2, 0.8), 1e-9);
   EXPECT_NEAR(matrix.AtSize(JobId(1), "v100", 1).steps_per_s,
               10 * std::pow(0.5, 0.8), 1e-9);
-  // The figure of the asked size is what it was.
+  // The figure of the requested size is unchanged.
   EXPECT_EQ(matrix.Get(JobId(1), "v100").steps_per_s, 10);
 }
 

@@ -1,5 +1,5 @@
-// What machines write: frames of the wire, rows of the journal, frames between
-// agents.
+// Fuzz targets for bytes that programs write: messages, rows of the journal,
+// and frames between agents.
 
 #include "coordinator/agent/checkpoint_stream.h"
 #include "coordinator/engine/event_codec.h"
@@ -13,7 +13,8 @@ namespace gavel::fuzz {
 void RunMessage(std::string_view bytes) {
   const absl::StatusOr<Message> message = DecodeMessage(bytes);
   if (!message.ok()) return;
-  // Defaults of what an old writer left out may take it beyond the bounds.
+  // Defaults for the fields that an old writer left out may make the message
+  // exceed the bounds.
   const absl::StatusOr<std::string> written = EncodeMessage(*message);
   if (!written.ok()) return;
   const absl::StatusOr<Message> again = DecodeMessage(*written);

@@ -1,4 +1,4 @@
-// Checkpoints on disk: manifests, and headers of shards.
+// Fuzz targets for checkpoints on disk: manifests, and headers of shards.
 #include <xxhash.h>
 
 #include <cstdio>
@@ -13,9 +13,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The body of a manifest with the checksum that it should have, which no
-// fuzzer guesses; nothing when it is no JSON. Not of what is nested deeply:
-// DecodeManifest refuses that, and Json::dump() must not be asked.
+// Adds the correct checksum, which no fuzzer guesses, to the body of a
+// manifest. Returns "" for text that is not JSON or is nested deeply:
+// DecodeManifest refuses deep nesting, and Json::dump() must not see it.
 std::string Sealed(std::string_view body_text) {
   constexpr int kDepthMax = 64;
   bool deep = false;
@@ -62,8 +62,8 @@ void RunManifest(std::string_view bytes) {
   }
 }
 
-// A file: the length of its header, the header, and the size of its data by
-// what is left.
+// Reads a file: the length of its header, the header, and the data, which take
+// up the rest.
 void RunSafetensors(std::string_view bytes) {
   const absl::StatusOr<uint64_t> length = DecodeSafetensorsHeaderLength(
       bytes.substr(0, kSafetensorsLengthBytes), bytes.size());

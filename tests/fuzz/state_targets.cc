@@ -1,6 +1,7 @@
-// What a coordinator or an agent left on its own disk: snapshots of the engine
-// and as a journal has them, with the history that is open; key files, the
-// record of an agent's workers. And what is asked of the journal.
+// Fuzz targets for the files that a coordinator or an agent left on its own
+// disk: snapshots of the engine, alone and in the form of a journal with its
+// open history; key files; and the record of an agent's workers. One more
+// target is the filter of queries to the journal.
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/server/history_tables.h"
@@ -36,7 +37,7 @@ std::vector<Event> SomeEvents() {
           event::LeaseStarted{key, 1, AcceleratorId(1)}};
 }
 
-// Of each event that seq, as its time too.
+// Replays the events; the number of an event is its seq and also its time.
 void Replay(Engine& engine, HistoryProjector& projector) {
   uint64_t seq = 0;
   for (Event& event : SomeEvents()) {

@@ -1,7 +1,8 @@
-// Every decoder that reads bytes from elsewhere (the network, a disk, a user),
-// as a function that may be called with any bytes: it must return, and what it
-// accepts must survive being written and read again. libFuzzer (fuzzer.cc)
-// looks for bytes that break one; corpus_test.cc replays what was found.
+// One function for each decoder that reads bytes from elsewhere (the network, a
+// disk, a user). It may be called with any bytes and must return, and
+// everything that the decoder accepts must survive being written and read
+// again. libFuzzer (fuzzer.cc) looks for bytes that break a decoder;
+// corpus_test.cc replays its findings.
 #ifndef GAVEL_TESTS_FUZZ_TARGETS_H_
 #define GAVEL_TESTS_FUZZ_TARGETS_H_
 
@@ -22,7 +23,7 @@ struct Target {
 
 std::span<const Target> Targets();
 
-// The program ends here, saying what did not hold.
+// Ends the program when `holds` is false, and prints `what`.
 void Require(bool holds, std::string_view what);
 
 // ---- one of each target

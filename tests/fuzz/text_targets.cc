@@ -1,12 +1,13 @@
-// What people write: jobs, clusters, traces, throughputs, prices, principals;
-// and the JSON that a client reads of a coordinator.
+// Fuzz targets for texts that people write (jobs, clusters, traces,
+// throughputs, prices, principals) and for the JSON that a client gets from a
+// coordinator.
 #include <nlohmann/json.hpp>
 
-#include "coordinator/cli/json_fields.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/server/principals.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/json_fields.h"
 #include "coordinator/workload/price_series.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
@@ -19,7 +20,7 @@ void RunJob(std::string_view bytes) {
   if (!spec.ok()) return;
   const std::string written = FormatJobSpec(*spec);
   const absl::StatusOr<JobSpec> again = ParseJobSpec(written, "again.toml");
-  // What was within the bounds may be longer in the canonical form.
+  // The canonical form may be longer than the text, and so exceed the bound.
   if (written.size() > kJobSpecBytesMax) return;
   Require(again.ok(), "a job that was written can be read");
   Require(*again == *spec, "a job comes back the same");

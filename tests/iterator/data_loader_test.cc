@@ -1,4 +1,4 @@
-// Reading ahead changes when a sample is read, and nothing else.
+// Reading ahead changes only when a sample is read.
 #include "gavel/data_loader.h"
 
 #include <atomic>
@@ -19,7 +19,7 @@ struct Reads {
   std::atomic<int> count = 0;
 };
 
-// A sample tells its index and the epoch it was read for.
+// A sample contains its index and the epoch for which it was read.
 class ByEpoch {
  public:
   explicit ByEpoch(Reads* reads) : reads_(reads) {}
@@ -58,7 +58,8 @@ Batches Epoch(Loader& loader, size_t batch_count = kSamples) {
 
 class ReadingAhead : public TestWithParam<int64_t> {
  protected:
-  // The two, which have to stay the same.
+  // One loader reads ahead and the other does not. Their batches have to be the
+  // same.
   Reads reads_, reads_ahead_;
   Loader alone_{ByEpoch(&reads_), WithThreads(0, GetParam())};
   Loader ahead_{ByEpoch(&reads_ahead_), WithThreads(3, GetParam())};
@@ -118,7 +119,8 @@ TEST(ReadAhead, ReadsNoMoreThanAFewStepsAhead) {
   EXPECT_LE(reads.count, 3 * 4);
 }
 
-// What a dataset throws comes where the batch is asked for, not before.
+// An exception of the dataset is thrown when the batch is asked for, not
+// before.
 struct Failing {
   size_t size() const { return 100; }
   int get(size_t index) const {

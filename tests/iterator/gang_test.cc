@@ -60,8 +60,8 @@ TEST(Gang, ARankOfAnotherEpochIsRefusedAtOnceAndDisturbsNobody) {
   first.Leave(Leaving::kDone);
 }
 
-// What one rank does alone between two steps may take longer than coming
-// together does.
+// A rank's own work between two steps may take longer than the time-out of a
+// meeting.
 TEST(Gang, ACollectiveWaitsAsLongAsTheOthersLive) {
   std::promise<std::string> opened;
   std::shared_future<std::string> endpoint = opened.get_future().share();
@@ -124,7 +124,7 @@ TEST(Gang, TheEndOfTheLeaseEndsACollective) {
   busy.join();
 }
 
-// Two ranks without a model, each in a thread.
+// Runs two ranks without a model, each in a thread.
 class GangCalls : public testing::Test {
  protected:
   using Rank = std::function<void(Gang&)>;
@@ -179,7 +179,7 @@ TEST_F(GangCalls, OneThatFailsMakesTheStepVoid) {
 TEST_F(GangCalls, RanksThatCallDifferentThingsAreTold) {
   Run(
       [](Gang& gang) {
-        // Nobody comes to it.
+        // The other rank does not join this call.
         const absl::Status status =
             gang.AllReduce(torch::ones({2, 3}), ReduceOp::kSum);
         EXPECT_TRUE(absl::IsUnavailable(status)) << status;
@@ -190,7 +190,7 @@ TEST_F(GangCalls, RanksThatCallDifferentThingsAreTold) {
         EXPECT_THAT(std::string(status.message()),
                     HasSubstr("rank 0 AllReduce(kSum) of Float [2, 3], rank 1 "
                               "Broadcast of Double [3], as call 1 "));
-        // The program is at fault: its job does not go on.
+        // The program is at fault, so its job does not continue.
         EXPECT_TRUE(absl::IsFailedPrecondition(gang.EndStep()));
       });
 }

@@ -1,5 +1,5 @@
-// A worker as an agent starts it, for session_process_test.cc: trains as told
-// by the environment, and writes its weights to the file it is given.
+// A worker as an agent starts it, for session_process_test.cc. It trains as the
+// environment says, and writes its weights to the given file.
 #include <c10/util/Exception.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace {
 
-// What a step throws, as the environment says, and nobody catches.
+// The exception that a step throws and nobody catches, as the environment says.
 struct Thrown {
   int64_t step = 0;  // 0: none
   void (*what)() = nullptr;
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   gavel::SessionOptions options;
   if (!gavel::ReadEnvironment(&options).ok()) return 2;
   gavel::testing::TrainingOptions training;
-  // Slow enough that a report (one a second) is sent before the end.
+  // Steps are so slow that a report (one a second) is sent before the end.
   const char* const step_ms = std::getenv("STEP_MS");
   training.after_step = [wait = std::chrono::milliseconds(
                              step_ms == nullptr ? 120 : std::atoi(step_ms)),
@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
     std::this_thread::sleep_for(wait);
     if (session.steps_done() + 1 == thrown_in.step) thrown_in.what();
   };
-  // An evaluation that is longer than the test.
+  // The evaluation lasts longer than the test.
   if (const char* steps = std::getenv("EVALUATE_AFTER")) {
     training.after_epoch = [steps = std::atoll(steps)](gavel::Session& session,
                                                        torch::nn::Module&) {

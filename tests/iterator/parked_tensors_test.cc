@@ -1,5 +1,6 @@
-// A pause's copy is the checkpoint's: what the state is while it is parked,
-// afterwards, and in the generation, whatever becomes of the writing.
+// The copy that a pause makes is also the checkpoint's. These tests look at the
+// state while it is parked, afterwards, and in the generation, whether or not
+// the write succeeds.
 #include "iterator/parked_tensors.h"
 
 #include <torch/types.h>
@@ -42,7 +43,8 @@ class ParkedTensorsTest : public Test {
   absl::Status Pause(uint64_t step, const CommitOptions& options = {}) {
     std::vector<HostCopy> copies;
     GAVEL_RETURN_IF_ERROR(writer_->Begin({1, step}, Live(), options, &copies));
-    // As a session has them: a parameter is the optimizer's, too.
+    // As in a session, a parameter is in the list twice: it is also the
+    // optimizer's.
     std::vector<at::Tensor> handles = tensors_;
     handles.insert(handles.end(), tensors_.begin(), tensors_.end());
     GAVEL_ASSIGN_OR_RETURN(const auto matches,
@@ -63,7 +65,7 @@ class ParkedTensorsTest : public Test {
     for (at::Tensor& tensor : tensors_) tensor.add_(1);
   }
 
-  // All have the value that they have after so many calls of Train().
+  // Whether all tensors have the value that `step` calls of Train() give them.
   bool IsLiveAt(double step) const {
     for (const at::Tensor& tensor : tensors_) {
       if (!tensor.eq(step).all().item<bool>()) return false;
@@ -98,7 +100,8 @@ TEST_F(ParkedTensorsTest, LookIntoTheCopyAndComeBackToTheirPlaces) {
   EXPECT_EQ(parked_.size_bytes(), (15u + (3u << 20)) * 4 + 7 * 8);
   for (const size_t i : {0u, 1u, 2u}) EXPECT_NE(Places()[i], before[i]);
   EXPECT_TRUE(IsLiveAt(1));
-  // It is the copy that comes back, not what was left behind.
+  // Return() brings back the parked copy, which changes here, and not the
+  // values that were left behind.
   tensors_[1].fill_(3);
   ASSERT_OK(parked_.Return(at::Device(at::kCPU)));
   EXPECT_EQ(parked_.size_bytes(), 0u);
@@ -150,7 +153,7 @@ TEST_F(ParkedTensorsTest, AFailedWriteLeavesTheStateAndTheOldGeneration) {
   EXPECT_FALSE(told_.ok());
   EXPECT_TRUE(IsLiveAt(2));
 
-  // An eviction saves what is parked, from other memory.
+  // An eviction saves the parked state through a copy in other memory.
   const std::vector<const void*> parked = Places();
   std::vector<HostCopy> copies;
   ASSERT_OK(writer_->Begin({1, 2}, Live(), {}, &copies));
@@ -166,7 +169,7 @@ TEST_F(ParkedTensorsTest, AFailedWriteLeavesTheStateAndTheOldGeneration) {
   ExpectGenerationAt(2);
 }
 
-// As when the lease was given to another while it was written.
+// This happens when the lease goes to another job during the write.
 TEST_F(ParkedTensorsTest, ARefusedCommitLeavesTheState) {
   Open(FileSystem::Posix());
   Train();

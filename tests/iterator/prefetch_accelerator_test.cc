@@ -1,5 +1,5 @@
-// The input path of a device: batches are stacked in pinned memory by reading
-// threads and copied one ahead, beside the steps.
+// The input path of a device: reading threads stack batches in pinned memory,
+// and each batch is copied one step ahead, beside the steps.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/StreamGuard.h>
@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kSamples = 60;
 constexpr int64_t kSampleElements = 1 << 14;
 
-// Sample i is full of i.
+// Every element of sample i is i.
 struct Counting {
   size_t size() const { return kSamples; }
   at::Tensor get(size_t index) const {
@@ -86,8 +86,9 @@ TEST_F(Prefetch, ABatchIsTakenWhileTheDeviceWorks) {
   EXPECT_EQ(batch.sum().item<int64_t>(), (4 + 5 + 6 + 7) * kSampleElements);
 }
 
-// A copy that queued behind the steps would end after them, however many they
-// are; so that one is enough that ends before them, on a device of any speed.
+// A copy that queued behind the steps would end after them, however many there
+// are. It is therefore enough if the copy ends first for one number of steps,
+// on a device of any speed.
 TEST_F(Prefetch, ACopyDoesNotQueueBehindTheSteps) {
   const c10::impl::VirtualGuardImpl guard(device_.type());
   internal::CopyStream copies(device_);
@@ -118,11 +119,12 @@ TEST_F(Prefetch, SamplesOfAnyShapeArePinned) {
   EXPECT_TRUE(pairs[0].first.is_pinned());
 }
 
-// By a pause at a boundary, and by one between two loops: four batches of a
-// MiB each were read ahead, one of them copied.
+// A pause comes at a boundary, or between two loops, when several batches of
+// 256 KiB were read ahead and one of them was copied.
 class PrefetchAtPause : public Prefetch {
  protected:
-  // Pauses at the next boundaries of the session; what stays on the device.
+  // Pauses at the next boundaries of the session, and notes the memory that
+  // stays on the device.
   void PauseAndResume() {
     coordinator_.Pause();
     resume_ = std::thread([this] {
@@ -181,7 +183,8 @@ TEST_F(PrefetchAtPause, NothingOfTheNextEpochStaysBehindALoop) {
   resume_.join();
   EXPECT_EQ(session->Finish(), 0) << log_.Text();
   EXPECT_EQ(session->steps_done(), 2 * kSamples / 4);
-  // Of the device, not of the process, which has hundreds of MiB.
+  // This is the device's memory, not that of the process, which has hundreds of
+  // MiB.
   EXPECT_LT(session->profile().memory_high_bytes, 64 << 20);
   EXPECT_EQ(reserved_bytes_, 0);
 }

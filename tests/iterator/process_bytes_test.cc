@@ -1,4 +1,4 @@
-// What the kernel says that a process moved.
+// The bytes that a process has read and written, as the kernel counts them.
 #include <cstdio>
 
 #include "iterator/step_profile.h"

@@ -1,5 +1,5 @@
-// A job's state goes to Python's torch, is trained on there, comes back and is
-// trained on here: as if it had been trained here all the time.
+// A job's state is exported to Python's torch, trained there, imported, and
+// trained here: the result is as if all the training had been done here.
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -51,9 +51,10 @@ void ReplaceIn(const std::string& path, const std::string& from,
   WriteText(path, text.replace(at, from.size(), to));
 }
 
-// What train.py has, too.
+// The same model as in train.py.
 struct Model {
-  // Between the two: a bias before a batch norm has gradients of rounding only.
+  // Tanh is between the two, because a bias directly before a batch norm has
+  // gradients of rounding only.
   nn::Sequential net{nn::Linear(3, 6), nn::Tanh(), nn::BatchNorm1d(6),
                      nn::Linear(6, 1)};
 
@@ -120,7 +121,8 @@ class PythonExchange : public SessionTest {
            std::system(command.c_str()) == 0;
   }
 
-  // In a session that continues what is there. Returns the steps done.
+  // Trains in a session that continues from the checkpoint. Returns the steps
+  // done.
   int64_t Train(Model& model, optim::Optimizer& optimizer, int first,
                 int steps) {
     std::vector<int> range;
@@ -189,8 +191,8 @@ TEST_P(PythonExchangeOfKind, TrainsAsIfItHadStayedHere) {
       whole.net->named_buffers()["2.num_batches_tracked"]));
 }
 
-// The comparison means something: the step that an optimizer makes first is
-// another one.
+// Shows that the comparison means something: an optimizer without its state
+// makes a different step.
 TEST_F(PythonExchange, WithoutTheOptimizersStateTheResultDiffers) {
   torch::manual_seed(3);
   Model whole;
@@ -227,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
                optim::LBFGSOptions(0.05).max_iter(3).history_size(4), 1e-3)),
     [](const auto& test) { return test.param.name; });
 
-// ---- without Python: the files as such, and what does not fit
+// ---- The files as such, and what does not fit: without torch in Python
 
 class PythonFiles : public PythonExchange {
  protected:
@@ -277,8 +279,8 @@ TEST_F(PythonFiles, ANamedGenerationIsExported) {
   ASSERT_OK_AND_ASSIGN(const PyTorchFiles files, ExportToPyTorch(older, to));
   EXPECT_EQ(files.generation.step, 2u);
   EXPECT_THAT(ExportToPyTorch(checkpoints_, to).status(),
-              StatusIs(absl::StatusCode::kAlreadyExists, "not an empty"));
-  // It is behind the newest by now.
+              IsInvalid("not an empty"));
+  // The exported state is behind the newest checkpoint by now.
   EXPECT_THAT(Import().status(), IsInvalid("its step is 2"));
 }
 
@@ -302,6 +304,67 @@ TEST_F(PythonFiles, WhatDoesNotFitIsNamed) {
   EXPECT_THAT(with("\"modules\"", "\"module\""), IsInvalid("modules"));
   WriteText(index_, "{");
   EXPECT_THAT(Import().status(), IsInvalid("checkpoint.json"));
+}
+
+TEST_F(PythonFiles, WhatIsNoStateOfTheModuleIsNamed) {
+  const std::string net = exported_ + "/net.safetensors";
+  const std::string whole = ReadText(net);
+  const auto with = [&](const std::string& text) {
+    WriteText(net, text);
+    return Import().status();
+  };
+  EXPECT_THAT(with(whole.substr(0, whole.size() - 1)),
+              IsInvalid("net.safetensors is not in the safetensors layout"));
+  EXPECT_THAT(with("{}"), IsInvalid("its header is cut off"));
+  EXPECT_THAT(with(ReadText(exported_ + "/optimizer.safetensors")),
+              IsInvalid("has no '0.bias', which 'net' of the checkpoint has"));
+  fs::remove(net);
+  EXPECT_THAT(Import().status(), IsInvalid("net.safetensors: No such file"));
+}
+
+TEST_F(PythonFiles, AnImportThatFailsLeavesTheGenerationsAsTheyWere) {
+  const auto generations = [this] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(checkpoints_)) {
+      if (entry.is_directory()) names.push_back(entry.path().string());
+    }
+    return names;
+  };
+  const std::vector<std::string> before = generations();
+  fs::remove(exported_ + "/optimizer.safetensors");
+  EXPECT_FALSE(Import().ok());
+  EXPECT_EQ(generations(), before);
+}
+
+TEST_F(PythonFiles, OptionsThatOnlyPythonHasAreLeftOutWithANote) {
+  ReplaceIn(index_, "\"lr\"", "\"maximize\": true, \"lr\"");
+  ASSERT_OK_AND_ASSIGN(const PyTorchFiles imported, Import());
+  EXPECT_THAT(imported.notes,
+              ElementsAre("param_groups[0][\"maximize\"] of optimizer has no "
+                          "place in C++'s Adam and is left out"));
+  EXPECT_THAT(imported.names, ElementsAre("net", "optimizer"));
+}
+
+TEST_F(PythonFiles, WithoutPythonTheErrorSaysWhatToInstall) {
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", folder_.path().c_str(), 1);
+  const absl::Status exported =
+      ExportToPyTorch(checkpoints_, folder_.path() + "/to").status();
+  const absl::Status imported = Import().status();
+  setenv("PATH", path.c_str(), 1);
+  EXPECT_THAT(exported, StatusIs(kFailedPrecondition, "install Python 3"));
+  EXPECT_THAT(imported, StatusIs(kFailedPrecondition, "install Python 3"));
+  EXPECT_FALSE(fs::exists(folder_.path() + "/to"));
+}
+
+TEST_F(PythonFiles, WithoutTorchLoadingSaysWhatToInstall) {
+  const std::string errors = folder_.path() + "/errors";
+  const std::string command = StrCat(
+      "cd ", exported_, " && python3 -c \"import sys; sys.modules['torch'] = ",
+      "None; import gavel_checkpoint; gavel_checkpoint.load('.')\" 2>", errors);
+  EXPECT_NE(std::system(command.c_str()), 0);
+  EXPECT_THAT(ReadText(errors),
+              HasSubstr("python3 -m pip install torch safetensors"));
 }
 
 TEST_F(PythonFiles, AnotherShapeOfTheModelIsNamed) {

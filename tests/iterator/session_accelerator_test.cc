@@ -1,5 +1,5 @@
-// The same on an accelerator: pausing frees its memory, and going on gives the
-// same result to the bit, its random numbers included.
+// Sessions on an accelerator: a pause frees its memory, and the resumed run
+// gives the same result to the bit, its random numbers included.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -36,7 +36,8 @@ class SessionOnAccelerator : public AcceleratorTest {
     options.checkpoint_directory = folder_.path() + "/checkpoints";
     return options;
   }
-  // Trains and pauses after step 8; `paused` is called meanwhile.
+  // Trains and pauses after step 8; calls `running` before the pause and
+  // `paused` during it.
   Outcome TrainWithPause(CoordinatorThread& coordinator, PauseTier tier,
                          const std::function<void()>& running,
                          const std::function<void()>& paused) {
@@ -95,7 +96,7 @@ TEST_F(SessionOnAccelerator, GoesOnToTheSameResultInAnotherSession) {
 
 TEST_F(SessionOnAccelerator, PausingGivesTheMemoryBackAndChangesNothing) {
   const Outcome whole = Train(Options());
-  // The context and the libraries' kernels are loaded, and nothing else.
+  // Only the context and the libraries' kernels are loaded now.
   ASSERT_TRUE(ReleaseMemory(device_).ok());
   const int64_t context_bytes = UsedBytes();
   CoordinatorThread coordinator;
@@ -114,7 +115,7 @@ TEST_F(SessionOnAccelerator, PausingGivesTheMemoryBackAndChangesNothing) {
   EXPECT_EQ(coordinator.Heard<LeaseReleased>()[0].progress.device_bytes, 0u);
 }
 
-// The steps' own memory goes back, and what stays is told in full.
+// The steps' own memory is freed, and the job reports all that stays.
 TEST_F(SessionOnAccelerator, AKeptJobTellsAllThatItsAllocatorHolds) {
   const Outcome whole = Train(Options());
   CoordinatorThread coordinator;
@@ -122,7 +123,7 @@ TEST_F(SessionOnAccelerator, AKeptJobTellsAllThatItsAllocatorHolds) {
   const Outcome outcome = TrainWithPause(
       coordinator, PauseTier::kKeep,
       [&] {
-        // As a step with a large batch leaves it.
+        // A step with a large batch leaves memory like this.
         at::empty({64 << 20}, at::device(device_).dtype(at::kByte));
         running_bytes = ReservedBytes();
       },
@@ -133,7 +134,7 @@ TEST_F(SessionOnAccelerator, AKeptJobTellsAllThatItsAllocatorHolds) {
   EXPECT_LT(kept_bytes, 32 << 20);
   EXPECT_EQ(coordinator.Heard<LeaseReleased>()[0].progress.device_bytes,
             static_cast<uint64_t>(kept_bytes));
-  // What it needs to run is the most that it has held.
+  // The job needs as much memory to run as the most that it has held.
   uint64_t need_bytes = 0;
   for (const StepReport& report : coordinator.Heard<StepReport>()) {
     need_bytes = std::max(need_bytes, report.progress.device_bytes);
@@ -141,7 +142,8 @@ TEST_F(SessionOnAccelerator, AKeptJobTellsAllThatItsAllocatorHolds) {
   EXPECT_GE(need_bytes, static_cast<uint64_t>(running_bytes));
 }
 
-// Or every step would begin when the device has done the last one.
+// If placing a batch waited, every step would begin only when the device has
+// done the last one.
 TEST_F(SessionOnAccelerator, ABatchIsPlacedWhileTheDeviceWorks) {
   const c10::impl::VirtualGuardImpl guard(device_.type());
   at::Tensor batch = at::ones({1000});

@@ -28,8 +28,8 @@ namespace {
 
 class SessionAlone : public SessionTest {
  protected:
-  // Ends after so many steps, as if killed there: only what periodic
-  // checkpoints wrote is left.
+  // Ends after so many steps as if killed there: only the files of periodic
+  // checkpoints are left.
   Outcome TrainUpTo(int64_t step, SessionOptions options) {
     TrainingOptions training;
     training.after_step = [step](Session& session) {
@@ -134,7 +134,7 @@ TEST_F(SessionAlone, AForkedHelperThatOutlivesItsProgramDoesNotKeepTheLock) {
   for (const int end : pipe_ends) close(end);
 }
 
-// In the first epoch, at the end of one, just behind it, and later.
+// It is killed in the first epoch, at the end of one, just after it, and later.
 class SessionAloneKilledAt : public SessionAlone,
                              public ::testing::WithParamInterface<int> {};
 
@@ -214,8 +214,9 @@ TEST_F(SessionAlone, KeepsMilestonesAndTheBestByWhatItReports) {
     if (name.starts_with('.')) continue;
     steps.insert(name.substr(name.rfind('-') + 1));
   }
-  // Step 6 was the one when five were done; 23 and 24 are the newest. Finish()
-  // has written that of step 24 again.
+  // The best error was reported in step 6, when five were done; 10 and 20 are
+  // milestones, 23 and 24 the newest. Finish() wrote the checkpoint of step 24
+  // again.
   EXPECT_THAT(steps, ElementsAre("000000000006", "000000000010", "000000000020",
                                  "000000000023", "000000000024.1"));
 }
@@ -247,7 +248,7 @@ TEST_F(SessionAlone, ASignalThatComesAgainIsTheSameRequest) {
     };
     EXPECT_EQ(Train(Alone(), training).exit_code, 75);
   }
-  // Each continued where the one before had saved.
+  // Each training continued where the one before had saved.
   EXPECT_EQ(Train(Alone()).losses.size(), 24u - 3 * 5);
 }
 
@@ -271,8 +272,8 @@ TEST_F(SessionAlone,
     options.checkpoint_directory += std::to_string(signal_number);
     options.checkpoint_interval_s = 0;
     TrainingOptions training;
-    // While the writer is busy, the request waits for it. Slow steps let it
-    // come to its turn before the end of the training.
+    // While the writer is busy, the request waits for it. Slow steps give it
+    // its turn before the end of the training.
     training.after_step = [&](Session& session) {
       if (session.steps_done() == 7) raise(signal_number);
       if (session.steps_done() > 7 &&
@@ -361,7 +362,7 @@ TEST_F(SessionAlone, AFullDiskDoesNotEndTheTraining) {
   options.checkpoint_interval_steps = 2;
   TrainingOptions training;
   training.after_step = [&](Session& session) {
-    // Root may write anywhere; not into what is no directory any more.
+    // A file replaces the directory, because root may write into any directory.
     const std::string& directory = options.checkpoint_directory;
     if (session.steps_done() == 5) {
       std::filesystem::rename(directory, directory + ".away");
@@ -424,8 +425,8 @@ TEST_F(SessionAlone, ADiskThatIsFullKeepsTheGenerationsBefore) {
   const Outcome outcome = Train(options);
   EXPECT_EQ(outcome.exit_code, 0) << log_.Text();
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
-  // It goes on from a checkpoint that was whole before the disk was full: the
-  // second, or the first where the second was still being written.
+  // It continues from a checkpoint that was complete before the disk was full:
+  // the second, or the first where the second was still being written.
   EXPECT_THAT(outcome.losses.size(), AnyOf(20u, 22u));
   EXPECT_EQ(umount2(disk.c_str(), MNT_DETACH), 0);
 }

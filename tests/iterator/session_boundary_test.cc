@@ -1,4 +1,4 @@
-// Boundary() and StepDone(): pauses anywhere, and loops without Iterator.
+// Tests Boundary() and StepDone(): pauses anywhere, and loops without Iterator.
 #include <signal.h>
 #include <torch/nn/module.h>
 #include <torch/optim/adam.h>
@@ -30,7 +30,8 @@ class SessionBoundary : public SessionTest {
   SessionOptions Under(const CoordinatorThread& coordinator) {
     return Unbothered(SessionTest::Under(coordinator.endpoint()));
   }
-  // An evaluation that goes on until the job was paused and runs elsewhere.
+  // An evaluation that continues until the job has been paused and moves to
+  // another slot.
   static void EvaluateUntilMoved(Session& session,
                                  CoordinatorThread& coordinator) {
     coordinator.PauseThenGrant(TestSlot("slot-b"));
@@ -39,7 +40,7 @@ class SessionBoundary : public SessionTest {
       return !coordinator.Heard<LeaseReleased>().empty();
     }));
   }
-  // An evaluation in whose midst a signal comes.
+  // An evaluation that a signal interrupts.
   static void EvaluateUntilStopped(Session& session) {
     EXPECT_TRUE(session.Boundary());
     EXPECT_TRUE(session.Boundary());
@@ -151,7 +152,7 @@ TEST_F(SessionBoundary, StepDoneInsideALoopCountsNoStepTwice) {
   EXPECT_EQ(outcome.weights, Uninterrupted().weights);
 }
 
-// What an evaluation draws is drawn again after the restart.
+// After the restart, an evaluation draws the same random numbers again.
 TEST_F(SessionBoundary, RandomNumbersOfAnEvaluationAreThoseOfTheLoopsEnd) {
   std::vector<double> drawn;
   TrainingOptions training;
@@ -196,7 +197,8 @@ TEST_F(SessionBoundary, ARangeWithoutPositionIsNotBegunAgainBehindItsEnd) {
   EXPECT_EQ(session->steps_done(), 6);
 }
 
-// E.g. the averaged weights, evaluated in the model's place.
+// A program may evaluate, for example, the averaged weights in the place of the
+// model.
 TEST_F(SessionBoundary, AnEvaluationThatWritesToTheStateIsNotCheckpointed) {
   const std::vector<std::function<void(at::Tensor&)>> writes = {
       [](at::Tensor& weight) { weight.zero_(); },

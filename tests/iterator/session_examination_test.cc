@@ -1,4 +1,4 @@
-// What a session tells `gavel doctor` of a run from inside.
+// The account of a run that its session writes for `gavel doctor`.
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -31,7 +31,7 @@ class SessionExamination : public SessionTest {
     for (std::string line; std::getline(file, line);) lines.push_back(line);
     return lines;
   }
-  // Two loops of three steps over a linear model.
+  // Runs two loops of three steps over a linear model.
   template <class Body>
   void Loops(Session& session, torch::nn::Linear& model,
              torch::optim::SGD& optimizer, Body after_step) {

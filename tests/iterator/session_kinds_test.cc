@@ -1,5 +1,5 @@
-// What Track takes beside modules, optimizers and numbers: each comes back from
-// a checkpoint, and what does not fit is named.
+// Track takes more kinds of state than modules, optimizers and numbers. Each
+// comes back from a checkpoint, and the error names state that does not fit.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/_amp_update_scale.h>
 #include <torch/csrc/jit/api/module.h>
@@ -24,7 +24,7 @@ namespace {
 
 class SessionKinds : public SessionTest {
  protected:
-  // A step, so that the next generation is a new one.
+  // Does a step, so that the next generation is a new one.
   static void Save(Session& session) {
     std::vector<int> range = {1};
     for (auto& i : Iterator(session, range)) static_cast<void>(i);
@@ -64,7 +64,7 @@ struct Scheduled {
       torch::optim::ReduceLROnPlateauScheduler::rel,
       /*cooldown=*/1};
   double lr() const { return optimizer.param_groups()[0].options().get_lr(); }
-  // All but a scheduler.
+  // Tracks everything but the schedulers.
   void Track(Session& session) {
     EXPECT_TRUE(session.Track("weight", weight).ok());
     EXPECT_TRUE(session.Track("optimizer", optimizer).ok());
@@ -94,7 +94,8 @@ TEST_F(SessionKinds, AStepSchedulerGoesOnWithItsCount) {
 
 TEST_F(SessionKinds, APlateauSchedulerGoesOnWithItsPatience) {
   const std::vector<float> losses = {4, 3, 3, 3, 3, 3, 3, 3, 3, 3, 2, 3, 3, 3};
-  // The learning rates of the rest, restarted after `cut` losses.
+  // The session restarts after `cut` losses; the learning rates of the rest
+  // have to be the same.
   for (size_t cut = 0; cut < losses.size(); ++cut) {
     TemporaryFolder folder;
     std::swap(folder_, folder);
@@ -141,8 +142,10 @@ TEST_F(SessionKinds, AnotherKindOfSchedulerIsNamed) {
                     HasSubstr("learning-rate scheduler in the checkpoint")));
 }
 
-// ---- gradient scaling: LibTorch's C++ API has the operators, not the class.
-// Its state is two tensors.
+// ---- gradient scaling
+
+// LibTorch's C++ API has only the operators of a gradient scaler, not its
+// class. The state of a scaler is two tensors.
 TEST_F(SessionKinds, AGradientScalerIsTwoTensors) {
   torch::Tensor scale = torch::full({1}, 1024.0f);
   torch::Tensor growth = torch::zeros({1}, torch::kInt);
@@ -225,7 +228,7 @@ TEST_F(SessionKinds, ASparseCooTensorComesBackInPlace) {
     TemporaryFolder folder;
     std::swap(folder_, folder);
     at::Tensor one = coalesced ? Coo(1).coalesce() : Coo(1);
-    // Of another number of elements.
+    // It has another number of nonzero elements than `one`.
     at::Tensor other = torch::zeros({3, 5}, torch::kDouble).to_sparse();
     const at::Tensor alias = other;
     const Status status = SaveAndRestore(one, other);
@@ -334,7 +337,8 @@ TEST_F(SessionKinds, AScriptModuleOfOtherAttributesIsNamed) {
                     HasSubstr("int 2 in the checkpoint")));
 }
 
-// None at first, and containers that forward() fills.
+// A module with an optional tensor, which is None at first, and with containers
+// that forward() fills.
 torch::jit::Module Remembering() {
   torch::jit::Module module("remembering");
   module.register_attribute("memory",
@@ -393,7 +397,7 @@ TEST_F(SessionKinds, AScriptModuleComesBackWithOptionalTensorsAndContainers) {
   EXPECT_TRUE(
       torch::equal(other.attr("named").toGenericDict().at("last").toTensor(),
                    torch::full({2}, 6.0f)));
-  // Back to None, as in a checkpoint of before the first forward().
+  // Restoring a checkpoint from before the first forward() makes it None again.
   TemporaryFolder folder;
   std::swap(folder_, folder);
   torch::jit::Module unused = Remembering();

@@ -1,5 +1,5 @@
-// Sessions under a coordinator, which is a fake one in this process. What ends
-// the process is in session_process_test.cc.
+// Sessions under a coordinator, which is a fake one in this process. The tests
+// that end the process are in session_process_test.cc.
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
@@ -123,7 +123,8 @@ TEST_F(SessionLease, PausesInPlaceAndGoesOnOnAnotherSlot) {
   EXPECT_GT(end.pausing_s, 0);
   const auto released = coordinator.Heard<LeaseReleased>();
   EXPECT_EQ(released[0].epoch, 1u);
-  // Committed beside, after the accelerator was free.
+  // The checkpoint is committed in the background, when the accelerator is
+  // free.
   const uint64_t paused_at = released[0].progress.steps_done;
   EXPECT_TRUE(log_.Contain("paused after step " + std::to_string(paused_at)));
 }
@@ -148,7 +149,7 @@ TEST_F(SessionLease, AJobDoesNotTakeTheCheckpointsOfAnother) {
       << log_.Text();
 }
 
-// Where the state was while it was paused.
+// The release reports the memory in which the state is during the pause.
 TEST_F(SessionLease, TellsTheMemoryOfAKeptAndOfAParkedJob) {
   for (const PauseTier tier : {PauseTier::kKeep, PauseTier::kPark}) {
     SCOPED_TRACE(static_cast<int>(tier));
@@ -175,7 +176,7 @@ TEST_F(SessionLease, TellsTheMemoryOfAKeptAndOfAParkedJob) {
     const Progress& paused = released[0].progress;
     EXPECT_GT(paused.state_bytes, 0u);
     const bool kept = tier == PauseTier::kKeep;
-    // An accelerator's memory is in larger pieces.
+    // An accelerator gives out its memory in larger pieces.
     const uint64_t kept_bytes = kept ? paused.state_bytes : 0u;
     EXPECT_GE(paused.device_bytes, kept_bytes);
     EXPECT_LE(paused.device_bytes,
@@ -289,7 +290,7 @@ TEST_F(SessionLease, WritesACheckpointWhenItIsAskedAndGoesOn) {
   EXPECT_FALSE(log_.Contain("paused after step")) << log_.Text();
 }
 
-// Of a slot's memory, as declared, each of a pair has a part.
+// Each job of a pair has a part of the slot's memory, as declared.
 TEST_F(SessionLease, AStateThatExceedsItsPartOfASlotGivesTheLeaseBack) {
   if (OnAccelerator()) GTEST_SKIP() << "of CPU slots";
   CoordinatorThread coordinator;

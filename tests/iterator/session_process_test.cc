@@ -1,4 +1,5 @@
-// Ends of a worker's process, with real processes under a fake coordinator.
+// Tests how a worker's process ends, with real processes under a fake
+// coordinator.
 #include <signal.h>
 
 #include <chrono>
@@ -37,14 +38,14 @@ class SessionProcess : public Test {
     variables.insert(variables.end(), more.begin(), more.end());
     return WorkerProcess(folder, variables);
   }
-  // Until the worker has trained and said so.
+  // Waits until the worker has reported this many steps.
   bool WaitForSteps(uint64_t steps) {
     return coordinator_.Wait([&] {
       const auto reports = coordinator_.Heard<StepReport>();
       return !reports.empty() && reports.back().progress.steps_done >= steps;
     });
   }
-  // A second incarnation ends as if there had never been a first.
+  // Expects that a second incarnation ends as if there had never been a first.
   void ExpectTheRestIsTrained() {
     coordinator_.Grant(TestSlot("slot-b"));
     WorkerProcess second = Start(coordinator_.endpoint(), 2);
@@ -58,8 +59,8 @@ class SessionProcess : public Test {
     if (!store.ok()) return {};
     return store->LatestGeneration().value_or(Generation());
   }
-  // Parks `worker` and stops it while it writes the state that it was parked
-  // with; what was written before that happened to be over is tried again.
+  // Parks `worker`, and stops it while it writes the state with which it was
+  // parked. Tries again when that write was already over.
   bool StopInTheParkedWrite(const WorkerProcess& worker) {
     for (int i = 0; i < 5; ++i) {
       const auto released = [&] { return coordinator_.Heard<LeaseReleased>(); };
@@ -75,7 +76,8 @@ class SessionProcess : public Test {
     }
     return false;
   }
-  // What the first incarnation was stopped at is over; it goes on all the same.
+  // The first incarnation wakes after its lease has ended and a second one has
+  // finished the training. Expects that it changes nothing.
   void ExpectTheFirstComesTooLate(WorkerProcess& first) {
     std::this_thread::sleep_for(
         std::chrono::duration<double>(kShortLease_s + 0.2));
@@ -83,10 +85,10 @@ class SessionProcess : public Test {
     const Generation result = Latest();
     const size_t requests = coordinator_.Heard<LeaseRequest>().size();
     first.Signal(SIGCONT);
-    // It is told only after it has asked, when all that it was about to write
-    // has been written or refused.
-    // One that was stopped in the midst of a commit ends by itself, since what
-    // it trains is not kept any more.
+    // The rejection comes only after the first incarnation has asked for a
+    // lease, when all its pending writes have been done or refused. A process
+    // that was stopped in the midst of a commit ends by itself, because its
+    // training is not kept any more.
     EXPECT_TRUE(coordinator_.Wait([&] {
       return coordinator_.Heard<LeaseRequest>().size() > requests ||
              first.Output().find("atexit") != std::string::npos;
@@ -123,7 +125,8 @@ TEST_F(SessionProcess, AStepWithoutMemoryIsToldBeforeTheProcessEnds) {
   ExpectTheRestIsTrained();
 }
 
-// The agent may hear what the coordinator does not.
+// The worker leaves its exit code in a file, from which the agent learns it
+// even when the coordinator does not.
 TEST_F(SessionProcess, LeavesItsLastWordForTheAgent) {
   const std::string word = folder_.path() + "/end";
   const auto written = [&] {
@@ -146,7 +149,7 @@ TEST_F(SessionProcess, LeavesItsLastWordForTheAgent) {
   EXPECT_EQ(written(), "0");
 }
 
-// As it would without the runtime.
+// The process aborts as it would without the runtime.
 TEST_F(SessionProcess, WhateverElseAStepThrowsAbortsTheProcess) {
   coordinator_.Grant(TestSlot("slot-a"));
   WorkerProcess worker =
@@ -230,7 +233,8 @@ TEST_F(SessionProcess, ACancelledJobEndsAtOnce) {
   EXPECT_EQ(worker.Wait(), 75);
   const auto finished = coordinator_.Heard<WorkerFinished>();
   ASSERT_EQ(finished.size(), 1u);
-  // No checkpoint on the way out: the last one is a periodic one.
+  // The worker writes no checkpoint on the way out, so the last one is a
+  // periodic one.
   EXPECT_EQ(finished[0].progress.last_generation.step % 4, 0u);
 }
 

@@ -1,4 +1,5 @@
-// What a session measures: Span, profile(), the trace and TensorBoard's files.
+// The measurements of a session: Span, profile(), the trace and TensorBoard's
+// files.
 #include <torch/types.h>
 
 #include <chrono>
@@ -22,7 +23,7 @@ void Sleep(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-// Takes its time for each batch.
+// Takes 4 ms for each batch.
 struct SlowRange {
   struct End {};
   struct Cursor {
@@ -44,7 +45,8 @@ class SessionProfile : public Test {
     options.log = log_.Sink();
     return options;
   }
-  // Each step: 4 ms of data, 2 ms of "forward", in it 1 ms of "attention".
+  // Each step takes 4 ms for data and 2 ms for "forward", which includes 1 ms
+  // of "attention".
   static void Run(Session& session, int steps) {
     for (auto& batch : Iterator(session, SlowRange{steps})) {
       const Span forward(session, "forward");
@@ -112,7 +114,7 @@ TEST_F(SessionProfile, CheckpointsAreNotTheWrappersTime) {
   EXPECT_EQ(session->Finish(), 0);
   const Profile profile = session->profile();
   EXPECT_LT(Phases(profile)["wrapper"].max_s, 0.2);
-  EXPECT_EQ(profile.checkpoints, 5u);  // that of Finish() is one more
+  EXPECT_EQ(profile.checkpoints, 5u);  // Finish() makes one more
   EXPECT_GE(profile.pausing_s, 4 * 0.25);
 }
 
@@ -160,7 +162,7 @@ TEST_F(SessionProfile, TheTraceHasItAll) {
   }
   EXPECT_EQ(Events(trace, "data").size(), 10u);
   EXPECT_EQ(Events(trace, "boundary").size(), 11u);
-  // That of Finish() is one more.
+  // Finish() makes one more checkpoint.
   EXPECT_EQ(Events(trace, "checkpoint").size(), 3u);
   EXPECT_EQ(Events(trace, "checkpoint copy").size(), 3u);
   EXPECT_FALSE(Events(trace, "memory between steps").empty());

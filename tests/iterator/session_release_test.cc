@@ -1,5 +1,5 @@
-// What a pause does with a device: callbacks, the batch, what is left behind,
-// and a device that others fill.
+// How a pause releases a device: callbacks, the batch of the step, memory that
+// stays behind, and a device that other processes fill.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -28,8 +28,8 @@ class SessionRelease : public AcceleratorTest {
     options_.checkpoint_directory = folder_.path() + "/checkpoints";
     options_.log = log_.Sink();
   }
-  // Trains, with one pause after step 8; the next grant comes `meanwhile` is
-  // done.
+  // Trains with one pause after step 8. The next grant comes when `meanwhile`
+  // is done.
   Outcome TrainWithPause(const std::function<void()>& meanwhile,
                          const std::string& next = "slot-a") {
     coordinator_.Grant(TestSlot("slot-a"));
@@ -70,7 +70,7 @@ TEST_F(SessionRelease, NothingOfTheJobStaysAllocated) {
   EXPECT_FALSE(log_.Contain("in the way of the next job"));
 }
 
-// Batches are of four MiB, and the pause comes in the midst of a step.
+// Batches have 4 MiB, and the pause comes in the middle of a step.
 TEST_F(SessionRelease, TheBatchOfAStepLeavesTheDeviceToo) {
   coordinator_.Grant(TestSlot("slot-a"));
   const auto session = Session::Create(options_);
@@ -148,9 +148,10 @@ TEST_F(SessionRelease, WhatACallbackThrowsEndsTheLoop) {
               AllOf(HasSubstr("OnRelease()"), HasSubstr("no graph")));
 }
 
-// All that can be had of `device`, in pieces: not all that is free can be.
+// Allocates as much of `device` as possible, in pieces, because one allocation
+// can't get all free memory.
 std::vector<at::Tensor> Fill(c10::Device device) {
-  constexpr int64_t kBlockBytes = 2 << 20;  // of the allocator
+  constexpr int64_t kBlockBytes = 2 << 20;  // the allocator's unit
   std::vector<at::Tensor> pieces;
   const auto [free, total] =
       c10::getDeviceAllocator(device.type())->getMemoryInfo(device.index());
@@ -165,7 +166,7 @@ std::vector<at::Tensor> Fill(c10::Device device) {
   return pieces;
 }
 
-// Another process holds the memory for a while: this one waits for it.
+// Another process holds the memory for a while, and the session waits for it.
 TEST_F(SessionRelease, WaitsForMemoryThatIsAboutToComeBack) {
   std::thread other;
   const Outcome outcome = TrainWithPause([&] {
@@ -182,7 +183,8 @@ TEST_F(SessionRelease, WaitsForMemoryThatIsAboutToComeBack) {
               Each(Field(&LeaseReleased::cause, ReleaseCause::kPaused)));
 }
 
-// For longer: it gives the lease back, but not as a job that does not fit.
+// Another process holds the memory for longer. The session gives its lease
+// back, but not with the cause of a job that does not fit.
 TEST_F(SessionRelease, ADeviceThatOthersFillIsNoReasonToLeaveItsType) {
   std::vector<at::Tensor> all;
   const Outcome outcome = TrainWithPause([&] {

@@ -1,5 +1,6 @@
-// State of which each worker has its own part: what one worker saved is cut
-// for the ranks of a gang, and what does not fit is said.
+// State of which each worker has its own part: the state that one worker saved
+// is cut for the ranks of a gang, and state that does not fit is refused with
+// the reason.
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adam.h>
@@ -18,7 +19,7 @@ constexpr int64_t kOutputs = 7;
 
 class SessionSharded : public SessionTest {
  protected:
-  // Not to train: the others are not there.
+  // Such a session can't train, because the other ranks are missing.
   std::unique_ptr<Session> OpenRank(int rank, int world_size) {
     SessionOptions options = Alone();
     options.rank = rank;

@@ -1,4 +1,5 @@
-// What can be tracked, what can't, and what comes back.
+// Tests which objects can be tracked, which can't, and that their state comes
+// back.
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -22,7 +23,7 @@ namespace {
 
 class SessionTrack : public SessionTest {
  protected:
-  // One loop of two steps.
+  // Runs one loop of two steps.
   static void Run(Session& session) {
     std::vector<int> range = {1, 2};
     for (auto& i : Iterator(session, range)) static_cast<void>(i);
@@ -275,7 +276,7 @@ TEST_F(SessionTrack, TheSecondOptimizerIsMissedToo) {
   EXPECT_THAT(session->status().message(), HasSubstr("'critic/"));
 }
 
-// What is not trained changes nothing, whatever requires_grad says.
+// A part that is not trained needs no optimizer, even if it requires gradients.
 TEST_F(SessionTrack, AFrozenPartNeedsNoOptimizer) {
   torch::nn::Linear frozen(2, 2);
   torch::nn::Linear head(2, 1);
@@ -295,7 +296,7 @@ TEST_F(SessionTrack, AFrozenPartNeedsNoOptimizer) {
   EXPECT_EQ(session->Finish(), 0) << session->status().message();
 }
 
-// ---- what is tracked comes back, or is refused
+// ---- tracked state comes back, or is refused
 
 // A module whose buffers a test chooses.
 struct WithBufferImpl : torch::nn::Module {
@@ -371,7 +372,8 @@ TEST_F(SessionTrack, TensorsThatTheProgramDoesNotTrackAreRefusedByName) {
               AllOf(HasSubstr("'average'"), HasSubstr("does not track it")));
 }
 
-// By reference, as the member that LibTorch knows is the one that is saved.
+// A reference, because LibTorch saves the tensor that it has registered, so the
+// model has to assign to that one.
 struct LazyImpl : torch::nn::Module {
   LazyImpl() : scale(register_buffer("scale", at::Tensor())) {}
   void forward(double value) {
@@ -396,7 +398,8 @@ TEST_F(SessionTrack, ABufferThatTheFirstForwardDefinesComesBack) {
   EXPECT_EQ(again->scale[1].item<float>(), 3);
 }
 
-// LibTorch does not see the member, which is another handle.
+// A value that a module assigns to its own member does not reach the registered
+// buffer, because the member is another handle.
 TEST_F(SessionTrack, ABufferWithoutAValueAfterTheFirstStepIsNamed) {
   WithBuffer model("scale", at::Tensor());
   torch::nn::BatchNorm1d usual(
@@ -482,7 +485,8 @@ TEST_F(SessionTrack, AnOptimizerWhoseModuleIsForgottenIsRefused) {
                 AllOf(HasSubstr("optimizer 'optimizer' trains 2 parameters"),
                       HasSubstr("Track(\"model\", model)")));
   }
-  // A tensor that the parameters look into is enough, and so is the option.
+  // It is enough to track the parameters as tensors, or to turn off
+  // require_tracked_parameters.
   std::vector<at::Tensor> parameters = model->parameters();
   auto session = Open();
   session->Track("optimizer", optimizer);
@@ -532,7 +536,7 @@ TEST_F(SessionTrack, AScheduleWhoseOptimizerIsNotTrackedIsRefused) {
 
 class ChangedRate : public SessionTrack {
  protected:
-  // The rate in use at the end; as a schedule it is halved in each run.
+  // Returns the rate at the end. Like a schedule, each run halves it.
   double Restart(double rate, bool keep_program_options = false) {
     torch::nn::Linear model(2, 1);
     torch::optim::SGD optimizer(model->parameters(),
@@ -555,7 +559,7 @@ class ChangedRate : public SessionTrack {
 
 TEST_F(ChangedRate, IsToldEachTimeAndTheCheckpointsIsUsed) {
   EXPECT_EQ(Restart(0.5), 0.25);
-  EXPECT_EQ(Restart(0.5), 0.125);  // a schedule's change is none of the program
+  EXPECT_EQ(Restart(0.5), 0.125);  // the schedule changed it, not the program
   EXPECT_FALSE(log_.Contain("gives lr"));
   EXPECT_EQ(Restart(0.125), 0.0625);
   EXPECT_EQ(log_.Count("optimizer 'optimizer': the program gives lr 0.125, and "
@@ -618,7 +622,8 @@ TEST_F(SessionTrack, ADirectoryThatLostAllCheckpointsIsNotBegunAnew) {
   EXPECT_TRUE(count().ok());
 }
 
-// Gradients of four steps add up before the optimizer's. Ends in their midst.
+// The result of a training in which the optimizer makes a step on the sum of
+// the gradients of four steps. The training may end between these.
 struct Accumulated {
   int64_t steps = 0;
   std::vector<float> weights;
@@ -655,7 +660,7 @@ TEST_F(SessionTrack, GradientsThatAddUpOverStepsAreInACheckpoint) {
   options.checkpoint_directory = folder.path();
   const Accumulated whole = TrainAccumulating(options);
   EXPECT_EQ(whole.steps, 16);
-  // A process for each step.
+  // Each step runs in its own session.
   options = Alone();
   for (int64_t steps = 1; steps < 16; ++steps) {
     options.steps_total = steps;

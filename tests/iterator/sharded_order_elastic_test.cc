@@ -1,5 +1,5 @@
-// A global batch size: steps are the same on any number of workers, read in
-// micro-batches.
+// Tests a global batch size: the steps are the same on any number of workers,
+// which read them in micro-batches.
 #include <numeric>
 #include <random>
 
@@ -74,14 +74,14 @@ TEST(ElasticLoader, ABrokenOffStepIsNotReadAgain) {
   EXPECT_EQ(loader.epoch(), 1);
 }
 
-// One step of one worker.
+// One worker's part of one step.
 struct Share {
   std::vector<size_t> samples;
   double scale = 0;
 };
 
-// What a worker does from `position` on for at most `steps` steps: the shares,
-// and the position after them; nothing more at the epoch's end.
+// Runs one worker from `position` on for at most `steps` steps, or to the end
+// of the epoch. Returns its shares, and moves `position` behind them.
 std::vector<Share> Work(size_t samples, const DataLoaderOptions& options,
                         int rank, int world_size, int steps,
                         std::string* position) {
@@ -106,8 +106,8 @@ std::vector<Share> Work(size_t samples, const DataLoaderOptions& options,
 
 class ElasticLoaderProperty : public TestWithParam<int> {};
 
-// For every sequence of sizes: each sample once in the epoch, and the very
-// steps that one worker alone makes.
+// For every sequence of world sizes, each sample is read once in the epoch, and
+// the steps are those that one worker alone makes.
 TEST_P(ElasticLoaderProperty, StepsAreTheSameOnEverySequenceOfWorldSizes) {
   std::mt19937 random(static_cast<unsigned>(GetParam()));
   const auto below = [&random](int bound) {

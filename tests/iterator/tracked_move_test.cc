@@ -1,5 +1,5 @@
-// Moves of what is tracked: every handle that others have sees the tensor at
-// its new place, and what shared memory goes on to do so.
+// Moves tracked tensors: every handle elsewhere in the program sees the tensor
+// at its new place, and tensors that shared memory still share it.
 #include <torch/csrc/jit/api/module.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
@@ -49,7 +49,8 @@ at::Tensor Dense(const at::Tensor& tensor) {
 }
 
 void ExpectMoved(at::Device device, MoveCopy copy) {
-  // LibTorch's HPU kind, which the simulated accelerator has, knows none.
+  // LibTorch's HPU kind, which the simulated accelerator has, knows no sparse
+  // tensors.
   Model model(/*has_sparse=*/!device.is_hpu());
   const at::Tensor weight = model.linear->weight;
   const at::Tensor values = weight.detach().cpu().clone();
@@ -80,7 +81,7 @@ TEST(TrackedMove, AliasesOfAllKindsSurviveOnTheCpu) {
   ExpectMoved(at::Device(at::kCPU), MoveCopy::kAlways);
 }
 
-// Another device than the CPU that every machine has: it holds no values.
+// Every machine has the meta device, which holds no values.
 TEST(TrackedMove, ASingleTensorOfCsrFollowsToAnotherDevice) {
   at::Tensor csr = torch::eye(3).to_sparse_csr();
   ASSERT_OK(TrackTensor("csr", csr)->Moved(at::Device(at::kMeta)));

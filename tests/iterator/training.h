@@ -1,6 +1,7 @@
-// A small training that uses all that must survive: dropout (the generator's
-// state), Adam (its moments), a shuffled data loader (its position), batch norm
-// (buffers). Its result is a function of the seed alone, to the bit.
+// A small training with all kinds of state that must survive a pause: dropout
+// (the generator's state), Adam (its moments), a shuffled data loader (its
+// position), batch norm (buffers). Its result depends on the seed alone, to the
+// bit.
 #ifndef GAVEL_TESTS_ITERATOR_TRAINING_H_
 #define GAVEL_TESTS_ITERATOR_TRAINING_H_
 
@@ -59,11 +60,11 @@ struct TrainingOptions {
   std::function<void(Session&)> before_loop;
   // Called after each step, before the boundary.
   std::function<void(Session&)> after_step;
-  // Called between two loops, as an evaluation is.
+  // Called between two loops, where a program would evaluate its model.
   std::function<void(Session&, torch::nn::Module& model)> after_epoch;
 };
 
-// What a run came to.
+// The result of a run.
 struct Outcome {
   std::string weights;  // the bytes of all parameters and buffers
   std::vector<double> losses;
@@ -77,7 +78,7 @@ struct Outcome {
 
 Outcome Train(SessionOptions options, const TrainingOptions& training = {});
 
-// What Train comes to alone, with nothing in its way.
+// The outcome of Train without a coordinator and without a pause.
 const Outcome& Uninterrupted();
 
 }  // namespace gavel::testing

@@ -22,8 +22,8 @@ std::string Read(const std::string& path) {
   return text.str();
 }
 
-// Where it was built, or, in a bundle on another machine, in the folder above
-// that of this program.
+// The worker program lies where it was built, or, in a bundle on another
+// machine, in the parent folder of this program's folder.
 std::string WorkerProgram() {
   const std::filesystem::path built = GAVEL_ITERATOR_WORKER;
   std::error_code none;
@@ -37,7 +37,7 @@ std::string WorkerProgram() {
 WorkerProcess::WorkerProcess(const std::string& folder,
                              const Variables& variables)
     : folder_(folder) {
-  // Those that are given come first, and count.
+  // The given variables come first, so that they override inherited ones.
   std::vector<std::string> environment;
   for (const auto& [name, value] : variables) {
     environment.push_back(name + "=" + value);

@@ -293,7 +293,7 @@ TEST_F(RunningLease, ANoticeWhileRunningAsksForTheExtensionSoon) {
   const Time asks = machine_.NextDeadline();
   EXPECT_GE(asks, 3);
   EXPECT_LE(asks, 8);
-  // One more changes nothing, and one of an epoch that is over neither.
+  // Another notice changes nothing, nor does one of an epoch that is over.
   Hear(3.001, Notice(5));
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), asks);
   EXPECT_THAT(Hear(3.001, Notice(4)), IsEmpty());
@@ -321,8 +321,9 @@ TEST_F(RunningLease, ADeniedRenewalTrainsOnToTheEnd) {
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 60);
 }
 
-// The coordinator grants up to the round's end and no further; each renewal
-// says so again. A third of what is left would be asked for ever more often.
+// The coordinator grants up to the round's end and no further, and each renewal
+// has the same end. A worker that asks whenever a third of the remaining time
+// is over would ask more and more often.
 TEST_F(LeaseMachineTest, ALeaseThatIsNotExtendedIsSeldomAskedFor) {
   constexpr Time kRoundEnd = 60;
   constexpr double kLatency_s = 0.01;
@@ -332,7 +333,7 @@ TEST_F(LeaseMachineTest, ALeaseThatIsNotExtendedIsSeldomAskedFor) {
     const Time now = machine_.NextDeadline();
     if (MessagesOf<LeaseRequest>(Tick(now)).empty()) break;
     asked.push_back(now);
-    // Answers take longer and less long: the deadline wobbles.
+    // The delay of the answers varies, so the deadline wobbles.
     const double late_s = kLatency_s * static_cast<double>(asked.size() % 3);
     Hear(now + late_s, Grant(5, kRoundEnd - now - late_s));
   }
@@ -343,8 +344,9 @@ TEST_F(LeaseMachineTest, ALeaseThatIsNotExtendedIsSeldomAskedFor) {
   EXPECT_NEAR(asked.back(), kRoundEnd, 0.26);
 }
 
-// A coordinator that was away and is back just before the end still finds it
-// running: what goes unanswered is asked again at the pace of what is left.
+// A coordinator that was away and returns just before the end still finds the
+// job running, because unanswered requests are repeated at a pace that follows
+// the remaining time.
 TEST_F(RunningLease, UnansweredNearTheEndItAsksAtFullPace) {
   Tick(20);
   Hear(20, Grant(5, 3));  // until 23, although the lease was to 60

@@ -8,7 +8,8 @@
 namespace gavel::testing {
 namespace {
 
-// Of job 1 unless another one is named; true: never.
+// The accelerators that a job avoids, by id; true: it never runs on them. The
+// job is job 1 unless another one is named.
 using Avoided = std::map<uint64_t, bool>;
 
 std::vector<std::string> Gpus(size_t count) {
@@ -100,7 +101,8 @@ TEST(Avoided, WhatAUnitMayNotUseIsThereForOthers) {
   }
 }
 
-// It would wait for as long as the other one runs.
+// A running unit moves to the accelerator that the other unit never uses, if it
+// may run there. Otherwise the other unit would wait for as long as it runs.
 TEST(Avoided, ForEverIsTakenByOneThatRunsWhereTheUnitMay) {
   const Cluster cluster = MakeCluster({{"a", Gpus(2)}});
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {1}), MakeUnit(2, 1, {1})};
@@ -121,7 +123,7 @@ TEST(Avoided, APairAvoidsWhatOneOfItsJobsDoes) {
     EXPECT_EQ(Plan(cluster, {pair}, {{1, false}}, job).at(Pair(1, 2)),
               Ids({2}));
   }
-  // Nor does it take the place that one of them has.
+  // The pair also avoids it where one of its jobs runs there already.
   RoundUnit alone = MakeUnit(1, 1, {0});
   alone.holds = Ids({1});
   EXPECT_EQ(Plan(cluster, {alone, pair}, {{1, false}}).at(Pair(1, 2)),
@@ -138,8 +140,8 @@ TEST(Avoided, AStragglerIsBetterThanWhatIsAvoided) {
   EXPECT_EQ(gavel::PlanRound(cluster, table, {}).at(Alone(1)), Ids({2}));
 }
 
-// Whatever is avoided, everything else that a round must keep holds, nothing
-// that is avoided for ever is given, and soft avoidance costs nobody a place.
+// Avoidance breaks no other rule of a round, no unit gets an accelerator that
+// it avoids for ever, and soft avoidance costs no unit its place.
 TEST(Avoided, RandomRoundsKeepTheRules) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     std::mt19937_64 random(seed);

@@ -1,4 +1,4 @@
-// What a round makes of input that should not be.
+// Tests rounds with invalid input.
 #include <cmath>
 #include <limits>
 

@@ -1,5 +1,5 @@
-// Many rounds of the move-aware mechanism beside the paper's: how many changes
-// it saves, and that nobody's share suffers.
+// Compares the move-aware mechanism with the paper's over many rounds: it saves
+// changes, and no share suffers.
 #include <random>
 
 #include "coordinator/mechanism/choice.h"
@@ -13,10 +13,10 @@ namespace {
 
 constexpr int kRoundsPlayed = 500;
 constexpr uint64_t kSeeds = 40;
-constexpr double kShareMin = 0.05;  // of those whose share is looked at
+constexpr double kShareMin = 0.05;  // smaller shares are not judged
 constexpr RoundOptions kGavel{.mechanism = MechanismKind::kGavel};
 
-// How the shares come about, and what happens to the books meanwhile.
+// How the shares are made, and what happens to the books meanwhile.
 struct Play {
   bool few_types = true;  // SaturatedUnits, else RandomUnits
   int scale_factor_max = 1;
@@ -26,7 +26,7 @@ struct Play {
   int reset_every = 0;
 };
 
-// Of all seeds together.
+// The result over all seeds.
 struct Outcome {
   int changes = 0;
   double lost_s = 0;
@@ -102,7 +102,7 @@ Both PlayAll(const Play& play, double cost_s) {
   return both;
 }
 
-// In rounds: what choice.h says of single workers.
+// The largest debt in rounds, as choice.h gives it for single workers.
 double DebtMax(double cost_s) {
   return 2 * LeadSeconds(cost_s, Rounds::kRound_s) / Rounds::kRound_s + 3.5;
 }
@@ -151,8 +151,8 @@ TEST(MoveAware, GangsAndPairs) {
   EXPECT_LE(pairs.move_aware.worst_gap, 0.03);
 }
 
-// The books are scaled at every new allocation; the paper's mechanism forgets
-// more by that than the move-aware one, which goes by the deficits.
+// The books are scaled at every new allocation. The paper's mechanism forgets
+// more by that than the move-aware one, whose choice depends on the deficits.
 TEST(MoveAware, NewAllocationsInBetweenDoNotSpoilIt) {
   for (const double cost_s : {0.0, 30.0, 120.0}) {
     const Both aged = PlayAll({.age_every = 3}, cost_s);
@@ -180,8 +180,8 @@ TEST(MoveAware, NobodyIsOwedMuchMoreThanTwoLeads) {
   }
 }
 
-// Shares on two types of nearly all servers: the hardest that there is. The
-// paper's mechanism owes as much there.
+// Shares on two types on nearly all servers are the hardest case. The paper's
+// mechanism owes as much there.
 TEST(MoveAware, NorOnMixedServers) {
   constexpr Play kPlay{.few_types = false, .rounds = 200};
   for (const size_t servers : {2, 4, 12, 50}) {

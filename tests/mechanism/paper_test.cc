@@ -21,8 +21,8 @@ TEST(GavelPaper5, PriorityIsAllocationOverFractionOfTimeReceived) {
   EXPECT_DOUBLE_EQ(priorities[1][1], 0.6 / 0.5);
 }
 
-// Section 5: jobs whose allocation exceeds what they have received so far are
-// placed first, so that over rounds each gets what the policy gave it.
+// Section 5: jobs whose allocation exceeds the time that they have received so
+// far are placed first, so that over rounds each job gets its allocation.
 TEST(GavelPaper5, RoundsAlternateBetweenTwoJobsOfEqualShare) {
   const Cluster cluster = MakeCluster({{"s", {"v100"}}});
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {0.5}), MakeUnit(2, 1, {0.5})};

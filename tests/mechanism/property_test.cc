@@ -1,4 +1,4 @@
-// What must hold of every round, whatever the cluster and the jobs.
+// Properties that hold in every round, for any cluster and any jobs.
 #include <random>
 
 #include "coordinator/mechanism/mechanism.h"
@@ -9,7 +9,7 @@
 namespace gavel::testing {
 namespace {
 
-// Every mechanism and queue comes up.
+// The seeds cover all mechanisms and queues.
 RoundOptions OptionsOf(uint64_t seed) {
   RoundOptions options;
   if (seed % 2 == 1) options.mechanism = MechanismKind::kMoveAware;
@@ -17,7 +17,7 @@ RoundOptions OptionsOf(uint64_t seed) {
   return options;
 }
 
-// Alone and packed, gangs of up to `scale_factor_max`, with various costs.
+// Single and packed units, gangs of up to `scale_factor_max`, various costs.
 std::vector<RoundUnit> AllKinds(const Cluster& cluster, int scale_factor_max,
                                 std::mt19937_64& random) {
   const size_t jobs = 1 + random() % 25;
@@ -43,7 +43,8 @@ TEST(RoundProperty, TimeReceivedConvergesToTheAllocation) {
     rounds.Run(options, kRounds);
     for (const RoundUnit& unit : rounds.units) {
       for (size_t j = 0; j < unit.share.size(); ++j) {
-        // What nobody was given is given to whoever is there: at least.
+        // Time that no unit has as its share goes to any unit that is present,
+        // so a unit may receive more than its share.
         EXPECT_GE(rounds.Share(unit, j), unit.share[j] - 0.02)
             << "job " << unit.unit.job.value() << " type " << j;
       }
@@ -52,7 +53,7 @@ TEST(RoundProperty, TimeReceivedConvergesToTheAllocation) {
 }
 
 TEST(RoundProperty, GangsConvergeOnTheirSharesToo) {
-  // Gangs leave holes that the fluid allocation does not know of: nobody may
+  // Gangs leave holes that the fluid allocation does not know of: no job may
   // fall below the part of its share that whole gangs allow.
   constexpr int kRounds = 2000;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -101,7 +102,7 @@ TEST(RoundProperty, InTheMiddleOfARoundNobodyIsMoved) {
     for (int round = 0; round < 10; ++round) {
       RoundOptions options = OptionsOf(seed);
       const RoundAssignment before = rounds.Run(options);
-      // Some end; what they leave is filled.
+      // Some units end, and the accelerators that they leave are filled.
       for (RoundUnit& unit : rounds.units) {
         if (random() % 4 == 0) unit.holds.clear();
       }

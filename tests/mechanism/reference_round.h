@@ -1,6 +1,6 @@
-// The round mechanism said as plainly as it can be: every candidate in one
-// list, sorted by everything that decides; every placement by a look at every
-// server. What PlanRound must give, whatever it does to be fast.
+// The round mechanism in its simplest form: it sorts all candidates in one list
+// by all criteria, and looks at every server for each placement. PlanRound is
+// faster and must give the same result.
 #ifndef GAVEL_TESTS_MECHANISM_REFERENCE_ROUND_H_
 #define GAVEL_TESTS_MECHANISM_REFERENCE_ROUND_H_
 

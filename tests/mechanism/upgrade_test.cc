@@ -1,5 +1,6 @@
-// What shares leave over: idle types that are worth more than those for which
-// units were chosen, and leftovers of policies that maximise a sum.
+// Accelerators that the shares leave idle: those of types that are worth more
+// than the types for which units were chosen, and the rest that policies leave
+// when they maximise a sum.
 
 #include "coordinator/mechanism/mechanism.h"
 #include "tests/mechanism/round_fixture.h"
@@ -16,7 +17,7 @@ Cluster FastAndSlow() {
   return MakeCluster({{"fast", {"v100"}}, {"slow", {"k80"}}});
 }
 
-// Twice as fast on the first type.
+// A unit that is twice as fast on the first type.
 RoundUnit FasterOnFirst(uint64_t id, std::vector<double> share) {
   RoundUnit unit = MakeUnit(id, 1, std::move(share));
   unit.usable = {true, true};
@@ -75,7 +76,7 @@ TEST(Upgrade, NobodyIsInterruptedInTheMiddleOfARound) {
       Ids({2}));
 }
 
-// Each type's own queue is the original's mechanism.
+// A queue per type is the original's mechanism.
 TEST(Upgrade, WithAQueuePerTypeUnitsStayWhereTheyWereChosen) {
   const Cluster cluster = MakeCluster({{"slow", {"k80"}}, {"fast", {"v100"}}});
   RoundUnit unit = MakeUnit(1, 1, {1, 0});
@@ -99,7 +100,7 @@ TEST(Upgrade, UnderMoveAwareAMoveHasToGainMoreThanItCosts) {
   unit.move_cost_s = 200;
   EXPECT_EQ(PlanRound(FastAndSlow(), {unit}, kMoveAware).at(Alone(1)),
             Ids({2}));
-  // Where it is already costs nothing, and its own type counts as held.
+  // A unit stays where it is at no cost, and still claims its own type.
   unit.holds = Ids({1});
   unit.claimed = 1;
   const RoundAssignment round = PlanRound(FastAndSlow(), {unit}, kMoveAware);
@@ -107,8 +108,9 @@ TEST(Upgrade, UnderMoveAwareAMoveHasToGainMoreThanItCosts) {
   EXPECT_EQ(round.claims(), (Claims{{JobId(1), 1}}));
 }
 
-// Time on the faster type that counted as that type's would leave the share of
-// the slower one unpaid, and its unit ahead of all others there for good.
+// If time on the faster type counted as time on that type, the share of the
+// slower type would stay unpaid, and its unit would be first in line there for
+// good.
 TEST(Upgrade, TimeOnTheTypeThatItClaimsKeepsOthersFromStarving) {
   std::vector<RoundUnit> units = {MakeUnit(1, 2, {0, 0.5}),
                                   MakeUnit(2, 1, {0, 0.5}),

@@ -18,7 +18,7 @@ int64_t CountParameters(const torch::nn::Module& module) {
   return count;
 }
 
-// As the authors' implementation prints them: 11.378 M and 2.765 M.
+// The authors' implementation prints 11.378 M and 2.765 M.
 TEST(CycleGan, HasThePublishedNumbersOfParameters) {
   EXPECT_EQ(CountParameters(*CycleGanGenerator(CycleGanOptions{})), 11'378'179);
   EXPECT_EQ(CountParameters(*CycleGanGenerator(CycleGanOptions{.blocks = 6})),
@@ -79,10 +79,11 @@ TEST(ImageBuffer, GivesNewImagesAndOldOnesOnceItIsFull) {
     given.insert(number);
   }
   EXPECT_EQ(buffer.images().size(), 50);
-  // 50, and about half of the others.
+  // The first 50 images are given at once, and about half of the others.
   EXPECT_GT(given_at_once, 50 + 350 * 0.4);
   EXPECT_LT(given_at_once, 50 + 350 * 0.6);
-  // None is given twice, but for the first 50, which also stay in the buffer.
+  // No image is given twice, except the first 50, which also stay in the
+  // buffer.
   for (const int number : given) {
     EXPECT_LE(given.count(number), number < 50 ? 2 : 1) << number;
   }

@@ -1,8 +1,8 @@
-// The example programs as processes, alone, on one thread: that they learn, and
-// that they go on exactly where they stopped. README.md has what longer runs
-// reach. Each processor has kernels that round in their own way, and after some
-// steps a training is another one there: what was learnt is compared with
-// chance by a wide margin.
+// Runs the example programs as processes, alone, on one thread: they learn, and
+// they resume exactly where they stopped. README.md has results of longer runs.
+// Each processor has kernels that round in their own way, and after some steps
+// the trainings differ; results are therefore compared with chance by a wide
+// margin.
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ struct Outcome {
   std::string last_line;  // of stdout
 };
 
-// Runs "NAME FLAGS" of build/bin; no directory: without checkpoints.
+// Runs "NAME FLAGS" from build/bin; without a directory, without checkpoints.
 Outcome RunProgram(const std::string& command,
                    const std::string& checkpoint_directory = "") {
   const TemporaryFolder folder;
@@ -60,7 +60,7 @@ double Value(const Outcome& outcome, const std::string& name) {
 }
 
 // Runs the program to the end, then in two parts, and compares the results.
-// `steps`: 0 for a program whose epochs end it.
+// `steps`: 0 for a program that ends after its epochs.
 void ExpectToGoOnExactly(const std::string& program, int steps_of_first_part,
                          int steps = 0) {
   const auto with_steps = [&program](int limit) {
@@ -91,7 +91,7 @@ TEST_F(TrainImage, TellsDigitsApart) {
   EXPECT_EQ(Value(outcome, "steps"), 4 * 44);
 }
 
-// As where the digits are missing.
+// Runs as on a machine without the digits.
 TEST(TrainImageWithoutData, TellsSyntheticStripesApart) {
   const Outcome outcome = Succeed("train_image --data '' --epochs 2 --width 8");
   EXPECT_THAT(outcome.last_line, HasSubstr("\"data\": \"synthetic\""));
@@ -109,8 +109,8 @@ TEST_F(TrainImage, GoesOnExactlyAtTheEndOfAnEpoch) {
 TEST_F(TrainImage, UsesItsFirstBatchOnlyWhenThatIsAsked) {
   const Outcome outcome =
       Succeed("train_image --epochs 4 --width 8 --synthetic");
-  EXPECT_EQ(Value(outcome, "steps"), 4 * 44);  // as of all the images
-  // Of 32 images it learns little about the others.
+  EXPECT_EQ(Value(outcome, "steps"), 4 * 44);  // as with all the images
+  // From 32 images it learns little about the others.
   EXPECT_LT(Value(outcome, "test_accuracy"), 0.85);
   EXPECT_THAT(outcome.last_line, HasSubstr("synthetic (first batch)"));
 }
@@ -205,8 +205,9 @@ TEST_F(TrainImagenetOnFolders, EndsWhenAClassIsEmptyOrMissing) {
   EXPECT_THAT(missing.output, HasSubstr("train/ and val/ have not the same"));
 }
 
-// Scenes that it has not seen, from blue to orange: far closer to the orange
-// ones than the blue are, without ever having been shown a pair.
+// The network has not seen these scenes. Translated from blue to orange, they
+// are far closer to the orange ones than the blue ones are, although training
+// never showed a pair.
 TEST(TrainCyclegan, TranslatesSyntheticScenes) {
   const Outcome outcome = Succeed(
       "train_cyclegan --width 8 --blocks 2 --epochs 2 --images 100 --lr 0.001");

@@ -50,7 +50,8 @@ TEST(Gpt, BeginsWithALossNearThatOfGuessing) {
   EXPECT_NEAR(loss.item<double>(), std::log(30), 0.05);
 }
 
-// Of sentences that count in steps of their first token.
+// The loss after training on sentences that count in steps of their first
+// token.
 double LossAfterTraining(bool mixed_precision, at::ScalarType* type) {
   torch::manual_seed(1);
   Gpt model(SmallGpt());

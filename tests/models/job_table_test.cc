@@ -2,15 +2,13 @@
 #include <csignal>
 #include <filesystem>
 
+#include "coordinator/cli/profile_run.h"
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "study/profile_run.h"
 #include "tests/support/gavel_fixture.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
-
-using namespace study;
 namespace {
 
 // For the first step, on a machine that does other things, too.

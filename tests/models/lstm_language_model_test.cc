@@ -18,9 +18,9 @@ TEST(LstmLanguageModel, HasTheParametersOfItsLayers) {
             embedding + first_layer + second_layer + decoder);
 }
 
-// Those of Zaremba et al. on the Penn Treebank's 10,000 words: 20 and 66
-// million (S. Merity et al., Pointer Sentinel Mixture Models, ICLR 2017, table
-// 2).
+// The parameters of the models by Zaremba et al. on the Penn Treebank's 10,000
+// words: 20 and 66 million (S. Merity et al., Pointer Sentinel Mixture Models,
+// ICLR 2017, table 2).
 TEST(LstmLanguageModel, HasAsManyParametersAsThePublishedWordModels) {
   const auto count = [](int64_t width) {
     return ParameterCount(

@@ -6,7 +6,7 @@
 namespace gavel::models {
 namespace {
 
-// Follows the ball: what the best player sees.
+// A player that follows the ball.
 int64_t Follow(const Pong& game) {
   const auto features = game.Features();
   const float distance = features[1] - features[4];
@@ -36,7 +36,8 @@ TEST(Pong, KeepsEverythingInTheCourtAndTheSpeedInItsLimits) {
       const auto [x, y, speed_x, speed_y, own, opponent] = game.Features();
       ASSERT_LE(std::abs(x), 1);
       ASSERT_LE(std::abs(y), 1);
-      // A serve is as fast as 1; at most twice as fast, and never upright.
+      // A serve has a speed of 1. The ball is never more than twice as fast,
+      // and never flies upright.
       const float speed = std::hypot(speed_x, speed_y);
       ASSERT_GE(speed, 0.999F);
       ASSERT_LE(speed, 2.001F);
@@ -70,11 +71,11 @@ TEST(Pong, PaddlesTurnTheBallFasterAndByWhereItHits) {
   for (int step = 0; step < 20'000; ++step) {
     const double reward = game.Step(Follow(game)).reward;
     const auto now = game.Features();
-    // To the left behind the middle, without a point: it hit the own paddle.
+    // The ball turned to the left without a point, so it hit the own paddle.
     if (reward == 0 && before[2] > 0 && now[2] < 0) {
       ++hits;
       const double angle = std::atan2(now[3], -now[2]);
-      // The place where it hit is the present one, but for a frame's way.
+      // The ball hit the paddle within one frame of its present place.
       const double offset = (now[1] - now[4]) / 2 / 0.1;
       EXPECT_NEAR(angle, offset * std::acos(0.5), 0.35);
       EXPECT_NEAR(std::hypot(now[2], now[3]),
@@ -102,7 +103,7 @@ TEST(Pong, EndsAGameAtItsPointsAndBeginsAnother) {
   EXPECT_GT(games, 10);
 }
 
-// The points by which one wins or loses over many.
+// Plays many points. Returns those won less those lost, divided by all.
 double MarginOf(const PongOptions& options, int64_t (*player)(const Pong&)) {
   Pong game(options, 9);
   double margin = 0;
@@ -148,7 +149,7 @@ TEST(Pong, DrawsTheLastFourSteps) {
                              picture.end() - 2 * static_cast<ptrdiff_t>(size)));
     }
     newest.assign(picture.end() - static_cast<ptrdiff_t>(size), picture.end());
-    // Two paddles of a fifth of the height, and the ball.
+    // The picture shows two paddles of a fifth of the height, and the ball.
     const auto lit = std::count(newest.begin(), newest.end(), 1.0F);
     EXPECT_GT(lit, 2 * 17 * 2);
     EXPECT_LT(lit, 2 * 18 * 4 + 16);

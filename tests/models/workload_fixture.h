@@ -1,5 +1,5 @@
-// What every workload of examples/ has to hold: whatever happens to it, the
-// same loss in each step as in a run that nobody disturbs.
+// The test that every workload of examples/ has to pass: whatever happens to
+// it, each step has the same loss as in an undisturbed run.
 //
 // A workload is a program that trains through gavel::Iterator, reports "loss"
 // in each step and, where it is data parallel, takes --global-batch-size.
@@ -16,8 +16,8 @@ struct Workload {
   std::string program;  // of build/bin
   std::vector<std::string> flags;
   uint64_t steps = 12;  // of a run; a multiple of 3
-  // Of a gang: how far a step's loss may be off, as a part of it. 0: it is
-  // trained by one worker only.
+  // How far the loss of a gang's step may be off, relative to that of one
+  // worker. 0 when only one worker can train it.
   double gang_tolerance = 0;
 
   friend void PrintTo(const Workload& workload, std::ostream* out) {
@@ -27,23 +27,23 @@ struct Workload {
 
 class WorkloadTest : public GavelTest {
  protected:
-  // Runs it alone, and then pauses it, moves it to another slot, and kills it
-  // by SIGKILL and starts it again (`gavel doctor`): on one worker with one
-  // thread, every value that it reports is equal to the bit.
+  // Runs the workload alone. Then pauses it, moves it to another slot, kills it
+  // with SIGKILL and starts it again (`gavel doctor`). On one worker with one
+  // thread, every value that it reports has to be equal to the bit.
   void ExpectSameWhenDisturbed(const Workload& workload);
 
-  // One worker, two, which are killed by SIGKILL in the middle and start again,
-  // and one again, each for a third of the steps: every step's loss is that of
-  // one worker alone, within gang_tolerance.
+  // Trains a third of the steps each with one worker, with two, which are
+  // killed with SIGKILL in the middle and start again, and with one again.
+  // Every step's loss has to be that of one worker alone, within
+  // gang_tolerance.
   void ExpectSameWhenResized(const Workload& workload);
 
-  // Mean of a reported value over the ranks, by step.
+  // The mean of a reported value over the ranks, by step.
   using Curve = std::map<uint64_t, double>;
 
-  // Goes on from the last generation in folder()/NAME up to `steps`; 0: as far
-  // as the program wants. `kill`: by
-  // SIGKILL, once there is a generation beyond that one; false when it came to
-  // its end before.
+  // Continues from the last generation in folder()/NAME up to `steps`; 0: until
+  // the program ends. `kill`: sends SIGKILL once there is a later generation;
+  // false when the program ended before that.
   bool Train(const Workload& workload, const std::string& name, int workers,
              uint64_t steps, bool kill);
   Curve CurveOf(const std::string& name,

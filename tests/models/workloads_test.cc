@@ -1,5 +1,6 @@
-// Every workload of examples/, paused, moved, killed and resized: the same loss
-// in each step as undisturbed. A new one is a row here.
+// Runs every workload of examples/ paused, moved, killed and resized: each step
+// has the same loss as in an undisturbed run. To add a workload, add a row
+// here.
 #include <iterator>
 
 #include "core/text.h"
@@ -8,9 +9,10 @@
 namespace gavel::testing {
 namespace {
 
-// In a gang the sums of a step are added in another order. Micro-batches have
-// to be the same ones on any number of workers (half a global batch) where
-// batches are normalized, and dropout off, which every rank draws for itself.
+// A gang adds the sums of a step in another order. Where batches are
+// normalized, micro-batches have to be the same ones on any number of workers
+// (half a global batch); dropout has to be off, since every rank draws it for
+// itself.
 const Workload kWorkloads[] = {
     // 72 images go through its buffer of 50.
     {.program = "train_cyclegan",
@@ -61,7 +63,7 @@ TEST_P(GangWorkloads, TrainTheSameOnAnotherNumberOfWorkers) {
   ExpectSameWhenResized(GetParam());
 }
 
-// The others are trained by one worker, as in Gavel's job table.
+// One worker trains the others, as in Gavel's job table.
 std::vector<Workload> DataParallelOnes() {
   std::vector<Workload> gangs;
   std::ranges::copy_if(kWorkloads, std::back_inserter(gangs),
@@ -69,8 +71,8 @@ std::vector<Workload> DataParallelOnes() {
   return gangs;
 }
 
-// Whose rollout changes the network first is not the same twice, so no two runs
-// have equal losses: what is left to compare is that no step is missing.
+// The order in which rollouts change the network differs from run to run, so no
+// two runs have equal losses. The test checks only that no step is missing.
 TEST_F(WorkloadTest, SeveralActorsMakeEveryStepAlthoughKilled) {
   constexpr uint64_t kSteps = 300;
   const Workload a3c = {
@@ -83,8 +85,8 @@ TEST_F(WorkloadTest, SeveralActorsMakeEveryStepAlthoughKilled) {
   EXPECT_EQ(CurveOf("killed", "margin").size(), kSteps);
 }
 
-// A tenth of the peak at the end of training: of as many steps as two workers
-// make of the data, or as the job has.
+// The learning rate ends at a tenth of its peak, after as many steps as two
+// workers make of the data or, if it is given, as the job has.
 TEST_F(WorkloadTest, TheCosineIsAsLongAsTraining) {
   constexpr double kPeak = 0.003;
   const Workload gpt = {

@@ -71,7 +71,7 @@ TEST(Bound, WhatIsInfeasibleRemainsSoAndTellsBoth) {
   EXPECT_THAT(result.detail, HasSubstr("job 7; the bound 1 is refused"));
 }
 
-// Of sums of large terms that nearly cancel.
+// Sums of large terms that nearly cancel have the rounding error of the terms.
 TEST(Bound, RoundingIsThatOfTheTerms) {
   double bound = -1e-8;
   EXPECT_EQ(CheckBound(Sense::kMaximum, 0, 100, &bound), "");

@@ -26,7 +26,7 @@ size_t IndexOf(const PolicyProblem& problem, JobId id) {
   return problem.jobs.size();
 }
 
-// A gang of the job has a place in the column.
+// Whether a gang of the job has a place in the column.
 bool HasRoom(const PolicyProblem& problem, size_t job, size_t column) {
   const size_t type = problem.TypeOfColumn(column);
   const int gang = problem.jobs[job].scale_factor;
@@ -39,7 +39,7 @@ bool HasRoom(const PolicyProblem& problem, size_t job, size_t column) {
                      [&](int size) { return size >= gang; });
 }
 
-// Steps/s of job m in the unit, 0 where the unit can't run.
+// Steps/s of job m in the unit; 0 where the unit can't run.
 double UnitThroughput(const PolicyProblem& problem, const ShareUnit& unit,
                       size_t m, size_t column) {
   if (!HasRoom(problem, m, column)) return 0;
@@ -62,8 +62,8 @@ bool RunsSomewhere(const PolicyProblem& problem, size_t m) {
   return false;
 }
 
-// What all units use: time of jobs, accelerators of types, and of consolidated
-// gangs by (type, scale factor).
+// The sum over all units: the time of each job, the accelerators of each type,
+// and those of consolidated gangs by (type, scale factor).
 struct Usage {
   std::vector<double> time;
   std::vector<double> type;
@@ -192,8 +192,8 @@ std::vector<double> JobThroughputs(const PolicyProblem& problem,
 
 namespace {
 
-// [n] with an equal part of the time on each accelerator, Gavel section 4.1;
-// `agnostic`: that time.
+// [n] Throughputs with an equal part of the time on each accelerator, Gavel
+// section 4.1; with `agnostic`, that time itself.
 std::vector<double> Proportional(const PolicyProblem& problem, bool agnostic) {
   std::vector<double> values(problem.jobs.size());
   double accelerators = 0;
@@ -229,7 +229,8 @@ std::vector<double> JobValues(const PolicyProblem& problem,
 
 namespace {
 
-// [n] of all accelerators, over the weight; NaN for jobs that run nowhere.
+// [n] Each job's part of all accelerators, over its weight; NaN for jobs that
+// run nowhere.
 std::vector<double> AcceleratorParts(const PolicyProblem& problem,
                                      const Allocation& allocation) {
   double accelerators = 0;
@@ -356,9 +357,9 @@ std::string LateJobs(const PolicyProblem& problem,
 
 }  // namespace
 
-// The least value, the least share of all accelerators, the makespan, the
-// largest rho, the sum of steps/s (each over the cost of its type where the
-// name says so), or normalised steps per cost.
+// The policy's objective: the least value, the least share of all accelerators,
+// the makespan, the largest rho, the sum of steps/s (each over the cost of its
+// type where the name says so), or normalised steps per cost.
 double ObjectiveOf(std::string_view policy, const PolicyProblem& problem,
                    const Allocation& allocation) {
   if (policy == "min_total_duration" || policy == "finish_time_fairness") {

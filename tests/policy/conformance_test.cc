@@ -1,7 +1,7 @@
 // The recorded cases of the original Gavel, answered as `gavel solve` answers
-// them, under the rule that the original forgot: a job cannot use a type
-// smaller than its gang. Objectives are compared, and allocations only where
-// there is but one. Skipped where the recorded cases are not at hand.
+// them, under the rule that the original forgot: a job can't use a type smaller
+// than its gang. Compares objectives, and allocations only where the optimum is
+// unique. Skipped where the recorded cases are missing.
 #include <cmath>
 #include <fstream>
 #include <tuple>
@@ -26,7 +26,7 @@ constexpr const char* kReferenceDirectory = GAVEL_REFERENCE_DIR;
 constexpr const char* kReferenceDirectory = "";
 #endif
 
-// Relative, of objectives.
+// The relative tolerance of objectives.
 constexpr double kObjectiveTolerance = 1e-6;
 
 struct Answered {
@@ -38,14 +38,14 @@ struct Answered {
   JobId IdOf(const Json& id) const { return JobIdOfCase(id.get<int64_t>()); }
 };
 
-// The cases of a file; none where the recorded results are not at hand.
+// The cases of a file; none where the recorded results are missing.
 Json Cases(const std::string& file) {
   std::ifstream stream(std::string(kReferenceDirectory) + "/cases/" + file +
                        ".json");
   return stream ? Json::parse(stream)["cases"] : Json::array();
 }
 
-// The policy that a file is about.
+// The policy that answers the cases of a file.
 std::string PolicyOf(const std::string& file) {
   return file == "max_min_fairness_packed_mixed_scale_factors"
              ? "max_min_fairness_packed"
@@ -60,7 +60,7 @@ absl::StatusOr<Answered> AnswerTo(const Json& given, const Policy& policy,
   absl::StatusOr<PolicyResult> result = policy.Solve(cases->front().problem);
   if (!result.ok()) return result.status();
   const PolicyAnswer answer{std::move(cases->front()), *std::move(result), 0};
-  // Through text, as users get it.
+  // The answer goes through text, as users get it.
   Json text =
       Json::parse(AnswersJson(policy.name(), {answer}).dump())["cases"].front();
   return Answered{given, std::move(text), answer.of.problem, answer.result};
@@ -92,14 +92,14 @@ bool IsMinimum(const std::string& policy) {
          policy.starts_with("allox");
 }
 
-// Deadlines of that case can't all be met.
+// Whether the deadlines of the case can't all be met.
 bool Infeasible(const Json& given, const std::string& policy) {
   return policy.ends_with("_SLOs") && given.contains("right") &&
          given["right"].contains("slo_feasible") &&
          !given["right"]["slo_feasible"].get<bool>();
 }
 
-// What was found for users is what they are told.
+// Checks that the answer for users says what the solver found.
 void ExpectTold(const Answered& one) {
   std::set<int64_t> left_out;
   for (const JobId id : one.result.left_out) left_out.insert(IdInCase(id));
@@ -120,7 +120,7 @@ void ExpectTold(const Answered& one) {
   EXPECT_EQ(left_out, one.given["right"]["left_out"].get<std::set<int64_t>>());
 }
 
-// A bound is never on the wrong side of what is achieved, by us or by others.
+// Checks that neither our objective nor the reference's is beyond the bound.
 void ExpectCertificate(const Answered& one, const std::string& policy) {
   const double sign = IsMinimum(policy) ? -1 : 1;
   const double objective = one.answer["objective"];
@@ -170,7 +170,8 @@ std::string FileAndSolverName(
          solvers[static_cast<size_t>(std::get<1>(info.param))];
 }
 
-// Each file with the solver of users' choice: by itself, HiGHS, prices.
+// Each file is solved with the default choice of solver, with HiGHS and with
+// prices.
 class Conformance : public ::testing::TestWithParam<FileAndSolver> {};
 
 TEST_P(Conformance, EveryCaseIsAnsweredRight) {
@@ -180,7 +181,7 @@ TEST_P(Conformance, EveryCaseIsAnsweredRight) {
   for (const Answered& one : Answers(file, solver)) {
     SCOPED_TRACE("case " + one.given["case"].dump());
     const std::string by = one.answer["solver"];
-    // Prices don't serve pairs, nor deadlines that can't all be met.
+    // Prices serve neither pairs nor deadlines that can't all be met.
     const bool served = policy.find("packed") == std::string::npos &&
                         !Infeasible(one.given, policy);
     EXPECT_FALSE(solver == SolverChoice::kHighs && by == "prices");
@@ -227,7 +228,8 @@ INSTANTIATE_TEST_SUITE_P(
     FileAndSolverName);
 
 // The original forgets that a job has no throughput on a type that is smaller
-// than its gang. Both rules give the same: every job can run on every type.
+// than its gang. Both rules give the same result when every job can run on
+// every type.
 bool RulesAgree(const PolicyProblem& problem) {
   const int smallest = *std::ranges::min_element(problem.capacity);
   return std::ranges::none_of(problem.throughputs,
@@ -257,8 +259,9 @@ double DifferenceToOriginal(const Answered& one) {
   return difference;
 }
 
-// Of policies that leave nothing to choose. A job that fits nowhere stops the
-// original's queue for ever; its proportional gives out more than there is.
+// Policies that leave nothing to choose. Cases in which the original is wrong
+// are skipped: a job that fits nowhere stops its queue for ever, and its
+// proportional gives out more than there is.
 class ExactConformance : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ExactConformance, AllocationsAreThoseOfTheOriginalWhereItIsRight) {
@@ -289,7 +292,7 @@ TEST(AlloxConformance, TheMatchingIsTheCheapest) {
     SCOPED_TRACE("case " + one.given["case"].dump());
     const double cost = one.given["objective"]["reference_objective"];
     EXPECT_NEAR(one.answer["objective"].get<double>(), cost, 1e-9 * cost);
-    // As many run as in the original: the heads of all queues.
+    // As many jobs run as in the original: the heads of all queues.
     double running = 0;
     for (const auto& [unit, row] : one.answer["allocation"].items()) {
       for (const auto& [type, share] : row.items()) {
@@ -300,7 +303,8 @@ TEST(AlloxConformance, TheMatchingIsTheCheapest) {
   }
 }
 
-// The reference has the optimum of the Nash product and what is taken of it.
+// The reference records each job's throughput at the optimum of the Nash
+// product, and the factor by which the mechanism discounts it.
 TEST(StrategyProofConformance, DiscountedThroughputsAreThoseOfTheReference) {
   constexpr char kFile[] = "max_min_fairness_strategy_proof_perf";
   SKIP_WITHOUT(kFile);
@@ -320,8 +324,8 @@ TEST(StrategyProofConformance, DiscountedThroughputsAreThoseOfTheReference) {
       const JobId id = one.IdOf(one.given["jobs"][place]["id"]);
       const auto job = std::ranges::find(one.problem.jobs, id, &PolicyJob::id);
       const auto m = static_cast<size_t>(job - one.problem.jobs.begin());
-      // The product is flat around its optimum: the reference has less digits
-      // of the throughputs than of the product.
+      // The product is flat around its optimum, so the reference has fewer
+      // digits of the throughputs than of the product.
       EXPECT_NEAR(throughputs[m], expected, 1e-4 * expected);
     }
   }
@@ -352,7 +356,7 @@ TEST_P(SloConformance, DeadlinesAreMetOrTheirJobsAreNamed) {
     }
     EXPECT_FALSE(missed.empty());
     EXPECT_THAT(reason, HasSubstr("infeasible"));
-    // Neither are all of them dropped.
+    // Only some of the jobs are named.
     EXPECT_LT(missed.size(), one.given["SLO_seconds_remaining"].size());
     for (const int64_t id : missed) {
       EXPECT_THAT(reason, HasSubstr("job " + std::to_string(id) + " "));
@@ -366,8 +370,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "max_sum_throughput_normalized_by_cost_perf_SLOs"),
     FileName);
 
-// The original's own fifo gives out more than there is; here only what FIFO
-// promises.
+// The original's own fifo gives out more than there is, so this checks only
+// what FIFO promises.
 TEST(FifoConformance, TheFirstJobThatWaitsFitsOnNoneOfItsTypes) {
   SKIP_WITHOUT("fifo");
   for (const Answered& one : Answers("fifo")) {

@@ -1,5 +1,5 @@
-// The policies of most throughput and of least cost, with deadlines and
-// without.
+// Tests the policies of most throughput and of least cost, with and without
+// deadlines.
 #include <cmath>
 #include <cstdio>
 
@@ -72,24 +72,26 @@ TEST(Deadlines, OneThatCannotBeMetIsNamedAndTheOthersAreKept) {
   EXPECT_THAT(result.detail,
               AllOf(HasSubstr("infeasible"), HasSubstr("job 3 (needs 3 "),
                     Not(HasSubstr("job 1"))));
-  // No prices prove what one job alone can't have.
+  // No prices are given as a proof, because job 3 can't meet its deadline even
+  // alone.
   EXPECT_THAT(result.detail, Not(HasSubstr("proved")));
   EXPECT_NEAR(Throughput(problem, result, 2), 1, 1e-7);
   EXPECT_GE(Throughput(problem, result, 0), 0.5 - 1e-7);
-  // What is left is still maximised.
+  // The total throughput is still maximised.
   EXPECT_NEAR(result.objective, 2, 1e-7);
   EXPECT_NEAR(result.bound, 2, 1e-7);
 }
 
 TEST(Deadlines, TogetherTooManyFallShortByTheLeastInTotal) {
-  // Each alone can be met. Half of what job 1 needs is cheaper to give up.
+  // Each deadline alone can be met. Half of the need of job 1 is cheaper to
+  // give up.
   PolicyProblem problem = MakeProblem({1}, {{1}, {1}});
   SetDeadline(0, 90, 100, &problem);
   SetDeadline(1, 40, 100, &problem);
   const PolicyResult result = Solved(kDeadlines, problem);
   EXPECT_EQ(result.outcome, SolveOutcome::kInfeasible);
-  // 0.3 accelerators are missing: a third of job 1's, three quarters of job
-  // 2's.
+  // 0.3 accelerators are missing, which are a third of the need of job 1 and
+  // three quarters of that of job 2.
   EXPECT_NEAR(Throughput(problem, result, 0), 0.6, 1e-6);
   EXPECT_NEAR(Throughput(problem, result, 1), 0.4, 1e-6);
   EXPECT_THAT(result.detail,
@@ -129,8 +131,9 @@ TEST(Deadlines, WithAMissedOnePricesGiveTheOthersTheSameAsHighs) {
   }
 }
 
-// The text has all that it takes to see that it is so: needs at the cheapest
-// accelerators for each are worth more than all that there is.
+// The text contains the whole proof: at these prices the needs, each on the
+// accelerators that are cheapest for its job, are worth more than all
+// accelerators together.
 TEST(Deadlines, ThePricesThatAreToldProveThatNotAllCanBeMet) {
   const std::vector<std::vector<double>> rows = {{4, 1}, {4, 2}, {1, 1}};
   const std::vector<double> needs = {3, 3, 0.8};
@@ -159,8 +162,8 @@ TEST(Deadlines, ThePricesThatAreToldProveThatNotAllCanBeMet) {
   EXPECT_NEAR(level, 6 / 7.6, 1e-3);
 }
 
-// Two servers of five: two gangs of four have a server to themselves, and on
-// what is left over a quarter of the speed.
+// Two servers of five hold one gang of four each. On the accelerators that are
+// left over, a gang is spread and has a quarter of the speed.
 TEST(Deadlines, PlacesOnOneServerHaveAPriceOfTheirOwn) {
   PolicyProblem problem = MakeProblem({10}, {{1, 0.25}, {1, 0.25}, {1, 0.25}});
   problem.servers = {{5, 5}};

@@ -48,7 +48,8 @@ TEST(FinishTimeFairness, WhoHasWaitedGetsMore) {
 }
 
 TEST(FinishTimeFairness, TheWorkDoneCountsForTheFairTime) {
-  // The same, but a fair part would have taken 1000 s for what it has done.
+  // The times are the same, but a fair part of the cluster would have needed
+  // 1000 s for the work that job 1 has done.
   PolicyProblem problem = Jobs({1}, {{1}, {1}});
   problem.jobs[0].time_since_start_s = 1000;
   problem.jobs[0].isolated_s = 1000;

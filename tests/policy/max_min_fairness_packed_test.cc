@@ -35,7 +35,7 @@ TEST(MaxMinFairnessPacked, TwoJobsThatFitTogetherShareAllTheTime) {
   PolicyProblem problem = MakeProblem({1}, {{10}, {4}});
   AddPair(0, 1, 0.9, 0.8, &problem);
   const PolicyResult result = Solved(kPacked, problem);
-  // Alone for job 2 a little: 0.9 y = 0.8 y + (1 - y).
+  // Job 2 also runs alone for a while: 0.9 y = 0.8 y + (1 - y).
   EXPECT_NEAR(result.objective, 0.9 / 1.1, 1e-9);
   const ShareUnit pair{JobId(1), JobId(2)};
   EXPECT_NEAR(result.allocation.Row(pair)[0], 1 / 1.1, 1e-8);
@@ -50,9 +50,9 @@ TEST(MaxMinFairnessPacked, JobsThatSlowEachOtherDownStayAlone) {
   EXPECT_NEAR(result.objective, 0.5, 1e-9);
 }
 
-// Two gangs of two share their accelerators; the single job runs on what is
-// left. The original reshapes its variables as if all jobs had the same number
-// of combinations, and gets this wrong.
+// Two gangs of two share their accelerators, and the single job runs on the
+// third one. The original reshapes its variables as if all jobs had the same
+// number of combinations, and gets this wrong.
 TEST(MaxMinFairnessPacked, GangsPackWithGangsOfTheirSize) {
   PolicyProblem problem = MakeProblem({3}, {{10}, {4}, {7}});
   problem.jobs[0].scale_factor = problem.jobs[1].scale_factor = 2;
@@ -85,7 +85,7 @@ TEST(MaxMinFairnessPacked, IsNeverWorseThanWithoutPairs) {
   }
 }
 
-// In units of other sizes, the same values.
+// Throughputs in other units give the same values.
 TEST(MaxMinFairnessPacked, UnitsOfThroughputsDoNotMatter) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(seed);

@@ -11,9 +11,11 @@ namespace gavel::testing {
 using namespace policy;
 namespace {
 
-// By how much per job some allocation could have a larger sum of logarithms: of
-// all X the most of sum_m T_m(X) / T_m(x*) is the number of jobs exactly where
-// x* is the optimum, and bounds the rest (tangents). By a linear program.
+// A bound on how much larger, per job, the sum of logarithms of another
+// allocation can be. The logarithm lies below its tangents, so with the found
+// x*, the maximum over X of sum_m T_m(X) / T_m(x*), minus the number of jobs,
+// bounds the excess, and is 0 exactly if x* is optimal. A linear program finds
+// the maximum.
 double TangentExcess(const ShareProblem& shares, const NashProduct& nash,
                      std::optional<size_t> without) {
   ShareProgram program(shares);
@@ -60,7 +62,7 @@ void ExpectOptimal(const PolicyProblem& problem, bool agnostic) {
   }
 }
 
-// Of one accelerator equal jobs have equal parts, whatever their speed.
+// Equal jobs get equal parts of one accelerator, whatever their speeds.
 TEST(NashProduct, SharesOneAcceleratorEqually) {
   const ShareProblem shares =
       MakeShareProblem(MakeProblem({1}, {{9}, {1}, {4}}));
@@ -69,8 +71,9 @@ TEST(NashProduct, SharesOneAcceleratorEqually) {
   EXPECT_NEAR(nash.log_product, -3 * std::log(3), 1e-9);
 }
 
-// Job 1 is 4 times as fast on type 0, the others alike on both: with the part a
-// of type 0 for job 1, max log(a) + 2 log((2 - a) / 2) is at a = 2/3.
+// Job 1 is 4 times as fast on type 0, and the others are equally fast on both
+// types. If job 1 gets the part a of type 0, log(a) + 2 log((2 - a) / 2) has
+// its maximum at a = 2/3.
 TEST(NashProduct, TheFastTypeGoesToWhomItServes) {
   const ShareProblem shares =
       MakeShareProblem(MakeProblem({1, 1}, {{4, 1}, {1, 1}, {1, 1}}));
@@ -98,7 +101,7 @@ TEST(NashProduct, WithPlacementToo) {
   }
 }
 
-// The job's time, its type and its servers all end with it.
+// The one job uses up its own time, its type and its servers at once.
 TEST(NashProduct, WhereAllLimitsBindTogether) {
   PolicyProblem problem = MakeProblem({1}, {{3}});
   problem.servers = {{1}};
@@ -107,7 +110,7 @@ TEST(NashProduct, WhereAllLimitsBindTogether) {
   EXPECT_EQ(nash.outcome, SolveOutcome::kOptimal) << nash.detail;
   EXPECT_NEAR(nash.log_product, 0, 1e-9);
   EXPECT_GE(nash.bound, nash.log_product);
-  // Fourteen accelerators, and jobs that ask for just as many.
+  // There are 14 accelerators, and the jobs ask for exactly as many.
   std::vector<std::vector<double>> rows(14, {2, 2, 2});
   ExpectOptimal(MakeProblem({5, 2, 7}, rows), /*agnostic=*/true);
 }

@@ -27,12 +27,12 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// Two of them differ by a factor of up to 1,000.
+// A random factor; two of them differ by a factor of up to 1,000.
 double WideRatio(Random& random) {
   return std::pow(10, random.Between(-1.5, 1.5));
 }
 
-// Parts of what it has alone that a job keeps beside another.
+// The part of its speed alone that a job keeps beside another.
 double PartBeside(Random& random) {
   if (random.OneIn(16)) return 0;
   return random.Between(0.3, random.OneIn(16) ? 1.5 : 1);
@@ -98,7 +98,7 @@ PolicyJob RandomJob(const ProblemShape& shape, size_t place, double fastest,
   return job;
 }
 
-// By kinds: throughputs in pairs are the same for all jobs of a kind.
+// Adds pairs by kinds: all jobs of a kind have the same throughputs in pairs.
 void AddPairs(Random& random, PolicyProblem* problem) {
   for (size_t a = 0; a < problem->jobs.size(); ++a) {
     if (problem->KindOf(a) != a) continue;

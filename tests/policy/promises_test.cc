@@ -1,5 +1,5 @@
-// Every policy that has a name, checked for what it promises, over random
-// problems. A new policy is one line in the table.
+// Checks every named policy for its promises on random problems. A new policy
+// is one line in the table.
 #include <ostream>
 #include <random>
 #include <string_view>
@@ -18,31 +18,34 @@ namespace gavel::testing {
 using namespace policy;
 namespace {
 
-// The throughputs by which a policy compares: the real ones, none (all time
-// counts alike), or those of one type.
+// The throughputs that a policy compares: the real ones, none (all time counts
+// alike), or those of one type.
 enum class PolicyView : uint8_t { kReal, kTime, kReferenceType };
 
 struct PolicyPromises {
   std::string_view name;
   PolicyView view = PolicyView::kReal;
-  // The objective is made small, and the bound is below it.
+  // The policy minimises its objective, and the bound lies below it.
   bool minimises = false;
   // No allocation gives all jobs as much and one of them more.
   bool pareto = false;
-  // That holds without gangs: gangs leave time that others may need.
+  // `pareto` holds only without gangs: a gang leaves time unused that other
+  // jobs could need.
   bool limits_gangs = false;
-  // Each job has at least what an nth of the cluster would give it. Promised
-  // for equal jobs of one accelerator, not fewer than accelerators.
+  // Each job has at least what an nth of the cluster would give it. This is
+  // promised for equal jobs of one accelerator, if there are at least as many
+  // jobs as accelerators.
   bool sharing_incentive = false;
-  // No job would rather have another one's accelerators. The same.
+  // No job would rather have another one's accelerators, under the same
+  // conditions.
   bool envy_free = false;
-  // No job has more by telling wrong throughputs. The same.
+  // No job gains by reporting wrong throughputs, under the same conditions.
   bool strategy_proof = false;
   // No job waits for accelerators that are free and that it could use.
   bool work_conserving = false;
 };
 
-// For messages of gtest.
+// Makes GoogleTest print a policy's name.
 inline void PrintTo(const PolicyPromises& promises, std::ostream* stream) {
   *stream << promises.name;
 }
@@ -50,8 +53,9 @@ inline void PrintTo(const PolicyPromises& promises, std::ostream* stream) {
 constexpr PolicyView kTime = PolicyView::kTime;
 constexpr PolicyView kReferenceType = PolicyView::kReferenceType;
 
-// What each policy promises. Nothing: to be feasible, to leave out those jobs
-// that fit nowhere, to give the same answer again, a bound that holds.
+// The promises of each policy. A policy with no further promise still gives a
+// feasible answer, leaves out exactly the jobs that fit nowhere, gives the same
+// answer again, and gives a bound that holds.
 constexpr PolicyPromises kPromises[] = {
     {.name = "allox", .minimises = true},
     {.name = "drf",
@@ -139,10 +143,11 @@ constexpr PolicyPromises kPromises[] = {
     {.name = "tiresias_gittins", .work_conserving = true},
 };
 
-// What jobs may lose when another allocation is looked for, as parts of their
-// fastest throughput: the solver needs some room.
+// The part of its fastest throughput that each job may lose in the search for a
+// better allocation. The solver needs this room.
 constexpr double kGivenUp = 1e-9;
-// Gains up to this, summed over jobs, are what that room makes of tolerances.
+// Gains up to this, summed over jobs, can come from that room and from the
+// solver's tolerances.
 constexpr double kMore = 1e-5;
 
 // `problem` as the view sees it.
@@ -332,7 +337,7 @@ class Promises : public ::testing::TestWithParam<PolicyPromises> {
     EXPECT_OK(result.status());
     return result.ok() ? *std::move(result) : PolicyResult();
   }
-  // Run `check`, which returns what is wrong, on a family of problems.
+  // Run `check` on a family of problems. It returns an error, or "".
   template <class Check>
   void OnGeneralProblems(Check check) const {
     for (uint64_t seed = 0; seed < kGeneralProblems; ++seed) {
@@ -382,7 +387,7 @@ TEST_P(Promises, TheSameProblemHasTheSameAnswer) {
       });
 }
 
-// Those of the table that promise it.
+// The policies of the table that make `promise`.
 std::vector<PolicyPromises> ThosePromising(bool PolicyPromises::*promise) {
   std::vector<PolicyPromises> those;
   for (const PolicyPromises& promises : kPromises) {

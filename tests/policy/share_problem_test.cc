@@ -14,7 +14,7 @@ namespace gavel::testing {
 using namespace policy;
 namespace {
 
-// Shares that are anything but feasible.
+// Random shares, which are far from feasible.
 std::vector<double> Noise(const ShareProblem& problem, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> uniform(-1, 2);
@@ -93,7 +93,8 @@ TEST(ShareProblem, PairsThatTimeSlicingBeatsAreDropped) {
   EXPECT_EQ(shares.cells.size(), 5u);
 }
 
-// Servers of 4, 4 and 2 hold two gangs of 3, and 8 accelerators of gangs of 4.
+// Servers of 4, 4 and 2 hold two gangs of 3, and two gangs of 4, which are 8
+// accelerators.
 TEST(ShareProblem, ConsolidatedGangsFillServersOnlyAsFarAsTheyFit) {
   PolicyProblem problem = MakeProblem({10}, {{2}, {2}, {2}, {2}, {2}});
   problem.servers = {{4, 4, 2}};
@@ -133,7 +134,7 @@ TEST(RepairShares, AnythingBecomesFeasible) {
     std::vector<double> x = Noise(shares, seed);
     RepairShares(shares, x);
     EXPECT_EQ(ShareErrors(problem, AsResult(shares, x)), "");
-    // What is feasible stays, but for rounding.
+    // Feasible shares change only by rounding.
     std::vector<double> again = x;
     RepairShares(shares, again);
     for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], again[i], 1e-15);

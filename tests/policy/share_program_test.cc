@@ -36,7 +36,7 @@ TEST(DualBound, HoldsWhateverTheDuals) {
   }
   EXPECT_EQ(DualBound(program.lp, {}), 2);
   EXPECT_EQ(DualBound(program.lp, std::vector<double>{1, 0, 0, 0}), 1);
-  // Of the wrong sign, or no number: as 0.
+  // Duals of the wrong sign, and duals that are not finite, count as 0.
   EXPECT_EQ(
       DualBound(program.lp, std::vector<double>{1, -3, std::nan(""), HUGE_VAL}),
       1);

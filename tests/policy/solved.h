@@ -1,4 +1,4 @@
-// Policies by name, and what they give, for tests.
+// Solves problems with a policy given by name, for tests.
 #ifndef GAVEL_TESTS_POLICY_SOLVED_H_
 #define GAVEL_TESTS_POLICY_SOLVED_H_
 
@@ -24,7 +24,7 @@ inline PolicyResult Solved(std::string_view name,
   return result.ok() ? *std::move(result) : PolicyResult();
 }
 
-// Types by (job, partner); partner 0: alone.
+// The assigned type by (job, partner); partner 0 means that the job runs alone.
 using Assigned = std::map<std::pair<uint64_t, uint64_t>, size_t>;
 
 inline Assigned AssignedBy(std::string_view name,

@@ -1,7 +1,8 @@
-// The price method against HiGHS: every policy that prices serve, on random
-// problems of all families (problems.h), 300 of up to 300 jobs, and more by
-// hand: GAVEL_SOLVER_INSTANCES of GAVEL_SOLVER_JOBS jobs at most, from number
-// GAVEL_SOLVER_FIRST on.
+// Compares the price method with HiGHS for every policy that prices serve, on
+// random problems of all families (problems.h): 126 problems of up to 300 jobs.
+// By hand, GAVEL_SOLVER_INSTANCES sets the number of problems,
+// GAVEL_SOLVER_JOBS the largest number of jobs, and GAVEL_SOLVER_FIRST the
+// first seed.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +53,7 @@ bool Tells(const PolicyResult& result, const char* word) {
   return result.solver.find(word) != std::string::npos;
 }
 
-// What one test compared, which it says in one line.
+// The counts of one test, which prints them in one line.
 struct Tally {
   explicit Tally(const char* test) : what(test) {}
   ~Tally() {
@@ -77,25 +78,27 @@ void OnFamilies(const char* what, size_t jobs_max, bool pairs, Check check) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SCOPED_TRACE(seed);
     ProblemShape shape = FamilyShape(seed, jobs_max);
-    // A third each of kinds of equal jobs, and jobs of kinds of their own.
+    // Two thirds of the problems with pairs have jobs of ten kinds; in the
+    // others each job is of its own kind.
     shape.pairs = pairs;
     if (pairs && seed / kFamilies % 3 > 0) shape.kinds = 10;
     shape.servers = !pairs && seed / kFamilies % 2 == 1;
     check(RandomProblem(seed, shape), seed, &tally);
   }
   EXPECT_GT(tally.asked, static_cast<int>(count / 3)) << what;
-  // Degenerate problems are few.
+  // Few problems are degenerate.
   EXPECT_LE(tally.handed_over * 12, tally.asked) << what;
 }
 
-// Both are right by their own account, agree, and no value is beyond a bound.
+// Both answers are right by their own account, they agree, and no value exceeds
+// a bound.
 void ExpectAgreement(const Objective& of, const PolicyProblem& problem,
                      const PolicyResult& tested, const PolicyResult& highs,
                      Tally* tally) {
   if (tested.allocation.units().empty()) return;  // no job fits anywhere
   ++tally->asked;
   EXPECT_EQ(FormulaErrors(of.policy, problem, tested), "");
-  // Deadlines that can't be met are relaxed by each in its own way.
+  // Each solver relaxes deadlines that can't be met in its own way.
   if (highs.outcome == SolveOutcome::kInfeasible) {
     ++tally->compared;
     EXPECT_EQ(tested.outcome, SolveOutcome::kInfeasible);
@@ -128,7 +131,7 @@ TEST(Solvers, PricesAndHighsAgree) {
              });
 }
 
-// [n] amounts of the policy; NaN for jobs that run nowhere.
+// [n] The amount that the policy gives each job; NaN for jobs that run nowhere.
 std::vector<double> Amounts(const std::string& policy,
                             const PolicyProblem& problem,
                             const PolicyResult& result) {
@@ -162,7 +165,7 @@ void ExpectSameLevels(const std::string& policy, const PolicyProblem& problem,
 TEST(Solvers, WaterFillingHasTheLevelsOfHighs) {
   OnFamilies("WaterFillingHasTheLevelsOfHighs", 128, /*pairs=*/false,
              [](PolicyProblem problem, uint64_t seed, Tally* tally) {
-               // Many stages.
+               // Tiers make the filling take many stages.
                if (seed % 3 == 0 && !problem.placement_sensitive()) {
                  RestrictToTiers(&problem);
                }
@@ -178,7 +181,7 @@ TEST(Solvers, WaterFillingHasTheLevelsOfHighs) {
              });
 }
 
-// Entities of all kinds, and some jobs of none.
+// Adds entities of all kinds; some jobs of some problems belong to none.
 PolicyProblem WithEntities(PolicyProblem problem, uint64_t seed) {
   const char* const inside[] = {"fairness", "fifo", "isolated", "fairness"};
   for (uint64_t e = 0; e < 1 + seed % 6; ++e) {
@@ -213,7 +216,7 @@ TEST(Solvers, HierarchiesByPricesAndByHighsAgree) {
              });
 }
 
-// Pairs that are listed on demand (share_program.h) against all of them.
+// Compares pairs that are listed on demand (share_program.h) with all pairs.
 TEST(PackedSolvers, PairsOnDemandAndAllPairsAgree) {
   OnFamilies("PairsOnDemandAndAllPairsAgree", 128, /*pairs=*/true,
              [](const PolicyProblem& problem, uint64_t, Tally* tally) {
@@ -228,8 +231,8 @@ TEST(PackedSolvers, PairsOnDemandAndAllPairsAgree) {
              });
 }
 
-// Linear programs, one a job, prove that no job can have more: of one problem
-// in ten.
+// For one problem in ten, linear programs, one for each job, prove that no job
+// can have more.
 TEST(PackedSolvers, WaterFillingIsTheHighestAtEveryRank) {
   OnFamilies("WaterFillingIsTheHighestAtEveryRank", 50, /*pairs=*/true,
              [](const PolicyProblem& problem, uint64_t seed, Tally* tally) {
@@ -247,8 +250,8 @@ TEST(PackedSolvers, WaterFillingIsTheHighestAtEveryRank) {
              });
 }
 
-// How jobs of a kind share is spread over them: all have the same, and of
-// thousands of pairs few are told.
+// The share of a kind is spread over its jobs: all of them have the same value,
+// and the answer lists few of thousands of pairs.
 TEST(PackedSolvers, EqualJobsHaveTheSameOfFewPairs) {
   const PolicyProblem problem = RandomProblem(8, {.types_min = 3,
                                                   .jobs_min = 300,
@@ -269,8 +272,8 @@ TEST(PackedSolvers, EqualJobsHaveTheSameOfFewPairs) {
   }
 }
 
-// Throughputs of one job that differ by more than a million: last digits of a
-// frozen job are whole accelerators for others.
+// The throughputs of one job differ by more than a million, so the last digits
+// of a frozen job are whole accelerators for other jobs.
 TEST(Solvers, ExtremeRatiosAreLeftToHighs) {
   const PolicyProblem problem =
       MakeProblem({1, 1}, {{1, 1e-7}, {1, 0}, {0, 1}, {0, 1}});

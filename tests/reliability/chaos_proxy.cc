@@ -123,7 +123,7 @@ void ChaosProxy::Accept() {
   if (near < 0) return;
   const int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const sockaddr_in target = AddressOf(target_address_, target_port_);
-  // On this machine it is there at once, or refuses at once.
+  // On this machine a connection succeeds or is refused at once.
   if (connect(far, reinterpret_cast<const sockaddr*>(&target), sizeof target) !=
       0) {
     close(near);
@@ -152,7 +152,8 @@ bool ChaosProxy::Turn(Connection& connection, const Chaos& chaos,
   }
   if (Happens(chaos.cuts_per_s, span_s)) {
     ++cuts_;
-    // Half of what is on its way still arrives: a frame ends in its middle.
+    // Half of the bytes on their way still arrive, so a frame ends in its
+    // middle.
     for (Way* way : {&connection.up, &connection.down}) {
       Take(*way, chaos, now);
       way->bytes.resize(way->bytes.size() / 2);
@@ -199,7 +200,7 @@ bool ChaosProxy::Pass(Way& way, const Chaos& chaos, Clock::time_point now) {
   return true;
 }
 
-// With a RST, as a router that has forgotten the connection would.
+// Ends the connection with a RST, as a router that has forgotten it would.
 void ChaosProxy::Reset(Connection& connection) {
   const linger at_once{1, 0};
   for (const int end : {connection.up.from, connection.up.to}) {

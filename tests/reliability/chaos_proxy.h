@@ -1,9 +1,9 @@
 // A TCP relay between agents or workers and their coordinator that behaves like
-// a bad network: connections are cut in the middle of a frame, go silent while
-// both ends believe in them, are delayed or throttled. Bytes that it passes on
-// are the right ones, in order, once: TCP gives that much.
+// a bad network: it cuts connections in the middle of a frame, makes them
+// silent while both ends believe in them, and delays or throttles them. Like
+// TCP, it never changes, reorders or repeats the bytes that it passes on.
 //
-// One thread inside. Thread-safe.
+// The relay runs on a thread of its own. Thread-safe.
 #ifndef GAVEL_TESTS_RELIABILITY_CHAOS_PROXY_H_
 #define GAVEL_TESTS_RELIABILITY_CHAOS_PROXY_H_
 
@@ -18,21 +18,21 @@
 
 namespace gavel::testing {
 
-// What may happen to a connection; all zero: a good line. Rates are per second
-// and connection.
+// The faults of connections. With all zero the connection is good. Rates are
+// per second and connection.
 struct Chaos {
-  double cuts_per_s = 0;  // reset, with part of what was on its way lost
-  double silences_per_s =
-      0;                   // nothing passes any more for `silence_s`, then it
-  double silence_s = 2;    // is reset
-  double delay_s_max = 0;  // of each piece, drawn evenly
+  double cuts_per_s = 0;  // resets, which lose part of the bytes on their way
+  // For silence_s nothing passes any more, then the connection is reset.
+  double silences_per_s = 0;
+  double silence_s = 2;
+  double delay_s_max = 0;  // of each piece, drawn uniformly
   double bytes_per_s = 0;  // in each direction; 0: no limit
 };
 
 class ChaosProxy {
  public:
   // Listens on a free port of `listen_address` and connects to
-  // `target_address`:`target_port`. Ends the process where the system refuses.
+  // `target_address`:`target_port`. Exits the process when a system call fails.
   ChaosProxy(const std::string& target_address, int target_port, uint64_t seed,
              const std::string& listen_address = "127.0.0.1",
              int listen_port = 0);
@@ -42,7 +42,7 @@ class ChaosProxy {
 
   int port() const { return port_; }
   std::string endpoint() const;  // "tcp://127.0.0.1:PORT"
-  // From now on.
+  // Applies from now on.
   void Set(const Chaos& chaos);
   // Resets every connection that there is.
   void CutAll() { cut_all_ = true; }
@@ -69,7 +69,7 @@ class ChaosProxy {
 
   void Serve();
   void Accept();
-  // False: it is over.
+  // These return false when the connection is over.
   bool Turn(Connection& connection, const Chaos& chaos, double span_s);
   bool Take(Way& way, const Chaos& chaos, Clock::time_point now);
   bool Pass(Way& way, const Chaos& chaos, Clock::time_point now);
@@ -87,7 +87,7 @@ class ChaosProxy {
   std::atomic<uint64_t> connections_{0};
   std::atomic<uint64_t> cuts_{0};
   std::atomic<uint64_t> silences_{0};
-  // Of the thread alone.
+  // Only the thread uses these.
   std::mt19937_64 random_;
   std::list<Connection> open_;
   std::thread thread_;

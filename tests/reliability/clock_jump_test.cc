@@ -1,7 +1,7 @@
 // The wall clock of coordinator and agent jumps by days, forwards and back, and
-// stands still (libfaketime; skips without it): leases, rounds and time-outs
-// are by monotonic clocks and do not notice. Their own drift and offset are
-// tested in the simulation.
+// stands still. Leases, rounds and time-outs use monotonic clocks and are not
+// affected. The drift and the offset of those are tested in the simulation. The
+// test needs libfaketime and is skipped without it.
 #include <cstdlib>
 #include <filesystem>
 
@@ -15,7 +15,7 @@ constexpr char kLibrary[] =
 
 class ClockJumpTest : public ClusterTest {
  protected:
-  // Of all processes that are started from here on.
+  // Fakes the wall clock of all processes that are started from here on.
   void FakeClocks() {
     setenv("FAKETIME_TIMESTAMP_FILE", Path("now").c_str(), 1);
     setenv("FAKETIME_NO_CACHE", "1", 1);
@@ -54,7 +54,7 @@ TEST_F(ClockJumpTest, NothingIsLostAndNoLeaseEnds) {
   }
   EXPECT_TRUE(ReachesState(endpoint(), "first", "CD"));
   EXPECT_TRUE(ReachesState(endpoint(), "second", "CD"));
-  // Pauses are those of rounds: no process was ended or taken as lost.
+  // Jobs paused only for rounds: no process was ended or taken as lost.
   for (const char* job : {"first", "second"}) {
     ExpectEachStepOnce(job, 600);
     EXPECT_EQ(Count(WorkerLog(job), " start "), 1) << WorkerLog(job);

@@ -1,5 +1,5 @@
-// Coordinator, agents and jobs as real processes with keys, with one or more
-// servers on this machine and a network that can be made bad.
+// Runs a coordinator, agents and jobs as real processes with keys, with one or
+// more servers on this machine and a network that can be made bad.
 #ifndef GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
 #define GAVEL_TESTS_RELIABILITY_CLUSTER_FIXTURE_H_
 
@@ -13,19 +13,20 @@ namespace gavel::testing {
 class ClusterTest : public GavelTest {
  protected:
   void SetUp() override;
-  // Servers of one slot each: here, left, right, near, far.
+  // The servers have one slot each: here, left, right, near, far.
   void WriteServers(const std::vector<std::string>& servers,
                     double round_duration_s, double lease_duration_s);
   void StartCoordinator(const std::vector<std::string>& flags = {});
   int port() const;  // of the coordinator
-  // Of `gavel`, for the agent of that server.
+  // The arguments of `gavel` that start the agent of that server.
   std::vector<std::string> AgentArguments(const std::string& server,
                                           const std::string& endpoint) const;
-  // At `endpoint`; empty: the coordinator's own.
+  // The agent connects to `endpoint`, or to the coordinator's own if it is
+  // empty.
   Process& StartAgent(const std::string& server,
                       const std::string& endpoint = "",
                       const std::vector<std::string>& flags = {});
-  // A job of fake_worker that logs what it does.
+  // Submits a job of fake_worker, which logs its actions.
   void Submit(const std::string& name, std::vector<std::string> arguments);
   std::string WorkerLog(const std::string& name) const {
     return ReadText(JobPath(name + ".log"));
@@ -35,14 +36,15 @@ class ClusterTest : public GavelTest {
             double timeout_s = kPatience_s);
   // The process that wrote the job's last line with `word`.
   pid_t LastPid(const std::string& name, const std::string& word) const;
-  // The file of the key that the agent of `server` made for a worker; it goes
-  // with the process.
+  // The key file that the agent of `server` made for a worker; it is deleted
+  // when the process ends.
   std::string WorkersKeyFile(const std::string& server,
                              const WorkerKey& worker) const;
-  // Of a worker that runs, once it does: what it says is up to the test.
+  // Speaks for a running worker, once it runs, with the worker's key; the test
+  // chooses the messages.
   std::unique_ptr<WorkerVoice> VoiceOf(const std::string& server,
                                        const WorkerKey& worker) const;
-  // By the logs of all jobs submitted.
+  // Checks the logs of all submitted jobs.
   void ExpectNothingLostOrShared() const;
   Process& coordinator() { return *coordinator_; }
   const std::string& endpoint() const { return endpoint_; }

@@ -1,4 +1,5 @@
-// What a job's processes may do, and what one that has a worker's key may say.
+// Processes of a hostile job, and messages of a process with a worker's key,
+// harm no other job.
 #include <unistd.h>
 
 #include <cmath>
@@ -18,18 +19,19 @@ namespace {
 
 class HostileJobsTest : public HostileTenantTest {
  protected:
-  // A process of hers that only sleeps, and who speaks for it.
+  // Starts a process of Mallory's that only sleeps, and a client that sends
+  // messages in its name.
   void StartWorker() {
     worker_ = {SubmitCommand("mallory-1", {"/bin/sleep", "300"}), 0, 1};
     voice_ = VoiceOf("here", worker_);
     ASSERT_NE(voice_, nullptr);
     ASSERT_TRUE(voice_->Hello());
   }
-  // Its first process is there, for its agent.
+  // Whether its agent takes the job's first process as running.
   bool Runs(JobId job) const {
     return std::filesystem::exists(WorkersKeyFile("here", {job, 0, 1}));
   }
-  // Figures that nobody has measured, and names that are none.
+  // Numbers that no worker can have measured, and invalid names.
   static Progress ExtremeProgress(uint64_t number) {
     Progress progress;
     progress.steps_done = number % 2 == 0 ? kMost : number;
@@ -67,7 +69,8 @@ TEST_F(HostileJobsTest, AWorkerThatSaysAnythingHarmsNobody) {
                                ExtremeProgress(i),
                                static_cast<ReleaseCause>(i % 4)});
   }
-  // What is another's, and what only others say: few, for it is cut then.
+  // Messages in the name of another worker, and messages that only an agent may
+  // send. These are few, because the connection is cut after some.
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
     voice_->Send(WorkerHello{victim, {}, 1, {}, true});
     voice_->Send(LeaseReleased{victim, epoch, {}});
@@ -81,7 +84,7 @@ TEST_F(HostileJobsTest, AWorkerThatSaysAnythingHarmsNobody) {
     hello.incarnation = kMost;
     voice_->Send(hello);
   }
-  // A journal that nobody has.
+  // A journal position that does not exist.
   voice_->Send(WorkerHello{worker_, {kMost, kMost}, 1, {}, true});
   voice_->Send(
       WorkerFinished{worker_, grant->epoch, -1, ExtremeProgress(1),
@@ -125,7 +128,7 @@ TEST_F(HostileJobsTest, RenewalsAndLeasesWithoutAPauseHarmNobody) {
 
 TEST_F(HostileJobsTest, OutputWithoutEndFillsNoDisk) {
   StartCluster({}, {"--log-mib", "8", "--logs-mib", "16"});
-  // Each writes as much as is kept of it.
+  // Each job writes as much output as is kept of one worker.
   std::vector<JobId> jobs;
   for (int i = 0; i < 12; ++i) {
     jobs.push_back(SubmitCommand(StrCat("yes-", i),
@@ -133,7 +136,8 @@ TEST_F(HostileJobsTest, OutputWithoutEndFillsNoDisk) {
   }
   const auto follow = Start({"logs", "-f", "yes-0", "--coordinator", endpoint(),
                              "--key", keys().KeyFile(kMallory)});
-  // All of them, what has yet to be looked at, and the two that run.
+  // The limit of all logs (16 MiB), the output that was not pruned yet (8 MiB),
+  // and the logs of the two running jobs (8 MiB each).
   constexpr uint64_t kLogsMax = (16 + 8 + 2 * 8) << 20;
   uint64_t most = 0;
   const bool all_ended = Eventually([&] {
@@ -150,8 +154,8 @@ TEST_F(HostileJobsTest, OutputWithoutEndFillsNoDisk) {
   ExpectOthersUnharmed();
 }
 
-// Children in sessions of their own, ears shut, each as often as it is killed
-// again, for as long as the file is there.
+// Starts children in sessions of their own that ignore signals. Three of them
+// replace themselves again and again, for as long as the file "go" exists.
 constexpr char kRabbit[] = R"(trap '' TERM INT HUP QUIT PIPE
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
   setsid sh -c "trap '' TERM; exec sleep 30" &
@@ -183,8 +187,8 @@ TEST_F(HostileJobsTest, ProcessesThatDoNotGoKeepNoAccelerator) {
   ExpectOthersUnharmed();
 }
 
-// The mark by which an agent knows what a worker has started is in its
-// environment, for its user to read and for others to guess.
+// An agent knows the processes that a worker started by a mark in their
+// environment, which the user can read and others may guess.
 TEST_F(HostileJobsTest, ACopiedMarkKeepsNoAcceleratorAndKillsNobody) {
   StartCluster();
   ClusterTest::Submit("short", {"--steps", "150", "--step-ms", "20"});
@@ -200,7 +204,7 @@ TEST_F(HostileJobsTest, ACopiedMarkKeepsNoAcceleratorAndKillsNobody) {
       SubmitCommand("copy", {"/usr/bin/env", StrCat(name, mark), "/bin/sh",
                              "-c", "env; exec sleep 300"});
   EXPECT_TRUE(Eventually([&] { return Runs(job); }));
-  // It has ended only when its agent says that its accelerator is free.
+  // "short" is complete only after its agent has reported its accelerator free.
   EXPECT_TRUE(ReachesState(endpoint(), "short", "CD"));
   if (geteuid() == 0) {
     EXPECT_TRUE(Runs(job));

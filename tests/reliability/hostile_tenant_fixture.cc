@@ -18,14 +18,14 @@ constexpr double kRound_s = 600;
 constexpr double kLease_s = 2;
 constexpr std::chrono::milliseconds kProbeInterval(10);
 
-// What docs/security.md promises, for these attacks, on a cluster that has
-// nothing else to do.
+// The limits that docs/security.md promises under these attacks, on a cluster
+// that has nothing else to do.
 constexpr double kStatus_s_max = 1;
 constexpr uint64_t kCoordinatorBytesMax = uint64_t{256} << 20;
 constexpr uint64_t kAgentBytesMax = uint64_t{128} << 20;
 constexpr uint64_t kStateBytesMax = uint64_t{64} << 20;
 
-// The most that it ever had.
+// The peak resident memory of the process.
 uint64_t PeakBytes(pid_t pid) {
   constexpr char kField[] = "VmHWM:";
   std::ifstream status(StrCat("/proc/", pid, "/status"));

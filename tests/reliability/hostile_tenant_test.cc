@@ -1,4 +1,4 @@
-// What a client may send: job files, messages, bytes.
+// Everything that a hostile client may send: job files, messages, bytes.
 #include <unistd.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@
 namespace gavel::testing {
 namespace {
 
-// Values of TOML that some key or other does not expect.
+// TOML values that some keys do not expect.
 std::vector<std::string> ExtremeValues() {
   std::vector<std::string> values = {"0",
                                      "-1",
@@ -57,11 +57,11 @@ std::vector<std::string> ExtremeValues() {
   return values;
 }
 
-// Whether the answer could be shown to anybody.
+// Whether the error is short enough to be shown.
 bool IsShort(const std::string& error) { return error.size() < 60'000; }
 
 TEST_F(HostileTenantTest, ExtremeValuesInEachKeyOfAJobFileHarmNobody) {
-  // So that the engine and the solver meet what the quota would keep out.
+  // Without quotas, all of these job files reach the engine and the solver.
   StartCluster({"--quota-submissions", "0", "--quota-requests", "0"});
   Tenant mallory = Mallory();
   std::vector<JobId> accepted;
@@ -83,7 +83,7 @@ TEST_F(HostileTenantTest, ExtremeValuesInEachKeyOfAJobFileHarmNobody) {
     }
   }
   EXPECT_GT(number, 500);
-  // Weights, deadlines and throughputs at both ends, all at once.
+  // Weights, deadlines and throughputs at both extremes, all at once.
   for (const char* extremes :
        {"weight = 1000.0\ndeadline_s = 5e-324\n[throughputs]\ncpu = 1e-300\n",
         "weight = 0.001\ndeadline_s = 1e308\n[throughputs]\ncpu = 1e9\n",
@@ -105,7 +105,7 @@ TEST_F(HostileTenantTest, ExtremeValuesInEachKeyOfAJobFileHarmNobody) {
   ExpectOthersUnharmed();
 }
 
-// An encoded message of each kind, and what can be made of it.
+// An encoded message of each kind, and damaged variants of it.
 class Frames {
  public:
   Frames() {
@@ -158,7 +158,7 @@ TEST_F(HostileTenantTest, MalformedMessagesOfEachKindHarmNobody) {
   const std::string huge(kFrameBytesMax + 1, 'x');
   Flood oversized(endpoint(), MallorysKeys(), 16, true);
   oversized.Run(1, [&](size_t) { return std::vector<std::string>{huge}; });
-  // Parts without an end.
+  // The message of many parts has no end.
   const std::vector<std::string> parts(500, std::string(60'000, 'x'));
   Flood endless(endpoint(), MallorysKeys(), 2, true);
   endless.Run(1, [&](size_t) { return parts; });
@@ -169,7 +169,7 @@ TEST_F(HostileTenantTest, FloodsOfRequestsHarmNobody) {
   StartCluster();
   Tenant mallory = Mallory();
   std::vector<JobId> jobs;
-  // As many as she may have, each as large as it may be.
+  // She submits as many jobs as she may have, each as large as it may be.
   std::string error;
   for (int i = 0; i < 300; ++i) {
     std::string text =
@@ -189,7 +189,7 @@ TEST_F(HostileTenantTest, FloodsOfRequestsHarmNobody) {
     request.request = number;
     request.kind = kinds[number % kinds.size()];
     request.job = number % 4 == 0 ? JobId(1) : JobId();
-    // Next pages cost less.
+    // Later pages of a listing cost less.
     request.cursor = number % 3;
     if (request.kind == QueryKind::kHistory) {
       request.filter = R"({"table":"jobs"})";
@@ -243,7 +243,7 @@ TEST_F(HostileTenantTest, WhatIsAnothersIsNotHers) {
       CommandRequest request;
       request.kind = static_cast<CommandKind>(kind);
       request.job = JobId(id);
-      // Of those that there are.
+      // Only the kinds that exist can be decoded.
       if (!DecodeMessage(EncodeMessage(request).value()).ok()) break;
       EXPECT_NE(mallory.Ask<CommandReply>(request).error, "")
           << kind << " of job " << id;
@@ -258,14 +258,15 @@ TEST_F(HostileTenantTest, WhatIsAnothersIsNotHers) {
     EXPECT_THAT(RunAsMallory({command, "victim"}).errors,
                 AnyOf(HasSubstr("not yours"), HasSubstr("not held")));
   }
-  // What all may know, and no more: her command and variables are not there.
+  // Any user may know why a job waits or runs, but not its command.
   const std::string why = RunAsMallory({"why", "victim", "--json"}).output;
   EXPECT_THAT(why, HasSubstr("running"));
   EXPECT_THAT(why, Not(HasSubstr("fake_worker")));
   ExpectOthersUnharmed();
 }
 
-// The default is beside the job file; it and others lead elsewhere.
+// The default checkpoint directory is beside the job file. Here it and the
+// others lead to directories that are not hers.
 TEST_F(HostileTenantTest, LinksAndPathsLeadToNothingOfOthers) {
   if (geteuid() != 0) GTEST_SKIP() << "jobs of two Unix users need root";
   StartCluster();

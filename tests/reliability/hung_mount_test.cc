@@ -1,5 +1,5 @@
-// Jobs and submissions whose paths are on a file system that never answers, in
-// a whole cluster. Needs root and FUSE, else it skips.
+// Jobs and submissions with paths on a file system that never answers, in a
+// whole cluster. The tests need root and FUSE, and are skipped without them.
 #include <chrono>
 
 #include "core/text.h"
@@ -19,7 +19,7 @@ class HungMountTest : public ClusterTest {
     WriteServers({"left", "right"}, 600, 2);
     StartCoordinator();
   }
-  // Before the processes that hang in it.
+  // Removes the mount before the cluster stops, because processes hang in it.
   void TearDown() override { mount_.reset(); }
   void ExpectNoLeaseLost(const std::string& job) const {
     const std::string log = WorkerLog(job);
@@ -42,7 +42,7 @@ TEST_F(HungMountTest, AJobWhoseDirectoryHangsIsHeldAndTakesNoServerDown) {
                         StrCat("working_directory = \"", directory, "\"\n"))});
   ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
   ASSERT_TRUE(Eventually([&] { return mount_->asked(); }));
-  // What comes meanwhile waits for one launch at most.
+  // A job that comes meanwhile waits for one hung launch at most.
   Submit("other", {"--steps", "10"});
   const double two_launches_s = 60;
   EXPECT_TRUE(
@@ -55,7 +55,7 @@ TEST_F(HungMountTest, AJobWhoseDirectoryHangsIsHeldAndTakesNoServerDown) {
   EXPECT_THAT(Run({"nodes", "--coordinator", endpoint()}).output,
               Not(HasSubstr("unreachable")));
   ExpectNoLeaseLost("victim");
-  // Also while it has processes that nothing can kill.
+  // An agent also ends while it has processes that nothing can kill.
   right.Signal(SIGTERM);
   EXPECT_TRUE(right.Wait().has_value()) << right.errors();
 }

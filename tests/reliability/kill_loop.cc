@@ -1,7 +1,8 @@
-// Real processes, really killed: a coordinator, two agents, jobs of fake_worker
-// (tests/support), and SIGKILL for workers, the coordinator and agents, until
-// so many of each have died. Judged by what the coordinator has no part in: the
-// workers' own logs (worker_log.h), the locks of the kernel, the process table.
+// Real processes, really killed: a coordinator, two agents and jobs of
+// fake_worker (tests/support) run while SIGKILL hits workers, the coordinator
+// and agents, until so many of each have died. The verdict comes from sources
+// that the coordinator does not write: the workers' own logs (worker_log.h),
+// the locks of the kernel, the process table.
 //
 //   kill_loop [--workers N] [--coordinators N] [--agents N] [--keys] [--chaos]
 //             [--policy NAME] [--seed N] [--seconds S]
@@ -75,7 +76,8 @@ void Pause(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-// Processes whose command line names `text`, by the kernel's table.
+// Processes whose command line names `program` and `text`, by the kernel's
+// table.
 std::vector<pid_t> ProcessesNaming(const std::string& program,
                                    const std::string& text) {
   std::vector<pid_t> pids;
@@ -163,7 +165,7 @@ class KillLoop {
     std::vector<std::string> arguments = {
         "coordinator", "--listen", endpoint_, "--state", Path("state"),
         "--cluster", Path("cluster.toml"),
-        // Most starts are from one.
+        // Snapshots are frequent, so that most starts read one.
         "--snapshot-rows", "50", "--policy", options_.policy};
     if (keys_) Append(keys_->OfCoordinator(), &arguments);
     coordinator_ = Gavel(arguments);
@@ -210,7 +212,7 @@ class KillLoop {
     if (submit->Wait() != 0) Complain("submit: " + submit->errors());
   }
 
-  // Each job commits again.
+  // Waits until each job has committed again.
   void AllGoOn(const std::string& when) {
     std::vector<uint64_t> before;
     for (int job = 0; job < kJobs; ++job) before.push_back(CommitsOf(job));
@@ -218,8 +220,8 @@ class KillLoop {
       const auto goes_on = [&] {
         return CommitsOf(job) > before[static_cast<size_t>(job)];
       };
-      // Two agents that are lost over launches hold a job until an operator has
-      // seen to it. Refused where it is not held.
+      // A job whose launches have cost two agents is held until an operator
+      // releases it. The command is refused where the job is not held.
       Gavel({"release", "--coordinator", endpoint_, StrCat("job-", job)})
           ->Wait();
       if (!Eventually(goes_on, kComesBack_s)) {
@@ -237,7 +239,8 @@ class KillLoop {
            killed_.agents < options_.agents;
   }
 
-  // One of what is left, drawn in proportion.
+  // Kills a worker, the coordinator or an agent, drawn in proportion to the
+  // kills that remain.
   void KillSomething() {
     const int workers = options_.workers - killed_.workers;
     const int coordinators = options_.coordinators - killed_.coordinators;
@@ -253,7 +256,7 @@ class KillLoop {
     const bool some =
         Eventually([&] { return !(alive = Workers()).empty(); }, kComesBack_s);
     if (!some) return Complain("no worker comes back");
-    // It may have ended by itself in between.
+    // The worker may have ended by itself in between.
     if (kill(alive[random_() % alive.size()], SIGKILL) == 0) ++killed_.workers;
     Pause(Uniform(2 * kWorkerKillGap_s));
   }
@@ -280,7 +283,7 @@ class KillLoop {
     return ProcessesNaming("fake_worker", folder_);
   }
 
-  // Dead agents leave nobody behind.
+  // Kills the agents, which must not leave any worker behind.
   void EndAll() {
     for (const auto& [server, agent] : agents_) {
       agent->Signal(SIGKILL);

@@ -1,4 +1,4 @@
-// SIGSTOP: a process that does nothing, and does not know it.
+// Tests processes that SIGSTOP has stopped, and that do not notice it.
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -10,7 +10,7 @@ namespace {
 
 class StoppedProcessTest : public ClusterTest {};
 
-// Nothing is waited for: the time itself is what matters.
+// A fixed time: the time itself matters, and no event is waited for.
 void Pause(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
@@ -24,7 +24,8 @@ TEST_F(StoppedProcessTest, ItsAcceleratorGoesToAnotherOnlyOnceItIsKilled) {
   const pid_t stopped = LastPid("first", "take");
   kill(stopped, SIGSTOP);
   Submit("second", {"--steps", "200"});
-  // It holds the lock as long as it lives, and the second would find it so.
+  // The stopped process holds the lock as long as it lives, and the second job
+  // would notice that.
   ASSERT_TRUE(Logs("second", " take ")) << coordinator().errors();
   EXPECT_FALSE(IsAlive(stopped));
   EXPECT_TRUE(ReachesState(endpoint(), "second", "CD"));
@@ -41,7 +42,7 @@ TEST_F(StoppedProcessTest, ALateCheckpointOfALostServerDoesNoHarm) {
   Submit("job", {"--steps", "1500"});
   ASSERT_TRUE(Logs("job", " commit ", 3));
   const pid_t late = LastPid("job", "take");
-  // The whole server stands still; another joins.
+  // The whole server is stopped, and another one joins.
   kill(late, SIGSTOP);
   left.Signal(SIGSTOP);
   WriteServers({"right"}, 3, 1.5);
@@ -68,7 +69,8 @@ TEST_F(StoppedProcessTest, ACoordinatorThatStoodStillGrantsNothingTwice) {
   ASSERT_TRUE(Logs("first", " commit "));
   for (int i = 0; i < 3; ++i) {
     coordinator().Signal(SIGSTOP);
-    // Longer than a lease: whoever has one gives it up by itself.
+    // The pause is longer than a lease, so each holder gives its lease up by
+    // itself.
     Pause(2.5);
     coordinator().Signal(SIGCONT);
     Pause(1);

@@ -1,5 +1,5 @@
-// Who speaks to a coordinator with keys of its own, in messages and in bytes.
-// Not thread-safe.
+// Tenants that speak to a coordinator with keys of their own, in messages and
+// in bytes. Not thread-safe.
 #ifndef GAVEL_TESTS_RELIABILITY_TENANT_H_
 #define GAVEL_TESTS_RELIABILITY_TENANT_H_
 
@@ -23,8 +23,8 @@ class Tenant : public FakePeer {
  public:
   Tenant(const std::string& endpoint, const CurveClient& keys)
       : FakePeer(endpoint, keys) {}
-  // The answer to a request, which gets a number; of one that does not come the
-  // error says so.
+  // Sends the request with a new number and returns its answer. When none
+  // comes, the returned error says so.
   template <class Reply, class Request>
   Reply Ask(Request request) {
     request.request = ++request_;
@@ -43,8 +43,8 @@ class Tenant : public FakePeer {
   uint64_t request_ = 0;
 };
 
-// A worker's voice, whatever its process is: with the key that its agent made
-// for it.
+// Speaks for a worker with the key that the worker's agent made for it,
+// whatever the worker's own process does.
 class WorkerVoice {
  public:
   WorkerVoice(const std::string& endpoint, const CurveClient& keys,
@@ -52,9 +52,10 @@ class WorkerVoice {
       : tenant_(endpoint, keys), worker_(worker) {}
   const WorkerKey& worker() const { return worker_; }
   bool Send(const Message& message) { return tenant_.Send(message); }
-  // Until it is answered; the coordinator may not have heard of the key yet.
+  // Says hello again until it is answered, because the coordinator may not have
+  // heard of the key yet.
   bool Hello(bool ready = true);
-  // Nothing: it got none.
+  // Nothing when no grant comes.
   std::optional<LeaseGrant> AskForLease(uint64_t epoch, bool holding);
   void set_nonce(uint64_t nonce) { nonce_ = nonce; }
 
@@ -67,12 +68,12 @@ class WorkerVoice {
 // Connections that send bytes as fast as they are taken.
 class Flood {
  public:
-  // `reads`: takes what is answered, which else waits there.
+  // `reads`: also reads the answers, which otherwise wait in the sockets.
   Flood(const std::string& endpoint, const CurveClient& keys,
         size_t connections, bool reads);
   // `frame` makes the parts of the next message.
   using Frame = std::function<std::vector<std::string>(size_t number)>;
-  // Messages that were sent.
+  // Returns the number of messages that were sent.
   size_t Run(double seconds, const Frame& frame);
 
  private:

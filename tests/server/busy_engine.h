@@ -1,6 +1,6 @@
-// An engine with many jobs that all run, whose workers do what they are told at
-// once, and the recorder that keeps it: what a large coordinator's journal is
-// made of.
+// An engine with many running jobs, whose workers obey at once, and the
+// recorder that keeps it. Together they write the journal of a large
+// coordinator.
 #ifndef GAVEL_TESTS_SERVER_BUSY_ENGINE_H_
 #define GAVEL_TESTS_SERVER_BUSY_ENGINE_H_
 
@@ -20,7 +20,7 @@
 
 namespace gavel::testing {
 
-// Time passes only as the test says: nobody is given up.
+// Time passes only as the test says, so no peer is given up.
 inline EngineOptions BusyOptions() {
   EngineOptions options;
   options.round_duration_s = 1e6;
@@ -50,7 +50,7 @@ class BusyEngine {
     Step(started);
   }
 
-  // Servers of 100 accelerators.
+  // Adds servers of 100 accelerators each.
   void AddAccelerators(int count, const std::string& type = "v100") {
     for (int server = 0; count > 0; ++server) {
       AgentHello hello;
@@ -75,7 +75,7 @@ class BusyEngine {
     Step(event::JobSubmitted{spec, 1});
   }
 
-  // Of rank 0 of each job that runs.
+  // Reports the progress of rank 0 of each running job.
   void ReportAll(uint64_t steps, double steps_per_s = 10) {
     for (const auto& [id, job] : engine.jobs()) {
       const Worker& worker = job.workers.front();

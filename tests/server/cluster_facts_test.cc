@@ -6,7 +6,7 @@
 namespace gavel::testing {
 namespace {
 
-// An engine with two accelerators, and what the log has of it.
+// An engine with two accelerators, and the facts that the log gets from it.
 struct Logged {
   explicit Logged(const EngineOptions& options = BusyOptions())
       : busy(
@@ -147,7 +147,7 @@ TEST(ClusterFacts, ALostServerAndAnExpiredLeaseAreTold) {
                   "job 1 rank 0: its lease on v100-0-0 of server v100-0")));
 }
 
-// Launches are repeated every few seconds until the program has said hello.
+// Launches are repeated every few seconds until the program says hello.
 TEST(ClusterFacts, AStartingWorkerIsToldOnce) {
   Logged logged;
   logged.busy.Submit("a");
@@ -159,7 +159,7 @@ TEST(ClusterFacts, AStartingWorkerIsToldOnce) {
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->text, "job 1 rank 0: process 7 on v100-0");
   EXPECT_FALSE(logged.facts.Of(launched, logged.busy.engine).has_value());
-  // Of no worker that there is: nothing to remember.
+  // There is no such worker, so there is nothing to remember.
   launched.worker.incarnation += 100;
   EXPECT_FALSE(logged.facts.Of(launched, logged.busy.engine).has_value());
 }

@@ -9,7 +9,7 @@ namespace {
 
 class CommitThreadTest : public JournalFixture {
  protected:
-  // The first state that satisfies `done`.
+  // Waits until the state satisfies `done`, and returns the state.
   template <class Done>
   CommitThread::State WaitUntil(const CommitThread& thread, Done done) {
     EXPECT_TRUE(Eventually([&] { return done(thread.state()); }));
@@ -57,7 +57,7 @@ TEST_F(CommitThreadTest, SaysThatARowIsDurableOnlyWhenItIs) {
   for (uint64_t seq = 1; seq <= 40; ++seq) {
     thread.Append(RowAt(seq));
     WaitUntil(thread, [&](const auto& s) { return s.persisted_seq == seq; });
-    // What a crash now would leave.
+    // The copy has the bytes that a crash at this moment would leave.
     const std::string copy = StrCat(folder_.path(), "/copy", seq, ".db");
     WriteFile(copy, ReadText(path()));
     WriteFile(copy + "-wal", ReadText(path() + "-wal"));

@@ -1,4 +1,4 @@
-// What the coordinator does not do, and how it says so.
+// Requests that the coordinator refuses, and its answers.
 #include <sys/stat.h>
 
 #include <fstream>
@@ -44,7 +44,7 @@ class CoordinatorRefusals : public Test {
       : coordinator_(QuietOptions(folder_.path())),
         client_(coordinator_.endpoint()) {}
   ~CoordinatorRefusals() override {
-    // Nothing else was disturbed.
+    // The coordinator still serves other clients.
     EXPECT_EQ(client_.SubmitNamed("well").error, "");
     EXPECT_OK(coordinator_.Stop());
   }

@@ -1,4 +1,5 @@
-// What each role may send to a coordinator with keys, and what not.
+// Tests which messages each role may send to a coordinator with keys, and which
+// not.
 #include <cstddef>
 #include <variant>
 
@@ -9,12 +10,13 @@
 namespace gavel::testing {
 namespace {
 
-// Each role over a real connection: what the table does not give it is refused,
-// told to nobody else and written down; then the connection still serves it.
+// Each role over a real connection: a message that the table does not allow is
+// refused, reaches nobody else, and is written to the audit log. The connection
+// still serves the peer afterwards.
 class EachRole : public EncryptedCoordinator,
                  public ::testing::WithParamInterface<Role> {
  protected:
-  // A worker's key is known once its agent has told of it.
+  // A worker's key is known once its agent has reported it.
   std::unique_ptr<FakePeer> Connect() {
     static const std::map<Role, std::string> kNames = {
         {Role::kUser, "alice"},

@@ -1,4 +1,4 @@
-// A coordinator with keys, over real sockets: who gets what done.
+// A coordinator with keys, over real sockets: which user may do what.
 #include <filesystem>
 
 #include "coordinator/server/audit_log.h"
@@ -108,7 +108,8 @@ TEST_F(EncryptedCoordinator, WhoFailsWithoutEndDoesNotFillTheAuditLog) {
   EXPECT_EQ(alice.SubmitNamed("a").error, "");
   EXPECT_EQ(Client("olga").Command(CommandKind::kCancel, JobId(1)).error, "");
   const std::string audit = Audit();
-  // What is done is all there, and how much is not.
+  // Every command that was carried out is in the log, and so is the number of
+  // refusals that were left out.
   EXPECT_THAT(audit, HasSubstr(R"("object":"job 1 a","result":"done")"));
   EXPECT_THAT(audit, HasSubstr(R"("left_out":)"));
   EXPECT_LE(std::ranges::count(audit, '\n'),
@@ -123,7 +124,8 @@ TEST_F(EncryptedCoordinator, RefusedHandshakesAreInTheAuditLog) {
   const auto alice = Dealer::Connect(Endpoint(), {As("alice")}).value();
   ASSERT_TRUE(alice->WaitForLink(kPatience_s));
   Revoke("alice");
-  // Cut with its next message after the list was read again.
+  // The coordinator reads the list of keys again and cuts the connection at her
+  // next message.
   EXPECT_TRUE(Eventually([&] {
     alice->Send(QueryRequest{}).IgnoreError();
     alice->Receive(0.1).IgnoreError();
@@ -137,7 +139,8 @@ TEST_F(EncryptedCoordinator, RefusedHandshakesAreInTheAuditLog) {
   EXPECT_THAT(audit, HasSubstr("no principal and no worker has this key"));
 }
 
-// Also for what is refused or only looks, and for nobody else.
+// The limit also counts requests that are refused or that only read, and it
+// applies to no other user.
 TEST_F(EncryptedCoordinator, WhoAsksTooOftenIsToldSoThenCut) {
   EXPECT_OK(coordinator_->Stop());
   requests_per_s_max_ = 2;  // and twenty at once
@@ -153,7 +156,7 @@ TEST_F(EncryptedCoordinator, WhoAsksTooOftenIsToldSoThenCut) {
     return error.find("--quota-requests") != std::string::npos;
   }));
   EXPECT_THAT(error, HasSubstr("viewer vera asks for more than its requests"));
-  // Without a pause, and without reading what it is told.
+  // vera sends without a pause and does not read the answers.
   for (int i = 0; i < 2 * Router::kOffencesMax; ++i) {
     QueryRequest query;
     query.kind = QueryKind::kForecast;
@@ -165,7 +168,7 @@ TEST_F(EncryptedCoordinator, WhoAsksTooOftenIsToldSoThenCut) {
   };
   EXPECT_TRUE(Eventually([&] { return kept_out("connections_cut") > 0; }));
   EXPECT_GT(kept_out("messages_refused"), Router::kOffencesMax);
-  // Operators and everybody else.
+  // Operators and all other users are still served.
   for (int i = 0; i < 30; ++i) {
     EXPECT_TRUE(olga.Query(QueryKind::kStatus).is_object());
   }
@@ -180,7 +183,8 @@ TEST_F(EncryptedCoordinator, ANewKeyIsKnownAndARevokedOneRefusedLive) {
   EXPECT_TRUE(Client("carol").Query(QueryKind::kStatus).is_object());
   EXPECT_TRUE(IsAudited("carol (viewer) added"));
   EXPECT_TRUE(IsAudited("alice (user) revoked"));
-  // Her open connection is not cut by that alone, but nothing is done for it.
+  // The revocation alone does not cut her open connection, but the coordinator
+  // does nothing for it.
   alice.Send(SubmitRequest{7, "job.toml", "name = \"x\"\ncommand = [\"./x\"]\n",
                            "/jobs"});
   const auto reply = alice.Receive<SubmitReply>(kShort_s);
@@ -212,7 +216,7 @@ TEST_F(EncryptedCoordinator, AWorkerProvesItselfByTheKeyThatItsAgentTold) {
   EXPECT_TRUE(worker.Hello());
   EXPECT_TRUE(worker.AskForLease().has_value());
 
-  // By the same key it is nobody else, and no user.
+  // A peer with the same key is neither a user nor another worker.
   FakeClient thief(Endpoint(), As(keys));
   EXPECT_THAT(thief.Command(CommandKind::kCancel, launch->worker.job).error,
               HasSubstr("may not send CommandRequest"));
@@ -241,16 +245,17 @@ TEST_F(EncryptedCoordinator, AMadeUpJournalPositionIsRefusedAndWrittenDown) {
   LeaseRequest forged;
   forged.worker = launch->worker;
   forged.nonce = 1000;
-  // No proof, and the proof of another position.
+  // The first request has no proof, the second has the proof of another
+  // position.
   forged.highest_seen = {uint64_t{1} << 60, 1};
   worker.Send(forged);
   forged.highest_seen.proof = grant->position.proof;
   worker.Send(forged);
   AgentHeartbeat beat{"here", 1, {launch->position.term, 1'000'000}};
   agent.Send(beat);
-  // Of an earlier term, which had no such row.
+  // This position is in an earlier term, which had no such row.
   agent.Send(AgentHeartbeat{"here", 1, {0, launch->position.seq}});
-  // Of the same connections, what is true is heard as before.
+  // The same connections are still heard when they show true positions.
   EXPECT_TRUE(worker.AskForLease(/*holding=*/true, grant->epoch).has_value());
   agent.Send(AgentHeartbeat{"here", 1, launch->position});
   EXPECT_TRUE(Client("vera").Query(QueryKind::kStatus).is_object());
@@ -277,7 +282,7 @@ TEST_F(EncryptedCoordinator, AProvenLaterPositionHaltsAJournalThatWasSetBack) {
   ExpectHaltAfterSetBack(seen, "another coordinator");
 }
 
-// One term, whose last rows are gone; and then another.
+// The coordinator loses the last rows of one term and then begins another.
 TEST_F(EncryptedCoordinator, AProvenPositionOfALostRowOfAnEarlierTermHalts) {
   JournalPosition seen;
   {
@@ -325,7 +330,7 @@ TEST_F(EncryptedCoordinator, ASecondAgentOfOneNameIsRefusedAndTheFirstGoesOn) {
   ASSERT_TRUE(rejected.has_value());
   EXPECT_EQ(rejected->incarnation, 12U);
   EXPECT_THAT(rejected->reason, HasSubstr("another state directory"));
-  // What is for the name still goes to the first, and its worker renews.
+  // Messages to that server still go to the first agent, and its worker renews.
   EXPECT_TRUE(worker.AskForLease(/*holding=*/true, grant->epoch).has_value());
   ASSERT_EQ(Client("alice").SubmitNamed("b").error, "");
   EXPECT_TRUE(first.Receive<LaunchWorker>().has_value());

@@ -1,6 +1,6 @@
-// A coordinator on a thread of its own, and what talks to it over real sockets:
-// a client, an agent that launches nothing, a worker that trains nothing. Each
-// fake belongs to the test's thread.
+// A coordinator on a thread of its own, and peers that talk to it over real
+// sockets: a client, an agent that launches nothing, a worker that trains
+// nothing. Each fake belongs to the test's thread.
 #ifndef GAVEL_TESTS_SERVER_FAKE_PEERS_H_
 #define GAVEL_TESTS_SERVER_FAKE_PEERS_H_
 
@@ -19,7 +19,8 @@
 
 namespace gavel::testing {
 
-// Rounds that do not end within a test, so that nothing happens by the clock.
+// Options with rounds that outlast a test, so that nothing happens by the
+// clock.
 CoordinatorServerOptions QuietOptions(const std::string& state_directory);
 
 class RunningCoordinator {
@@ -27,12 +28,12 @@ class RunningCoordinator {
   explicit RunningCoordinator(CoordinatorServerOptions options);
   ~RunningCoordinator() { Stop().IgnoreError(); }
 
-  // What Create said; all else requires that it is OK.
+  // The status of Create; all other functions require that it is OK.
   const absl::Status& created() const { return created_; }
   const std::string& endpoint() const { return server_->endpoint(); }
-  // Ends it in order; what Run said.
+  // Ends it in order, and returns the status of Run.
   absl::Status Stop();
-  // Waits until it has ended by itself.
+  // Waits until it has ended by itself, and returns the status of Run.
   absl::Status Wait();
 
  private:
@@ -52,10 +53,10 @@ class FakePeer {
   bool Connects(double timeout_s) {
     return dealer_->WaitUntilConnected(timeout_s);
   }
-  // False: nobody takes it.
+  // False if the message could not be sent.
   bool Send(const Message& message);
 
-  // The next message of type T within `timeout_s`; others are passed over.
+  // The next message of type T within `timeout_s`; others are skipped.
   template <class T>
   std::optional<T> Receive(double timeout_s = kPatience_s) {
     const double end = Seconds() + timeout_s;
@@ -76,11 +77,12 @@ class FakeClient : public FakePeer {
  public:
   using FakePeer::FakePeer;
   SubmitReply Submit(const std::string& toml);
-  // Plain jobs.
+  // Submits a plain job.
   SubmitReply SubmitNamed(const std::string& name);
   CommandReply Command(CommandKind kind, JobId job = JobId());
   nlohmann::json Query(QueryKind kind, JobId job = JobId());
-  // The queue's row of `job` once `done` says so; null when it never does.
+  // The row of `job` in the queue once `done` accepts it; null if it never
+  // does.
   nlohmann::json WaitForRow(
       JobId job, const std::function<bool(const nlohmann::json&)>& done);
 
@@ -108,9 +110,9 @@ class FakeWorker : public FakePeer {
   FakeWorker(const std::string& endpoint, const WorkerKey& key,
              const std::optional<CurveClient>& keys = {})
       : FakePeer(endpoint, keys), key_(key) {}
-  // Until a LeaseNotice or a rejection; true for the first.
+  // Repeats its hello until a LeaseNotice (true) or a rejection (false) comes.
   bool Hello();
-  // Asks until it is granted; nothing when it never is.
+  // Asks until a lease is granted; nothing if that never happens.
   std::optional<LeaseGrant> AskForLease(bool holding = false,
                                         uint64_t epoch = 0);
   void Report(uint64_t epoch, uint64_t steps_done, double steps_per_s);

@@ -1,5 +1,5 @@
-// What is left after a crash, and after damage: faults.md's rows of the
-// journal.
+// Tests the journal after a crash and after damage, as "The journal, byte by
+// byte" in docs/measurements/faults.md reports.
 
 #include <cstdlib>
 #include <random>
@@ -10,15 +10,15 @@
 namespace gavel::testing {
 namespace {
 
-// Every byte of the files by command (GAVEL_EVERY_BYTE=1), else some.
+// GAVEL_EVERY_BYTE=1 tests every byte of the files, otherwise only some.
 size_t StepOf(size_t usual) {
   return std::getenv("GAVEL_EVERY_BYTE") != nullptr ? 1 : usual;
 }
 
 class JournalDamage : public JournalFixture {
  protected:
-  // A snapshot of three parts and the rows behind it lie in the WAL, an older
-  // snapshot in the main file.
+  // Leaves a snapshot of three parts, and the rows behind it, in the WAL, and
+  // an older snapshot in the main file.
   void MakeCrashedWithSnapshot() {
     const auto add = [this](uint64_t first, uint64_t last, char fill) {
       auto journal = MustOpen();
@@ -39,8 +39,9 @@ class JournalDamage : public JournalFixture {
     wal_file_ = ReadText(path() + "-wal");
   }
 
-  // What a coordinator would begin from: the last row of the snapshot (0:
-  // none) and how many rows behind it. Both belong to a committed prefix.
+  // Recovers as a coordinator does. Returns the last row of the snapshot (0:
+  // none) and the number of rows behind it, and expects that both belong to a
+  // committed prefix.
   std::pair<uint64_t, uint64_t> RestoreWithSnapshots(
       const std::string& main_file, const std::string& wal_file) {
     std::filesystem::remove(path() + "-shm");
@@ -101,8 +102,8 @@ TEST_F(JournalDamage, AFlipInAWalWithASnapshotLeavesACommittedPrefix) {
   }
 }
 
-// The snapshots' bytes do not lie in one piece in the file: a flip in one of
-// them falls back to the other, in a row it is refused.
+// The file holds the bytes of a snapshot in several pieces. After a flip in one
+// snapshot the other is used; a flip in a row is refused.
 TEST_F(JournalDamage, AFlipInAMainFileWithSnapshotsIsNeverBelieved) {
   MakeCrashedWithSnapshot();
   ASSERT_EQ(RestoreWithSnapshots(main_file_, wal_file_), std::pair(8ul, 2ul));
@@ -152,7 +153,8 @@ TEST_F(JournalDamage, AFlippedBitInTheMainFileNamesTheRow) {
   }
 }
 
-// The row of the failed commit may be there or not: nobody was told that it is.
+// The row of the failed commit may be there or not: nobody has been promised
+// it.
 TEST_F(JournalDamage, AFailedFsyncIsNotRetriedAndTheRowsBeforeItAreThere) {
   {
     FaultyDisk disk;
@@ -204,8 +206,8 @@ TEST_F(JournalDamage, AFullDiskStopsItBetweenTwoRows) {
   EXPECT_EQ(back.rows.size(), committed);
 }
 
-// The snapshot is given up and said to be; the one before it stays, and rows go
-// on where they fit.
+// The snapshot fails with an error. The one before it stays, and rows are still
+// appended where they fit.
 TEST_F(JournalDamage, AFullDiskInASnapshotLeavesTheOneBefore) {
   absl::Status failed;
   {

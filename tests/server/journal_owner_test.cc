@@ -1,9 +1,10 @@
-// Two writers of one journal: the lock is gone while its holder lives.
+// Two writers have one journal open, because its lock file was removed while
+// the holder lived.
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
-#include "coordinator/server/sqlite.h"
+#include "runtime/database/sqlite.h"
 #include "runtime/files/own_files.h"
 #include "tests/server/journal_fixture.h"
 
@@ -14,7 +15,8 @@ class JournalOwner : public JournalFixture {
  protected:
   std::string lock_path() const { return path() + ".lock"; }
 
-  // Rows 1 to 3 are the first one's, then the second one is there.
+  // The first writer appends rows 1 to 3, then the second one opens the
+  // journal.
   void OpenTwo() {
     first_ = MustOpen();
     AppendRows(*first_, 1, 3);
@@ -38,7 +40,7 @@ TEST_F(JournalOwner, WritesNothingBehindALaterOnesRows) {
               StatusIs(absl::StatusCode::kAborted, "has taken over"));
   EXPECT_THAT(Append(*first_, 5),
               StatusIs(absl::StatusCode::kAborted, "seq 4"));
-  // It holds nothing that the other one would wait for.
+  // The refused writer holds no lock that the other one would wait for.
   ASSERT_OK(Append(*second_, 5));
   first_.reset();
   second_.reset();
@@ -47,7 +49,8 @@ TEST_F(JournalOwner, WritesNothingBehindALaterOnesRows) {
   EXPECT_EQ(back.rows.size(), 5u);
 }
 
-// It finds its own number free: the rows there have been pruned.
+// The first writer finds its next seq free, because the second one's row of
+// that seq has been pruned.
 TEST_F(JournalOwner, WritesNothingWhereTheLaterOneHasPruned) {
   OpenTwo();
   AppendRows(*second_, 4, 6);
@@ -62,7 +65,8 @@ TEST_F(JournalOwner, WritesNothingWhereTheLaterOneHasPruned) {
 TEST_F(JournalOwner, LeavesTheLaterOnesSnapshotAlone) {
   OpenTwo();
   ASSERT_OK(Append(*second_, 4));
-  // Of two parts, of which one is written: no head names it yet.
+  // The snapshot has two parts. Maintain writes the first, and no head names
+  // the snapshot yet.
   second_->StartSnapshot(std::string(kSnapshotPartBytes + 1, 's'));
   ASSERT_OK(second_->Maintain());
   EXPECT_THAT(first_->Maintain(),
@@ -73,7 +77,7 @@ TEST_F(JournalOwner, LeavesTheLaterOnesSnapshotAlone) {
   EXPECT_OK(ReadSnapshot(*database, 4));
 }
 
-// Of two that begin from the same row the first to write is the owner.
+// Two writers begin from the same row: the first to write is the owner.
 TEST_F(JournalOwner, IsWhoWroteFirst) {
   OpenTwo();
   ASSERT_OK(Append(*first_, 4));
@@ -98,7 +102,7 @@ TEST_F(JournalOwner, KnowsWhetherItsLockIsTheLast) {
   first_ = MustOpen();
   EXPECT_OK(first_->CheckLock());
   EXPECT_FALSE(Journal::Open(path()).ok());
-  EXPECT_OK(first_->CheckLock());  // who is refused changes nothing
+  EXPECT_OK(first_->CheckLock());  // the refused one has changed nothing
   std::filesystem::remove(lock_path());
   EXPECT_THAT(first_->CheckLock(),
               StatusIs(absl::StatusCode::kAborted, "lock"));
@@ -108,7 +112,7 @@ TEST_F(JournalOwner, KnowsWhetherItsLockIsTheLast) {
   EXPECT_OK(second_->CheckLock());
 }
 
-// As on a file system that gives the same lock to two.
+// As on a file system that gives the same lock to two processes.
 TEST_F(JournalOwner, KnowsWhenAnotherHasWrittenItsLock) {
   first_ = MustOpen();
   WriteFile(lock_path(), StrCat(getpid(), " 1-1\n"));

@@ -1,4 +1,4 @@
-// Snapshots in the journal: recovery begins at the newest that is whole, old
+// Snapshots in the journal: recovery begins at the newest complete one, and old
 // rows are pruned without breaking the chain.
 
 #include "tests/server/journal_fixture.h"
@@ -11,12 +11,12 @@ class JournalSnapshotTest : public JournalFixture {
  protected:
   struct Recovered {
     absl::Status status;
-    std::string snapshot;  // "none": began from nothing
+    std::string snapshot;  // "none": recovery began without a snapshot
     std::vector<uint64_t> rows;
     std::vector<std::string> notes;
   };
 
-  // Takes whatever snapshot says "good".
+  // Accepts only snapshots that begin with "good".
   std::unique_ptr<Journal> Recover(Recovered* recovered,
                                    JournalOptions options = {}) {
     auto journal = Journal::Open(path(), options);
@@ -48,7 +48,7 @@ class JournalSnapshotTest : public JournalFixture {
     return recovered;
   }
 
-  // All of Maintain's steps; how many there were.
+  // Does all steps of Maintain and returns their number.
   static int MaintainAll(Journal& journal) {
     for (int steps = 0; steps < 10'000; ++steps) {
       const absl::StatusOr<bool> more = journal.Maintain();
@@ -59,7 +59,7 @@ class JournalSnapshotTest : public JournalFixture {
     return 0;
   }
 
-  // Rows up to `last`, with a snapshot after each `every` rows.
+  // Writes rows up to `last`, with a snapshot after each `every` rows.
   void WriteWithSnapshots(uint64_t last, uint64_t every,
                           JournalOptions options = {}) {
     Recovered ignored;
@@ -110,7 +110,7 @@ TEST_F(JournalSnapshotTest, ItGoesOnAfterARecovery) {
   EXPECT_EQ(recovered.snapshot, "good 30");
   EXPECT_EQ(recovered.rows.size(), 7u);
   EXPECT_EQ(ReadJournal(path()).rows.size(),
-            37u);  // all are there, and chained
+            37u);  // no row is missing, and the chain is unbroken
 }
 
 TEST_F(JournalSnapshotTest, ADamagedOneFallsBackToTheOneBefore) {
@@ -164,7 +164,7 @@ TEST_F(JournalSnapshotTest, OneThatWasNotFinishedDoesNotCount) {
   }
   const Recovered recovered = Recover();
   EXPECT_EQ(recovered.snapshot, "good 10");
-  // What was left of it is removed.
+  // The next maintenance removes the parts of the unfinished snapshot.
   Recovered ignored;
   const auto journal = Recover(&ignored);
   EXPECT_EQ(MaintainAll(*journal), 2);
@@ -212,7 +212,7 @@ TEST_F(JournalSnapshotTest, OldRowsArePrunedAndTheRestStaysAChain) {
 
 TEST_F(JournalSnapshotTest, NothingIsPrunedThatASnapshotNeeds) {
   WriteWithSnapshots(5000, 2500, {.keep_s = 0});
-  // The older of the two, and all rows behind it, are there.
+  // The older snapshot and all rows after it still exist.
   Damage("good 5000");
   const Recovered recovered = Recover();
   ASSERT_OK(recovered.status);
@@ -240,7 +240,8 @@ TEST_F(JournalSnapshotTest, AJournalOfVersionOneIsTakenOver) {
   EXPECT_EQ(ReadJournal(path()).rows.size(), 30u);
 }
 
-// Which lacks what a newer one would lose.
+// An older snapshot would recover too, but would lose what the newer version
+// has recorded.
 TEST_F(JournalSnapshotTest, ASnapshotOfANewerVersionIsRefusedNotPassedOver) {
   WriteWithSnapshots(30, 10);
   RecoverInto into;
@@ -269,7 +270,7 @@ TEST_F(JournalSnapshotTest, AReaderSeesALiveJournalAndLeavesItAlone) {
   EXPECT_EQ(rows, 5u);
   EXPECT_FALSE(database->Execute("DELETE FROM journal").ok());
   EXPECT_EQ(ReadText(path()) + ReadText(path() + "-wal"), before);
-  AppendRows(*journal, 6, 7);  // nor is the writer in its way
+  AppendRows(*journal, 6, 7);  // the reader does not block the writer
 }
 
 TEST_F(JournalSnapshotTest, ACopyIsReadWithoutSideFiles) {

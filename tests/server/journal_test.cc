@@ -12,7 +12,7 @@ namespace {
 
 class JournalTest : public JournalFixture {
  protected:
-  // With SQLite itself, behind the journal's back.
+  // Changes the database with SQLite itself, behind the journal's back.
   void ChangeBehindItsBack(const std::string& sql) {
     sqlite3* database = nullptr;
     ASSERT_EQ(sqlite3_open(path().c_str(), &database), SQLITE_OK);
@@ -82,7 +82,7 @@ TEST_F(JournalTest, AReservedWalIsWrittenOverAndNotMadeLonger) {
   ASSERT_OK(journal->ReserveWal());
   const auto length = std::filesystem::file_size(wal);
   EXPECT_GE(length, 4u << 20);
-  // What a crash now would leave.
+  // The copy holds the files that a crash would leave now.
   const std::string copy = path() + ".copy";
   WriteFile(copy, ReadText(path()));
   WriteFile(copy + "-wal", ReadText(wal));

@@ -14,7 +14,7 @@ Action Stop(const std::string& server) {
   return action::SendToAgent{server, StopWorker{server, Key(1), {1, 1}, 0}};
 }
 
-// Job and epoch of a notice.
+// The job and the epoch of a notice.
 using JobAndEpoch = std::pair<uint64_t, uint64_t>;
 
 JobAndEpoch NoticeIn(const Action& action) {
@@ -50,7 +50,8 @@ TEST_F(OutboxTest, ManyWaitInOrder) {
   EXPECT_TRUE(outbox.empty());
 }
 
-// Who asks does not wait behind all others for what was to tell him.
+// The messages that wait for a receiver go out before the answer to its
+// request. They do not wait behind those for all others.
 TEST_F(OutboxTest, AnAnswerTakesWithItWhatWaitsForItsReceiver) {
   for (const uint64_t epoch : {1, 2}) {
     for (uint64_t job = 1; job <= 3; ++job) {
@@ -88,7 +89,8 @@ TEST_F(OutboxTest, OnlyMessagesToPeersWait) {
   EXPECT_TRUE(is_carried(action::Persist{1, 1, 0, "row"}));
   EXPECT_TRUE(is_carried(action::Reply{1, JobId(1), ""}));
   EXPECT_TRUE(is_carried(action::Halt{"why"}));
-  // It is for who has just said hello, not for the agent of that name.
+  // The rejection is for the agent that has just said hello, not for the agent
+  // that has that name.
   EXPECT_TRUE(is_carried(
       action::SendToAgent{"a", AgentRejected{"a", {1, 1}, "no", 1}}));
 }

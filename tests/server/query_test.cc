@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// An engine that is driven by hand; rows of its journal are on disk at once.
+// An engine that is driven by hand; the rows of its journal are on disk at
+// once.
 class QueryTest : public Test {
  protected:
   QueryTest() : engine_(EngineOptions{}) { Step(event::CoordinatorStarted{1}); }
@@ -49,7 +50,7 @@ class QueryTest : public Test {
     Step(event::ServerJoined{hello});
   }
 
-  // Job 1 has its allocation and a lease of the accelerator.
+  // Job 1 gets its allocation and a lease of the accelerator.
   WorkerKey RunFirst() {
     PolicyResult result;
     result.outcome = SolveOutcome::kOptimal;
@@ -222,7 +223,7 @@ TEST(NodesQuery, AnAcceleratorSaysWhetherItIsExclusiveAndWhatProcessesSee) {
   EXPECT_EQ(one["visibility"], "leased");
 }
 
-// Its process is there until its agent says that it has ended.
+// The process exists until its agent reports that it has ended.
 TEST(NodesQuery, AServerIsDrainedOnceWhatStartedThereIsGone) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");
@@ -241,7 +242,7 @@ TEST(NodesQuery, AServerIsDrainedOnceWhatStartedThereIsGone) {
   EXPECT_EQ(node["accelerators"][0]["state"], "drained");
 }
 
-// What jobs that came from elsewhere found there.
+// The speed comes from jobs that moved there from other accelerators.
 TEST(NodesQuery, TellsHowFastAStragglerIs) {
   EngineDriver driver(3, "max_min_fairness");
   const JobId first = driver.Submit("first");

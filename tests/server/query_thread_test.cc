@@ -6,7 +6,7 @@
 namespace gavel {
 namespace {
 
-// `bytes` of an answer to the request of that number.
+// Writes an answer of `bytes` bytes to the request of that number.
 QueryThread::Write Answer(uint64_t request, size_t bytes) {
   return [=] {
     QueryReply reply;
@@ -37,7 +37,8 @@ TEST(QueryThread, AnswersInTheOrderOfTheQuestions) {
   }
 }
 
-// Who reads without end waits for the own allowance, and nobody else does.
+// A reader that has used up its allowance of bytes waits, and delays no other
+// reader.
 TEST(QueryThread, AGreedyReaderWaitsAndNobodyElse) {
   QueryThread thread(QueryThread::kListings, [] {});
   const auto burst = static_cast<size_t>(QueryThread::kListings.bytes_per_s *
@@ -64,7 +65,8 @@ TEST(QueryThread, OneReaderFillsNoQueue) {
   EXPECT_EQ(Wait(thread).peer, "modest");
 }
 
-// Answers that nobody takes count, so that they fill no memory.
+// Answers that nobody has taken count as well, so that they don't fill the
+// memory.
 TEST(QueryThread, RefusesWhenTooManyWait) {
   QueryThread thread(QueryThread::kHistory, [] {});
   const auto ask = [&](size_t reader) {

@@ -50,7 +50,7 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   EXPECT_THAT(List(*view, R"({"states":["CA","PD"],"user":"ann"})"),
               ElementsAre(1, 3, 5));
   EXPECT_THAT(List(*view, R"({"own":true})", "bob"), ElementsAre(2, 4));
-  // The last ones that ended.
+  // `ended_max` lists the jobs that ended last.
   EXPECT_THAT(List(*view, R"({"ended_max":2})"), ElementsAre(1, 3, 4, 5));
   EXPECT_THAT(List(*view, R"({"ended_max":1,"user":"bob"})"), ElementsAre(4));
   EXPECT_THAT(List(*view, R"({"ended_max":0})"), ElementsAre(1, 5));
@@ -64,7 +64,7 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   }
 }
 
-// All places from one sorting are those that each job alone is told.
+// One sorting gives every job the place that `why` gives it alone.
 TEST(QueueView, PlacesInLineAreThoseOfWhy) {
   EngineDriver driver(2, "max_min_fairness");
   for (int i = 0; i < 12; ++i) {
@@ -103,7 +103,7 @@ TEST(QueueView, AViewStaysAsItWas) {
   EXPECT_THAT(List(*after, R"({"states":["CA"]})"), ElementsAre(1));
 }
 
-// A listing goes on in the view that it began with, or in a newer one.
+// A listing continues in the view that it began with, or in a newer one.
 TEST(QueueView, ANextPageNeedsNoNewView) {
   EngineDriver driver(1);
   driver.Submit("a");
@@ -132,8 +132,8 @@ TEST(QueueView, JobsThatHaveEndedAreCopiedOnce) {
   EXPECT_EQ(before->jobs[1]->facts, after->jobs[1]->facts);
 }
 
-// A listing between the cancelling and the end of the last process says so, and
-// the next one that it has ended.
+// A listing between the cancellation and the end of the last process shows that
+// the job is ending, and the next one that it has ended.
 TEST(QueueView, ACancelledJobIsShownToEndOnlyUntilItsProcessHas) {
   EngineDriver driver(1);
   const JobId job = driver.Submit("a");

@@ -1,4 +1,5 @@
-// The engine comes back as it was, in bounded time; and the history beside it.
+// The engine is recovered from its journal as it was, in bounded time, and so
+// is the history beside it.
 #include <cstdio>
 #include <ctime>
 
@@ -73,7 +74,7 @@ class RecorderTest : public JournalFixture {
     return back;
   }
 
-  // The row that it is of; 0: there is none of any row.
+  // The row of the newest snapshot; 0 if there is no snapshot.
   uint64_t NewestSnapshot() const {
     auto database = SqliteDatabase::OpenReadOnly(path());
     if (!database.ok()) return 0;
@@ -109,7 +110,7 @@ class RecorderTest : public JournalFixture {
   Engine last_{BusyOptions()};
 };
 
-// What decides, of both.
+// Compares the state that decisions depend on.
 void ExpectSameEngine(const Engine& a, const Engine& b) {
   EXPECT_EQ(a.position(), b.position());
   EXPECT_EQ(a.rounds(), b.rounds());
@@ -130,7 +131,7 @@ void ExpectSameEngine(const Engine& a, const Engine& b) {
   }
 }
 
-// Of rows that are on disk, whatever has happened since.
+// A snapshot covers the rows that are on disk, whatever has happened since.
 TEST_F(RecorderTest, ASnapshotNeedsNoPauseInTheRows) {
   Record({.rows = 20}, [&](BusyEngine& busy) {
     busy.AddAccelerators(3);
@@ -148,7 +149,7 @@ TEST_F(RecorderTest, ASnapshotNeedsNoPauseInTheRows) {
   ExpectSameEngine(*back.engine, last_);
 }
 
-// The bound that snapshots are for, at the size that is promised.
+// Snapshots exist for this bound; the test has the size that is promised.
 TEST_F(RecorderTest,
        AThousandJobsAndAHundredThousandEventsAreBackInTwoSeconds) {
   double longest_s = 0;
@@ -196,7 +197,7 @@ TEST_F(RecorderTest, ATermThatIsNotInTheJournalIsSaidAndNotBegunAgain) {
               HasSubstr("term 9 was begun here and is not in it"));
 }
 
-// Its lease has not ended, so no row tells of it.
+// The job's lease has not ended, so no row reports it.
 TEST_F(RecorderTest, HistoryOfARunningJobIsUpToNow) {
   Record({}, [](BusyEngine& busy) {
     busy.AddAccelerators(1);
@@ -377,8 +378,8 @@ TEST(HistoryFilterTest, IsReadBackAndRefusedWhenItIsNone) {
   }
 }
 
-// What came behind an older copy of the journal is given up: who saw it is
-// believed from then on, and ids of lost jobs are not given again.
+// Rows beyond an older copy of the journal are given up. Peers that saw them
+// are believed from then on, and the ids of lost jobs are not used again.
 TEST(AcceptedLoss, PositionsThatAreLostAreKnownAndNewJobsGetOtherIds) {
   const auto start = [](BusyEngine& busy, uint64_t term, bool after_loss) {
     event::CoordinatorStarted started{term};
@@ -397,7 +398,7 @@ TEST(AcceptedLoss, PositionsThatAreLostAreKnownAndNewJobsGetOtherIds) {
     });
     start(busy, 1, false);
     busy.Submit("a");
-    start(busy, 2, false);  // and ended, for nobody had accepted anything yet
+    start(busy, 2, false);  // it ended: no loss was accepted yet
     const JournalPosition lost{3, 5000};
     start(busy, 1000, accepted);
     EXPECT_EQ(busy.engine.Knows(lost), accepted);

@@ -17,8 +17,8 @@ TEST(RequestRates, AllowABurstThenSoManyASecondOfEach) {
   int taken = 0;
   for (int i = 0; i < 1000; ++i) taken += rates.Take(6 + i * 0.01, "alice");
   EXPECT_NEAR(taken, 20 * 11, 2);
-  // Who was away for long has a burst, not more; a clock that stands still, or
-  // goes back, gives nothing.
+  // A user that was away for long has one burst, not more. A clock that stands
+  // still, or goes back, gives nothing.
   taken = 0;
   for (int i = 0; i < 1000; ++i) taken += rates.Take(1e6, "alice");
   EXPECT_EQ(taken, 200);

@@ -1,4 +1,5 @@
-// Every role with every message of the protocol, and whose things are whose.
+// Tests every role with every message of the protocol, and which jobs belong to
+// which user.
 #include <array>
 #include <cstddef>
 #include <variant>
@@ -12,8 +13,9 @@ namespace {
 
 constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
 
-// Who may send what, written down a second time: a letter for each role that
-// may, in the order of Role (user, operator, viewer, node, worker).
+// The messages that each role may send, written down a second time: a letter
+// for each role that may, in the order of Role (user, operator, viewer, node,
+// worker).
 const std::map<std::string, std::string> kExpected = {
     {"WorkerHello", "....w"},       {"LeaseRequest", "....w"},
     {"StepReport", "....w"},        {"LeaseReleased", "....w"},
@@ -52,7 +54,7 @@ TEST(Roles, EveryRoleSendsExactlyWhatTheTableSays) {
       const bool allowed = expected->second[role] != '.';
       EXPECT_EQ(MaySend(static_cast<Role>(role), message), allowed)
           << kRoleNames[role] << " sends " << name;
-      // Authorize refuses at least what the table does.
+      // Authorize refuses at least the messages that the table refuses.
       if (allowed) continue;
       Identity sender;
       sender.name = "somebody";
@@ -98,7 +100,7 @@ TEST_F(Authorization, AUserTouchesItsOwnJobsOnly) {
     EXPECT_OK(Ask(alice, Command(kind, 1)));
     EXPECT_THAT(Ask(alice, Command(kind, 2)),
                 StatusIs(kDenied, "job 2 is not yours"));
-    // The engine says that there is none.
+    // The engine reports that there is no such job.
     EXPECT_OK(Ask(alice, Command(kind, 3)));
   }
   EXPECT_OK(Ask(alice, LogRequest{1, {JobId(1), 0}, 0}));

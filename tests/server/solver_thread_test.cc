@@ -10,7 +10,8 @@
 namespace gavel::testing {
 namespace {
 
-// What a test and its policy share: who was solved, and when it may go on.
+// A test and its policy share this: the problems that were solved, and when the
+// policy may continue.
 struct Script {
   std::mutex mutex;
   std::vector<double> solved;  // weights of the problems' first jobs
@@ -18,7 +19,7 @@ struct Script {
   std::promise<void> first_may_end;
 };
 
-// Stays with its first problem until it is let go.
+// Does not finish its first problem before first_may_end is set.
 class ScriptedPolicy : public Policy {
  public:
   explicit ScriptedPolicy(Script& script) : script_(script) {}
@@ -110,8 +111,8 @@ TEST_F(SolverThreadTest, AnErrorOrExceptionOfThePolicyIsAnAnswer) {
   }
 }
 
-// A stop, as by SIGTERM, does not wait for a solve, however long it takes; and
-// that one tells nobody any more.
+// A stop, as after SIGTERM, does not wait for a solve, however long it takes.
+// When that solve ends, it notifies nobody.
 TEST_F(SolverThreadTest, AStopDoesNotWaitForASolve) {
   auto may_end = std::make_shared<Script>();  // outlives the thread
   std::promise<void> ended;

@@ -1,4 +1,5 @@
-// What the simulated accelerator punishes, and that it trains as a CPU does.
+// The simulated accelerator punishes mistakes in its use, and trains as a CPU
+// does.
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/arange.h>
@@ -45,7 +46,7 @@ const c10::Device kCpu(c10::kCPU);
 const c10::Device kFirst(c10::kHPU, 0);
 const c10::Device kSecond(c10::kHPU, 1);
 
-// Work of a stream that has not begun until Open().
+// Keeps the current stream of a device waiting until Open().
 class Gate {
  public:
   explicit Gate(c10::Device device)
@@ -312,7 +313,7 @@ TEST(SettingsTest, NamesWhatIsWrong) {
   EXPECT_ANY_THROW(simulated::ParseSettings("colour=1"));
 }
 
-// Before any device is used.
+// The variable has to be set before any device is used.
 const bool settings_are_set = [] {
   ::setenv(simulated::kVariable, "devices=2,memory_mib=64", 0);
   return true;

@@ -10,9 +10,9 @@
 namespace gavel {
 namespace {
 
-// Of a job that is to be held where it fails by itself.
+// The retries of a job that fails by itself and is then held.
 constexpr int kRetries = 4;
-// Mostly cheap ones: what matters here is the engine.
+// The policies are mostly cheap ones, because the engine is under test.
 constexpr auto kPolicies =
     std::to_array<const char*>({"fifo",
                                 "sjf",
@@ -39,8 +39,9 @@ constexpr auto kPolicies =
                                 "fifo",
                                 "max_min_fairness_packed"});
 
-// Why the job has not ended as it ought to; empty: it has. `steps_saved`: the
-// most that a checkpoint of it had. `cancelled`: its user asked for that.
+// Returns why the job has not ended as it should; empty if it has.
+// `steps_saved` is the largest number of steps in a checkpoint of the job, and
+// `cancelled` tells whether its user cancelled it.
 std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
                      bool cancelled) {
   if (job.active()) return "has not ended";
@@ -85,7 +86,7 @@ std::vector<JobId> HungLaunches(const Engine& engine) {
   return held;
 }
 
-// Jobs go well together, at either scale factor.
+// Jobs share accelerators well, at either scale factor.
 std::shared_ptr<const ThroughputTable> Throughputs() {
   static const auto* const table = [] {
     std::string rows;
@@ -134,7 +135,7 @@ Client MakeClient(int i, std::mt19937_64& random) {
     training.fail_code = 1;
     training.fail_at_step = 3;
     training.fail_incarnations = 1'000'000;
-    training.checkpoint_every_s = 0;  // or it would get somewhere
+    training.checkpoint_every_s = 0;  // with checkpoints it would make progress
   }
   // This draws no random number, so that each seed still gives the same run.
   training.in_shell = i % 3 == 1;

@@ -1,5 +1,5 @@
-// Who uses the simulated cluster: jobs of several kinds, and what has to become
-// of each.
+// The users of the simulated cluster: jobs of several kinds, and how each has
+// to end.
 #ifndef GAVEL_TESTS_SIMULATION_CLIENTS_H_
 #define GAVEL_TESTS_SIMULATION_CLIENTS_H_
 
@@ -20,10 +20,10 @@
 
 namespace gavel {
 
-// What becomes of a job in the end.
+// How a job behaves, and how it has to end.
 enum class Kind : uint8_t {
   kRobust,   // its workers are killed and stalled; it finishes
-  kFragile,  // is held after a few failures, has none of its own: finishes
+  kFragile,  // would be held after a few failures of its own; finishes
   kFailing,  // always fails at the same step, and is held
 };
 
@@ -31,7 +31,7 @@ struct Client {
   JobSpec spec;
   VirtualTraining training;
   Kind kind = Kind::kRobust;
-  uint64_t asked = 0;  // JobSubmitted::reply_to; 0: to be asked
+  uint64_t asked = 0;  // JobSubmitted::reply_to; 0: not submitted yet
   bool accepted = false;
 };
 
@@ -41,26 +41,27 @@ Client MakeClient(int i, std::mt19937_64& random);
 const Client& ClientOf(const std::vector<Client>& clients,
                        const std::string& name);
 
-// Which jobs are not there, or have not ended as they ought to, and why; empty:
-// all have. `cancelled`: their users asked for that.
+// Describes the jobs that are missing or have not ended as they should; empty
+// if there are none. `cancelled` are the jobs that their users cancelled.
 std::string WrongEnds(const std::vector<Client>& clients,
                       const VirtualCluster& cluster,
                       const std::set<JobId>& cancelled);
 
-// Jobs that are held for launches over which agents were lost, or that were not
-// heard.
+// Jobs that are held because of hung launches, or because their processes never
+// reported.
 std::vector<JobId> HungLaunches(const Engine& engine);
 
-// What went wrong on the way, by name.
+// Writes into `faults` how often each fault of the world occurred, by name.
 void CountFaultsOf(const VirtualWorld& world,
                    std::map<std::string, uint64_t>& faults);
 
 const char* PolicyOf(uint64_t seed);
 
-// The coordinator that they use; `is_long`: with rounds of minutes.
+// The options of the coordinator. With `is_long`, rounds take more than a
+// minute.
 EngineOptions EngineOf(uint64_t seed, bool is_long);
 
-// Jobs go well together, at either scale factor.
+// Jobs share accelerators well, at either scale factor.
 std::shared_ptr<const ThroughputTable> Throughputs();
 
 }  // namespace gavel

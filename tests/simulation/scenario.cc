@@ -18,9 +18,9 @@ namespace gavel {
 namespace {
 
 constexpr Time kFaultsUntil_s = 60;
-// All work is done in a tenth of it when nothing fails any more.
+// Without further faults all work is done in a tenth of this time.
 constexpr Time kEndWithin_s = 6000;
-// A process that nobody wants is gone by then.
+// Processes that nobody wants are gone within this time.
 constexpr Time kSettle_s = 120;
 // Clocks differ by at most 2 %, as EngineOptions::drift says.
 constexpr double kClockError = 0.0098;
@@ -40,7 +40,8 @@ class Scenario {
   }
 
   ScenarioResult Run() {
-    // Most jobs come before the trouble, the rest in the middle of it.
+    // Most jobs are submitted before the faults begin, the rest while they
+    // happen.
     while (cluster_.now() < kFaultsUntil_s) {
       SubmitSome();
       cluster_.RunUntil(cluster_.now() + 0.2 + 5 * Unit());
@@ -93,7 +94,7 @@ class Scenario {
     return 1 + kClockError * (static_cast<double>(Draw(3)) - 1);
   }
 
-  // Six accelerators of two types, on three servers or on two.
+  // Adds six accelerators of two types, on three servers or on two.
   void AddServers() {
     const size_t servers = Chance(0.7) ? 3 : 2;
     for (size_t i = 0; i < servers; ++i) {
@@ -103,7 +104,8 @@ class Scenario {
         AcceleratorInfo& info = accelerators[k];
         info.type = (i + k) % 2 == 0 ? "fast" : "slow";
         info.uuid = StrCat(name, "-", k);
-        // Room for two and a half jobs, contexts included; or nobody says.
+        // Each accelerator has memory for two and a half jobs, contexts
+        // included, or its memory is not known.
         if (seed_ % 2 == 0) {
           info.memory_bytes = 250;
           info.context_bytes = 10;
@@ -117,13 +119,14 @@ class Scenario {
 
   // ---- clients
 
-  // Until they are told that their job is there.
+  // Submits each client's job again until its acceptance arrives.
   void SubmitSome() {
     for (Client& client : clients_) {
       if (client.accepted || Chance(0.3) || !cluster_.coordinator_up()) {
         continue;
       }
-      // The answer may come at once: requests are numbered one by one.
+      // The reply may arrive before Submit returns; requests are numbered one
+      // by one.
       client.asked = requests_ + 1;
       requests_ =
           std::max(requests_, cluster_.Submit(client.spec, client.training));
@@ -142,7 +145,8 @@ class Scenario {
     if (const auto* reply = std::get_if<action::Reply>(&action)) {
       for (Client& client : clients_) {
         if (client.asked != reply->reply_to) continue;
-        // An earlier attempt was accepted, and its answer was lost.
+        // If the name is taken, an earlier attempt was accepted and its reply
+        // was lost.
         client.accepted |= reply->error.empty() ||
                            reply->error.find("taken") != std::string::npos;
       }
@@ -171,7 +175,7 @@ class Scenario {
     }
   }
 
-  // Ends the fault by itself after up to `seconds_max`.
+  // Schedules `end`, which ends the fault, within about `seconds_max`.
   void Later(double seconds_max, std::function<void()> end) {
     ends_.emplace_back(cluster_.now() + 0.1 + seconds_max * Unit() * Unit(),
                        std::move(end));
@@ -216,7 +220,7 @@ class Scenario {
     });
   }
 
-  // An operator changes the option, while a server does not hear of it.
+  // An operator changes the lease duration while a server can't hear of it.
   void ChangeLeases() {
     Note("coordinator: other leases");
     const double least_s = is_long() ? 10 : 3;
@@ -228,8 +232,9 @@ class Scenario {
     RestartCoordinator(2);
   }
 
-  // It stands still or is cut off, is taken for dead, and its lock is gone:
-  // another one starts, and then the first one wakes, or speaks all along.
+  // The coordinator stalls or is cut off, is taken for dead, and loses its
+  // lock. Another one starts; then the first one wakes up, or it has spoken all
+  // along.
   void TakeOver() {
     Note("coordinator: taken over");
     if (Chance(0.3)) {
@@ -307,7 +312,7 @@ class Scenario {
         return Later(30,
                      [this, name] { cluster_.SetPartitioned(name, false); });
       case 7:
-        // Its driver is wedged, and then nobody reaches it any more.
+        // The server's driver is wedged, and then the server is unreachable.
         Note("server: wedged", name);
         HangWorkersOf(name);
         cluster_.SetPartitioned(name, true);
@@ -319,8 +324,9 @@ class Scenario {
     }
   }
 
-  // Once: of two at a time a job that never ran can't tell that it is not its
-  // own program that fails. Mended, its agent is started anew.
+  // Breaks only one accelerator per scenario: with two broken at a time, a job
+  // that never ran could not know that the fault is not in its own program.
+  // Once the accelerator is mended, its agent restarts.
   void BreakAccelerator() {
     const std::string& name = servers_[Draw(servers_.size())];
     if (std::exchange(broken_, true)) return;
@@ -335,7 +341,8 @@ class Scenario {
     });
   }
 
-  // Of jobs for which it is no failure of their own.
+  // Calls `does` for each worker of the jobs to which a fault is no failure of
+  // their own (Kind::kRobust).
   template <class Does>
   void ForEachRobustWorker(Does does) {
     if (!cluster_.coordinator_up()) return;
@@ -362,7 +369,7 @@ class Scenario {
     });
   }
 
-  // Of jobs for which that is no failure of their own.
+  // Does nothing to a job to which the fault would be a failure of its own.
   void WorkerFault(uint64_t kind) {
     if (!cluster_.coordinator_up()) return;
     const JobId job(1 + Draw(clients_.size()));
@@ -416,7 +423,7 @@ class Scenario {
     }
     cluster_.ResumeCoordinator();
     cluster_.WakeFormerCoordinator();
-    // A commit that is yet to fail has its time here.
+    // Leaves time for a commit that is still due to fail.
     cluster_.RunUntil(cluster_.now() + 5);
     if (!cluster_.coordinator_up()) cluster_.KillCoordinator();
     cluster_.StartCoordinator();
@@ -425,7 +432,7 @@ class Scenario {
 
   void RunFor(double seconds) {
     cluster_.RunUntil(cluster_.now() + seconds);
-    // The failure that was still to come.
+    // A failure that was still due may have ended the coordinator.
     if (!cluster_.coordinator_up()) cluster_.StartCoordinator();
   }
 
@@ -440,7 +447,8 @@ class Scenario {
     }
     bool ended = false;
     while (!ended && cluster_.now() < kEndWithin_s) {
-      // As the reason tells a user to, once the servers are there again.
+      // Releases jobs that are held for hung launches, as their reason tells
+      // users to do once the servers are back.
       for (const JobId id : HungLaunches(cluster_.engine())) {
         requests_ =
             std::max(requests_, cluster_.Command(id, CommandKind::kRelease));
@@ -482,7 +490,7 @@ class Scenario {
   std::vector<std::string> servers_;
   std::vector<Client> clients_;
   std::set<JobId> cancelled_;
-  // Of faults that go on: when they end, and how.
+  // For each lasting fault, its end time and the function that ends it.
   std::vector<std::pair<Time, std::function<void()>>> ends_;
   bool restarting_ = false;
   bool broken_ = false;  // an accelerator is, or was

@@ -18,9 +18,11 @@
 namespace gavel {
 namespace {
 
-// What a process writes for each seed, a line each:
-//   begin SEED | count f|p NAME NUMBER | fail SEED s|l TEXT | end SEED
-// A TEXT's own lines are parted by '\1'.
+// Each process writes these lines, whose fields are separated by tabs:
+//   begin SEED | fail SEED s|l TEXT | end SEED      for each seed
+//   count f|p NAME NUMBER                           for all its seeds
+// s: safety, l: liveness; f: faults, p: pauses. '\1' separates the lines of a
+// TEXT.
 constexpr char kLineBreak = '\1';
 
 void WriteCounts(std::FILE* out, const char* of,
@@ -88,7 +90,7 @@ Process Fork(const SeedRange& seeds, uint64_t first, uint64_t stride,
   return {pid, fdopen(ends[0], "r")};
 }
 
-// Nothing: a seed has begun and not ended.
+// Sets `begun` to the seed that has begun and not ended; 0 if there is none.
 void Read(std::string_view line, SeedRuns& runs, uint64_t& begun) {
   const std::vector<std::string> words = absl::StrSplit(ToAbsl(line), '\t');
   uint64_t number = 0;
@@ -168,7 +170,7 @@ SeedRuns RunSeeds(const SeedRange& seeds, const ScenarioOptions& options,
         Fork(seeds, seeds.first + i, stride, options, stop_at_failure));
   }
   for (const Process& process : all) Collect(process, runs);
-  // A process that was not to be had runs no seeds, and says nothing.
+  // A process that could not be started runs no seeds and reports nothing.
   const uint64_t asked = seeds.last - seeds.first + 1;
   if (runs.failures.empty() && runs.seeds != asked) {
     runs.failures.push_back(

@@ -1,5 +1,5 @@
-// Many seeds, in processes of their own: a seed that crashes is a failure of
-// that seed, and cores are used without threads.
+// Runs many seeds in several processes, so that a crash is a failure of its
+// seed and many cores are used without threads.
 #ifndef GAVEL_TESTS_SIMULATION_SEED_RUNS_H_
 #define GAVEL_TESTS_SIMULATION_SEED_RUNS_H_
 
@@ -14,18 +14,18 @@
 
 namespace gavel {
 
-// Both ends are run.
+// The range includes both ends.
 struct SeedRange {
   uint64_t first = 1;
   uint64_t last = 1;
 };
 
-// "1:20000"; nothing when it is not such a range.
+// Parses a range such as "1:20000"; nullopt if `text` is none.
 std::optional<SeedRange> ParseSeeds(std::string_view text);
 
 struct SeedFailure {
-  uint64_t seed = 0;    // 0: of none; the processes themselves failed
-  bool safety = false;  // else it did not finish
+  uint64_t seed = 0;    // 0: the processes themselves failed
+  bool safety = false;  // false: the run did not finish
   std::string what;
 };
 
@@ -34,21 +34,21 @@ struct SeedRuns {
   std::map<std::string, uint64_t> faults;
   std::map<std::string, uint64_t> pauses;
   std::vector<SeedFailure> failures;  // by seed
-  double seconds = 0;                 // on the wall
+  double seconds = 0;                 // wall-clock time
   double cpu_seconds = 0;             // of all processes
   int processes = 1;
 };
 
-// `stop_at_failure`: what follows the first failing seed of a process is not
-// run. Seeds that are not run for another reason are a failure.
+// With `stop_at_failure`, a process stops after its first failing seed. Seeds
+// that are not run for another reason count as a failure.
 SeedRuns RunSeeds(const SeedRange& seeds, const ScenarioOptions& options,
                   int processes, bool stop_at_failure);
 
-// For a person, with the commit that it holds for.
+// A summary for people, with the commit that was run.
 std::string Describe(const SeedRuns& runs);
 
-// Of the source tree when this was built, "-dirty" where it was changed since
-// that commit; "unknown" without git.
+// The commit of the source tree at build time, with "-dirty" if the tree had
+// changes since that commit; "unknown" without git.
 std::string CommitName();
 
 }  // namespace gavel

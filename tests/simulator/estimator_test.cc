@@ -1,4 +1,5 @@
-// Simulations in which what pairs do is estimated: Gavel sections 3.3 and 6.
+// Simulations in which the throughputs of pairs are estimated: Gavel sections
+// 3.3 and 6.
 
 #include "core/text.h"
 #include "tests/simulator/trace_fixture.h"
@@ -10,9 +11,10 @@ namespace {
 constexpr char kPacked[] = "max_min_fairness_packed";
 constexpr int kModels = 6;
 
-// Six models on one type. What a model keeps beside another falls with both of
-// their appetites; the hungriest can't share with its like. All figures are
-// sums of powers of two: estimates of what is known are exact.
+// Six models on one type. The part of its speed that a model keeps beside
+// another falls with both of their appetites, and two jobs of the hungriest
+// model can't share. All figures are sums of powers of two, so estimates of
+// known figures are exact.
 const ThroughputTable& AppetiteTable() {
   static const auto* const table = [] {
     const double speed[kModels] = {1, 2, 4, 2, 4, 1};
@@ -66,7 +68,7 @@ TEST(Estimator, EveryCellProfiledForNothingIsAsGoodAsKnowingThem) {
   ASSERT_TRUE(known.complete);
   ASSERT_TRUE(estimated.complete);
   EXPECT_EQ(estimated.profiling_s, 0);
-  // Which of two equal shares a solver picks may differ, and so single jobs do.
+  // A solver may pick either of two equal shares, so single jobs may differ.
   EXPECT_NEAR(estimated.avg_jct_s, known.avg_jct_s, 0.01 * known.avg_jct_s);
   EXPECT_NEAR(estimated.makespan_s, known.makespan_s, 0.01 * known.makespan_s);
 }
@@ -77,7 +79,7 @@ TEST(Estimator, ProfilingIsChargedWhenTheJobFirstRuns) {
       Simulate(SmallOptions("fast:2", kPacked), trace, AppetiteTable())
           .jobs.at(0)
           .jct_s;
-  // Half of six cells, 30 s each.
+  // Half of six cells are profiled, for 30 s each.
   const SimulationResult charged =
       Simulate(Estimated(kModels, 0.5, 30), trace, AppetiteTable());
   ASSERT_TRUE(charged.complete);
@@ -87,8 +89,8 @@ TEST(Estimator, ProfilingIsChargedWhenTheJobFirstRuns) {
   EXPECT_DOUBLE_EQ(charged.jobs.at(0).jct_s, free_s + 90);
 }
 
-// One model, or two or three, stand for six; what is measured of pairs as they
-// run makes up for most of it.
+// One, two or three reference models stand for six. The measurements of pairs
+// as they run make up for most of the error.
 TEST(Estimator, WrongEstimatesCostAQuarterOfTheTimeAtMost) {
   const Trace trace = AppetiteTrace(30);
   const SimulationResult known =
@@ -105,7 +107,8 @@ TEST(Estimator, WrongEstimatesCostAQuarterOfTheTimeAtMost) {
   }
 }
 
-// One reference stands for all: the hungry are thought to be able to share.
+// One reference model stands for all, so hungry jobs are expected to be able to
+// share.
 TEST(Estimator, TwoThatDoNotFitTogetherAreParted) {
   std::vector<SmallJob> jobs;
   for (int i = 0; i < 6; ++i) {
@@ -117,7 +120,7 @@ TEST(Estimator, TwoThatDoNotFitTogetherAreParted) {
   const SimulationResult result =
       Simulate(Estimated(1, 1, 0), SmallTrace(jobs), AppetiteTable());
   ASSERT_TRUE(result.complete) << result.stopped;
-  // Nothing but turns: 1 step/s on each of two accelerators.
+  // The jobs can only take turns: 1 step/s on each of two accelerators.
   EXPECT_NEAR(result.makespan_s, 6 * 3000 / 2.0, 1e-6);
 }
 

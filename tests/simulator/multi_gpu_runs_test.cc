@@ -1,7 +1,8 @@
-// Gangs of 1, 2, 4 and 8 beside the original's allocation and mechanism: six
-// traces, each under six policies. At its own objective no policy is worse than
-// the original; what it pays for that elsewhere is bounded, too. Known
-// trade-offs are in docs/measurements/original-runs.md, with both figures.
+// Compares gangs of 1, 2, 4 and 8 with the original's allocation and mechanism:
+// six traces, each under six policies. At its own objective no policy is worse
+// than the original; its losses at other objectives are bounded, too.
+// docs/measurements/original-runs.md has the known trade-offs with both
+// figures.
 #include <cstdio>
 
 #include "nlohmann/json.hpp"
@@ -14,11 +15,11 @@ namespace {
 
 constexpr double kObjectiveMax = 0.01;
 constexpr double kMakespanMax = 0.02;
-// Of the average JCT over all traces.
+// The limit for the average JCT, as a mean over all traces.
 constexpr double kMeanJctMax = 0.02;
 
-// Known trade-offs, with what their objectives are held to instead; the reasons
-// are in docs/reproduction.md.
+// The known trade-offs and the limits of their objectives; the reasons are in
+// docs/reproduction.md.
 const std::map<std::pair<std::string, std::string>, double>& TradeOffs() {
   static const auto* const kTradeOffs =
       new std::map<std::pair<std::string, std::string>, double>{
@@ -33,7 +34,7 @@ const std::map<std::pair<std::string, std::string>, double>& TradeOffs() {
   return *kTradeOffs;
 }
 
-// Ours over the original's.
+// Our figures divided by the original's.
 struct Comparison {
   std::string trace;
   std::string policy;
@@ -44,8 +45,9 @@ struct Comparison {
   uint64_t preemptions = 0;  // ours
 };
 
-// The makespan; of the sums the average JCT, for their throughput is what ends
-// jobs; of fair policies the rho of the job that is worst off.
+// For makespan policies the makespan; for policies that maximise a sum the
+// average JCT, since their throughput ends jobs; for fair policies the rho of
+// the job that is worst off.
 double Objective(const Comparison& run) {
   if (run.policy.starts_with("min_total_duration")) return run.makespan;
   if (run.policy.starts_with("max_sum")) return run.jct;
@@ -101,7 +103,7 @@ TEST(MultiGpuRuns, NoPolicyIsWorseThanTheOriginalAtItsOwnObjective) {
   }
 }
 
-// What a preemption costs: `cost_s`, half of it for leaving.
+// A preemption costs `cost_s`, half of it for leaving.
 SimulationOptions Costly(MechanismKind mechanism, double cost_s) {
   SimulationOptions options;
   options.engine.mechanism = mechanism;
@@ -110,7 +112,7 @@ SimulationOptions Costly(MechanismKind mechanism, double cost_s) {
 }
 
 // Where a preemption costs time, the mechanism that weighs moves makes fewer of
-// them, and no policy of the makespan ends later by it.
+// them, and the makespans of the makespan policy do not grow in total.
 TEST(MultiGpuRuns, AMoveAwareMechanismPreemptsLessWhereItCosts) {
   if (ReferenceDir().empty()) GTEST_SKIP() << "the reference runs are not here";
   for (const double cost_s : {10.0, 60.0}) {

@@ -1,6 +1,7 @@
-// Runs of the original Gavel replayed: the same trace, cluster and policy, with
-// its one quirk switched off that makes jobs wait for the next allocation
-// ("minreset0"). Average JCT and makespan are as there, or better.
+// Replays runs of the original Gavel with the same trace, cluster and policy.
+// In those runs its quirk that makes jobs wait for the next allocation is
+// switched off ("minreset0"). Average JCT and makespan have to be the same or
+// better.
 #include <cstdio>
 #include <filesystem>
 
@@ -12,9 +13,11 @@
 namespace gavel::testing {
 namespace {
 
-// Of policies that decide everything: both ways.
+// The largest difference in either direction, for policies that determine every
+// decision.
 constexpr double kDeterministicMax = 0.02;
-// Of the others, which depend on the solver's choice of vertex: upwards.
+// The largest increase for the other policies, which depend on the vertex that
+// the solver finds.
 constexpr double kOtherMax = 0.04;
 
 struct ReferenceRun {

@@ -32,7 +32,7 @@ TEST(TraceSimulation, TwoEqualJobsShareOneAcceleratorByRounds) {
   const SimulationResult result =
       Simulate(SmallOptions("fast:1"), SmallTrace({{"a", 2000}, {"a", 2000}}));
   ASSERT_TRUE(result.complete);
-  // 500 s of work each, in turns of 100 s.
+  // Each has 500 s of work, and they take turns of 100 s.
   EXPECT_DOUBLE_EQ(result.jobs[0].jct_s + result.jobs[1].jct_s, 900 + 1000);
   EXPECT_DOUBLE_EQ(result.makespan_s, 1000);
   EXPECT_DOUBLE_EQ(result.cluster_utilization, 1);
@@ -105,7 +105,7 @@ TEST(TraceSimulation, AGangThatIsSpreadIsSlowWhateverThePolicyKnows) {
       };
       EXPECT_DOUBLE_EQ(makespan_s("fast:2x1"), 400) << ideal << sensitive;
       EXPECT_DOUBLE_EQ(makespan_s("fast:2x2"), 200) << ideal << sensitive;
-      // Where servers are not told, they make no difference.
+      // If the cluster has no servers, they make no difference.
       EXPECT_DOUBLE_EQ(makespan_s("fast:2"), 200) << ideal << sensitive;
     }
   }
@@ -170,8 +170,8 @@ TEST(TraceSimulation, AViolatedDeadlineIsCountedInItsOwnUnits) {
   EXPECT_DOUBLE_EQ(result.jobs[0].deadline_s, 5120);
 }
 
-// Who gets just the share that its deadline takes would end after it: rounds
-// realise a share to within their length.
+// A job that had only the share that its deadline requires would end after it,
+// because rounds realise a share only to within their length.
 TEST(TraceSimulation, RoundsKeepTheDeadlinesThatThePolicyKeeps) {
   SimulationOptions options = SmallOptions(
       "fast:2,slow:2", "max_sum_throughput_normalized_by_cost_perf_SLOs");
@@ -181,8 +181,8 @@ TEST(TraceSimulation, RoundsKeepTheDeadlinesThatThePolicyKeeps) {
   options.prices = *prices;
   std::vector<SmallJob> jobs;
   for (int i = 0; i < 12; ++i) {
-    // 2,000 s where it is fast, 8,000 s where it is cheap; both, in turn, meet
-    // the deadline of 5,000 s.
+    // A job takes 2,000 s on the fast type and 8,000 s on the cheap one. With
+    // both in turn, it meets the deadline of 5,000 s.
     SmallJob& job = jobs.emplace_back(SmallJob{"a", 8000, 2570.0 * i});
     job.duration_s = 2000;
     job.slo = 2.5;
@@ -255,8 +255,8 @@ TEST(TraceSimulation, RoundsComeCloseToTheIdeal) {
   EXPECT_NEAR(rounds.avg_jct_s / ideal.avg_jct_s, 1, 0.02);
 }
 
-// Two equal jobs take turns. The first one ends a round before the second, in
-// which that one has the accelerator for itself.
+// Two equal jobs take turns. The first one ends a round before the second,
+// which then has the accelerator to itself.
 TEST(TraceSimulation, JobsThatTakeTurnsHaveARhoOfNearlyOne) {
   SimulationOptions options = SmallOptions("fast:1");
   const Trace trace = SmallTrace({{"a", 8000}, {"a", 8000}});
@@ -292,8 +292,9 @@ TEST(TraceSimulation, APackedPairHasTheRhoOfItsSpeed) {
   }
 }
 
-// A job runs alone for 100 s, in the second half of which another one waits,
-// then at 3/4 of its speed beside that for 400 s, then alone for 600 s.
+// A job runs alone for 100 s, in the second half of which another job waits. It
+// then runs beside that job for 400 s, at 3/4 of its speed, and alone for 600
+// s.
 TEST(TraceSimulation, EachStepCountsByThePaceAndTheJobsOfItsTime) {
   const SimulationResult result = Simulate(
       SmallOptions("fast:1", "max_min_fairness_packed"),
@@ -366,8 +367,8 @@ TEST(TraceSimulation, RecordsLeasesThatNeverOverlap) {
   }
 }
 
-// The simulator of researchers and the whole system under a perfect network
-// are one engine: what differs are milliseconds of messages and boundaries.
+// The trace simulation and the whole system under a perfect network use one
+// engine. They differ by milliseconds of messages and boundaries.
 TEST(TraceSimulation, AgreesWithTheWholeSystem) {
   std::vector<SmallJob> jobs;
   for (int i = 0; i < 6; ++i) {
@@ -446,7 +447,7 @@ TEST(TraceSimulation, ResumesFromACheckpointToTheSameEnd) {
   }
 }
 
-// All of a result, to the last bit.
+// All figures of a result, to the last bit.
 std::string Everything(const SimulationResult& result) {
   std::string all =
       StrCat(result.preemptions, " ", result.moves, " ", result.rounds, " ",
@@ -520,8 +521,8 @@ const SavedKind kSavedKinds[] = {
      }},
 };
 
-// After each event: when jobs come, start, pause, end or fail, in rounds and
-// between them.
+// The simulation is resumed from after each event: when jobs come, start,
+// pause, end or fail, in rounds and between them.
 TEST(TraceSimulation, GoesOnFromEveryMomentToTheSameEnd) {
   for (const SavedKind& kind : kSavedKinds) {
     SCOPED_TRACE(kind.what);
@@ -637,7 +638,8 @@ TEST(TraceSimulation, EntitiesHaveTheSharesThatTheIdealGivesThem) {
     for (const double memory_rounds : {0, 8}) {
       for (const MechanismKind mechanism :
            {MechanismKind::kGavel, MechanismKind::kMoveAware}) {
-        // Debts of many small shares rise slowly, one large one comes first.
+        // Debts of many small shares rise slowly, and one large share comes
+        // first.
         if (mechanism == MechanismKind::kMoveAware &&
             std::string_view(one.policy) == "fairness") {
           continue;
@@ -661,8 +663,8 @@ TEST(TraceSimulation, AnElasticJobStartsWithTheSizeThatFits) {
   EXPECT_EQ(result.preemptions, 0u);
 }
 
-// "a" wants the fast accelerators, of which the second is to be had when the
-// round ends.
+// Job "a" wants the fast accelerators, the second of which is free only when
+// the round ends.
 TEST(TraceSimulation, NoAcceleratorIsIdleBesideAJobThatFits) {
   for (const char* policy : {"gandiva", "sjf", "allox", "fifo_perf"}) {
     const SimulationResult result = Simulate(
@@ -700,16 +702,18 @@ TEST(TraceSimulation, AnElasticJobGrowsIntoWhatIsIdleAndShrinksForAnother) {
   const SimulationResult result = Simulate(options, trace);
   ASSERT_TRUE(result.complete) << result.stopped;
   EXPECT_LT(result.jobs[0].jct_s, 1400);
-  // The other one waits for the end of a round at most.
+  // The other job waits at most for the end of a round.
   EXPECT_LE(result.jobs[1].completion_s, 550 + 100 + 300 + 10);
-  // Both accelerators, one of them for the other job, both again.
+  // The job holds both accelerators, leaves one to the other job, and then
+  // holds both again.
   std::map<uint64_t, double> held_s;  // by accelerator
   for (const RecordedLease& lease : result.leases) {
     if (lease.job == 0) held_s[lease.accelerator] += lease.to_s - lease.from_s;
   }
   EXPECT_EQ(held_s.size(), 2U);
   EXPECT_GT(result.cluster_utilization, 0.8);
-  // All that was done, was done once: what it held it trained or lost.
+  // Every step was done once: the time for which the job held accelerators is
+  // training or loss.
   double accelerator_s = 0;
   for (const auto& [accelerator, seconds] : held_s) accelerator_s += seconds;
   EXPECT_NEAR(accelerator_s, 8000 / 4.0 + result.lost_s, 1e-6);

@@ -1,7 +1,6 @@
 #include <cmath>
 #include <limits>
 
-#include "coordinator/cli/terminal.h"
 #include "study/report_page.h"
 #include "tests/support/test.h"
 
@@ -129,28 +128,6 @@ TEST(Plot, AMapShowsWhatCannotShareDark) {
   const std::string svg = RenderHeatMap(map);
   EXPECT_THAT(svg, AllOf(HasSubstr("#fde725"), HasSubstr("#440154"),
                          HasSubstr("b with a: can't share")));
-}
-
-TEST(ProgressBar, TellsTheTimeLeft) {
-  const std::string bar = RenderBar("sweep", 0.25, 60, "3/12 runs", 100);
-  EXPECT_THAT(bar, AllOf(HasSubstr("sweep ["), HasSubstr("25 %"),
-                         HasSubstr("3 min 00 s left"), HasSubstr("3/12 runs")));
-  EXPECT_EQ(bar.back(), '\n');
-  EXPECT_THAT(RenderBar("sweep", 0, 60, "", 100), Not(HasSubstr("left")));
-  EXPECT_LE(RenderBar("sweep", 0.5, 60, std::string(200, 'x'), 60).size(), 64);
-}
-
-TEST(ProgressBar, DurationsAsPeopleReadThem) {
-  EXPECT_EQ(FormatDuration(0.416), "0.42 s");
-  EXPECT_EQ(FormatDuration(12.4), "12 s");
-  EXPECT_EQ(FormatDuration(200), "3 min 20 s");
-  EXPECT_EQ(FormatDuration(5 * 3600 + 12 * 60), "5 h 12 min");
-  EXPECT_EQ(FormatDuration(4 * 86400), "4.0 days");
-  EXPECT_EQ(FormatDuration(kNaN), "-");
-  EXPECT_EQ(FormatHours(3600 * 16.824), "16.82 h");
-  EXPECT_EQ(FormatHours(3600 * 104.12), "104.1 h");
-  EXPECT_EQ(FormatHours(kNaN), "-");
-  EXPECT_EQ(FormatPercent(0.4531), "45.3 %");
 }
 
 }  // namespace

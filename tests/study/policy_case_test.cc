@@ -1,6 +1,6 @@
 #include "study/policy_case.h"
 
-#include "coordinator/cli/json_fields.h"
+#include "coordinator/workload/json_fields.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Two jobs, 0 and 4, on two types.
+// A case with two jobs, 0 and 4, on two types.
 Json Case() {
   return Json::parse(R"({
     "case": 7,
@@ -67,7 +67,7 @@ TEST(PolicyCase, WhatOnlySomePoliciesUseIsReadToo) {
   json["entities"]["team"] = {{"jobs", {4}}, {"weight", 3}, {"policy", "fifo"}};
   json["previous_allocation"] = {{"0,4", {{"v100", 1}, {"k80", 0}}}};
   ASSERT_OK_AND_ASSIGN(const PolicyProblem problem, Parsed(json));
-  // The first of a pair is the earlier one.
+  // The earlier job of a pair comes first.
   ASSERT_EQ(problem.pairs.size(), 1u);
   EXPECT_EQ(problem.pairs[0].first, 0u);
   EXPECT_THAT(problem.pair_throughputs, ElementsAre(0, 0, 2, 8));
@@ -116,7 +116,7 @@ TEST(PolicyCase, APairOfUnequalGangsIsNone) {
   EXPECT_TRUE(problem.pairs.empty());
 }
 
-// A case with one thing changed, and what is said of it.
+// A case with one change, and the error that it gives.
 struct BadCase {
   const char* name;
   void (*spoil)(Json& json);

@@ -1,5 +1,5 @@
-// `gavel solve --example` and docs/solve.schema.json: both are what the parser
-// reads, and what is written is what the schema says.
+// Checks that the parser reads every field of `gavel solve --example` and of
+// docs/solve.schema.json, and that the example conforms to the schema.
 
 #include <fstream>
 
@@ -13,7 +13,7 @@ namespace gavel::testing {
 using namespace study;
 namespace {
 
-// The parts of JSON Schema that our schema uses. Any other is a failure.
+// The parts of JSON Schema that our schema uses. Any other part is a failure.
 class Schema {
  public:
   explicit Schema(const std::string& path)
@@ -22,7 +22,7 @@ class Schema {
   const Json& At(const std::string& name) const {
     return root_["$defs"].at(name);
   }
-  // What is wrong with `value`, with its place; empty: nothing.
+  // The error in `value` and its place; empty if there is none.
   std::string Check(const std::string& name, const Json& value) const {
     return Check(At(name), value, name);
   }
@@ -158,8 +158,8 @@ TEST_F(PolicyExampleTest, AnExampleHasWhatItsPolicyNeedsAndNoMore) {
   EXPECT_TRUE(packed["jobs"][0].contains("num_steps_remaining"));
 }
 
-// No field is in the schema and not in the example, or read by nobody: one of
-// another type is refused.
+// Every field of the schema is in the example and is read by the parser, which
+// refuses a value of another type.
 TEST_F(PolicyExampleTest, EveryFieldOfTheSchemaIsRead) {
   const Json full = FullPolicyExample();
   EXPECT_EQ(schema_.Check("case", full), "");
@@ -178,7 +178,7 @@ TEST_F(PolicyExampleTest, EveryFieldOfTheSchemaIsRead) {
   }
 }
 
-// What is required there is required here.
+// The parser requires every field that the schema requires.
 TEST_F(PolicyExampleTest, WhatTheSchemaRequiresIsMissed) {
   for (const Json& field : schema_.At("case")["required"]) {
     Json less = FullPolicyExample();

@@ -1,5 +1,5 @@
-// The report in a real browser: it draws everything and complains of nothing.
-// Skipped where there is no Chromium.
+// Opens the report in a real browser, which draws everything and logs no
+// errors. Skipped if there is no Chromium.
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -78,7 +78,7 @@ TEST_F(ReportBrowserTest, DrawsEveryPlotWithoutAComplaint) {
   const auto [dom, errors] = Browse("report.html", {"--dump-dom"});
   EXPECT_EQ(CountMatches(dom, "<svg class=\"plot\""), figures_);
   EXPECT_GT(figures_, 10);
-  // All lines have something in them, and there is one for each series.
+  // Every line has points, and each series has its line.
   EXPECT_EQ(CountMatches(dom, "class=\"line\" d=\"\""), 0);
   EXPECT_GT(CountMatches(dom, "class=\"line\" d=\"M[0-9.]+ [0-9.]+[LHV]"), 40);
   EXPECT_GT(CountMatches(dom, "<path class=\"b[0-9]\" d=\"M"), 100);
@@ -87,7 +87,7 @@ TEST_F(ReportBrowserTest, DrawsEveryPlotWithoutAComplaint) {
   EXPECT_EQ(CountMatches(dom, "[ \"MLHV]-?(nan|NaN|inf)[ \"LHV]"), 0);
 }
 
-// The page's own script, and what it finds, as the console tells it.
+// Adds a script to the page, which writes its findings into the title.
 TEST_F(ReportBrowserTest, TheSizesAreThoseOfAPageAndTheTableSorts) {
   std::string html = ReadText(Path("report.html"));
   const std::string probe =

@@ -67,13 +67,14 @@ TEST_F(ReportTest, ErrorBarsReachFromTheLeastSeedToTheGreatest) {
   }
   const ReportSection section = SectionOf(PageOf(runs), "jct-rate");
   ASSERT_EQ(section.figures.size(), 1);
-  // At both rates a bar with two caps; the axis has room for 6 h, the greatest.
+  // Each of the two rates has a bar with two caps. The axis reaches 6 h, the
+  // greatest value.
   const std::string& figure = section.figures[0];
   const size_t path = figure.find("<path class=\"error\" d=\"M");
   ASSERT_NE(path, std::string::npos);
   const std::string bars = figure.substr(path, figure.find("/>", path) - path);
   EXPECT_EQ(std::ranges::count(bars, 'V'), 2);
-  EXPECT_EQ(std::ranges::count(bars, 'h'), 4 + 1);  // and "path"
+  EXPECT_EQ(std::ranges::count(bars, 'h'), 4 + 1);  // one is in "path"
   EXPECT_THAT(figure, HasSubstr(">6</text>"));
   EXPECT_THAT(section.csv.text(), HasSubstr(",fifo,2,3,4,2,6,0\n"));
 }
@@ -99,7 +100,8 @@ TEST_F(ReportTest, RhoIsDrawnAsADistributionAndOverTime) {
   EXPECT_THAT(cdf.csv.text(), HasSubstr(",fifo,3.5,1\n"));
   ASSERT_EQ(cdf.figures.size(), 1);
   EXPECT_THAT(cdf.figures[0], HasSubstr("finish-time fairness (rho)"));
-  // Two jobs in the first of forty parts of 80 hours, two in the last.
+  // Time is divided into 40 parts of 80 hours together. Two jobs end in the
+  // first part, and two in the last.
   const ReportSection& over_time = SectionOf(page, "rho-time");
   EXPECT_THAT(over_time.csv.text(), AllOf(HasSubstr(",fifo,1,2,1,1.5\n"),
                                           HasSubstr(",fifo,79,2,3,3.5\n")));
@@ -124,7 +126,8 @@ TEST_F(ReportTest, ChartsOfSingleRunsAreDrawnOnRequestOnly) {
   const ReportPage page = PageOf(SampleSweep());
   const ReportPage each = PageOf({}, /*each_run=*/true);
   for (const char* id : {"usage", "shares"}) {
-    // Of three loads: one chart for all schedulers, of use also who waits.
+    // Each of three loads has one chart for all schedulers. "usage" has a
+    // second one, of the waiting jobs.
     EXPECT_LE(SectionOf(page, id).figures.size(), 6) << id;
     EXPECT_GT(SectionOf(each, id).figures.size(),
               SectionOf(page, id).figures.size())

@@ -101,7 +101,8 @@ TEST(SweepSpec, RatesAreDecimalSteps) {
   EXPECT_EQ(RoundDecimal(0), 0);
 }
 
-// As the original's scripts do with -a 0.0; a rate of 0 would be all at once.
+// The original's scripts do the same with -a 0.0. At a rate of 0 all jobs would
+// arrive at once.
 TEST(SweepSpec, ARangeOfRatesFromZeroBeginsAtItsSecondPoint) {
   ASSERT_OK_AND_ASSIGN(const SweepSpec rates,
                        Parse("throughputs = \"t.json\"\njobs = 10\n"
@@ -199,14 +200,13 @@ TEST(SweepSpec, TheExamplesAreRight) {
     std::ostringstream text;
     text << std::ifstream(entry.path()).rdbuf();
     const auto sweep = ParseSweep(text.str(), entry.path().string(), ".");
-    // Policies that are not there yet are the only excuse.
     EXPECT_TRUE(sweep.ok()) << sweep.status();
     ++examples;
   }
   EXPECT_GE(examples, 3);
 }
 
-// The rates that are tried when what is at most `truth` can be sustained.
+// The rates that a search tries when rates of at most `truth` can be sustained.
 std::vector<double> Tries(double truth, double* highest) {
   RateSearch search({1, 3, 0.25});
   std::vector<double> tries;

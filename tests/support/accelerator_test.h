@@ -29,7 +29,7 @@ class AcceleratorTest : public Test {
                    << ", this machine has " << found;
     }
   }
-  // Of this process.
+  // The device memory that this process has reserved or allocated.
   int64_t ReservedBytes() const {
     return allocator()
         .getDeviceStats(device_.index())
@@ -42,7 +42,7 @@ class AcceleratorTest : public Test {
         .allocated_bytes[0]
         .current;
   }
-  // Of all processes.
+  // The device memory that all processes use together.
   int64_t UsedBytes() const {
     const auto [free, total] = allocator().getMemoryInfo(device_.index());
     return static_cast<int64_t>(total - free);

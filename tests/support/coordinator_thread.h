@@ -1,5 +1,5 @@
-// A LeaseGranter on a thread of its own, for tests and benches of one worker,
-// JobId 1. It keeps all messages that it gets.
+// Runs a LeaseGranter on a thread of its own, for tests and benches of one
+// worker, JobId 1. Keeps all messages that it receives.
 //
 // Thread-safety: all functions may be called from any thread but its own. They
 // return when they have taken effect.
@@ -23,7 +23,7 @@ namespace gavel::testing {
 
 class CoordinatorThread {
  public:
-  // `endpoint` as of Router::Bind.
+  // `endpoint`: see Router::Bind.
   explicit CoordinatorThread(const std::string& endpoint = "tcp://127.0.0.1:0");
   ~CoordinatorThread();
 
@@ -31,22 +31,22 @@ class CoordinatorThread {
 
   // Grants `accelerator` from now on, at a new epoch.
   void Grant(const AcceleratorInfo& accelerator, double duration_s = 60);
-  // From now on grants are of one of a packed pair.
+  // From now on each grant is for one job of a packed pair, with this limit.
   void Share(uint64_t memory_limit_bytes);
-  // The present lease is of so many threads from its next renewal on.
+  // Sets the threads of the present lease from its next renewal on.
   void SetThreads(int threads);
-  // Asks for the present lease back; no grants until the next Grant.
+  // Asks for the present lease back, and grants none until the next Grant.
   void Pause(PauseTier tier = PauseTier::kPark);
   // Grants this one as soon as the present lease is given back.
   void PauseThenGrant(const AcceleratorInfo& accelerator,
                       PauseTier tier = PauseTier::kPark);
-  // Wants a checkpoint at the next boundary.
+  // Asks for a checkpoint at the next boundary.
   void WantCheckpoint();
   void Reject(const std::string& reason);
   // Ends the worker's connection; the worker connects again.
   void Cut();
 
-  // Of this type, in the order of arrival.
+  // The received messages of type T, in the order of arrival.
   template <class T>
   std::vector<T> Heard() const {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -1,5 +1,5 @@
-// Waits for what another thread or process does, with a limit that only a
-// failure meets.
+// Waits for an effect of another thread or process. Only a failing test reaches
+// the limit.
 #ifndef GAVEL_TESTS_SUPPORT_EVENTUALLY_H_
 #define GAVEL_TESTS_SUPPORT_EVENTUALLY_H_
 
@@ -14,14 +14,14 @@ inline constexpr double kPatience_s = 300;
 inline constexpr double kPatience_s = 60;
 #endif
 
-// Of a monotonic clock.
+// The time of a monotonic clock.
 inline double Seconds() {
   const std::chrono::duration<double> now =
       std::chrono::steady_clock::now().time_since_epoch();
   return now.count();
 }
 
-// True once `done` is; false when it is not within `timeout_s`.
+// True once `done` returns true; false if it does not within `timeout_s`.
 template <class Done>
 bool Eventually(Done done, double timeout_s = kPatience_s) {
   const double end = Seconds() + timeout_s;

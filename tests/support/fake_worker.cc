@@ -1,27 +1,30 @@
-// A worker without LibTorch: holds leases with the real lease machine over the
-// real transport, "trains" by sleeping, and keeps its state in small files. For
-// end-to-end tests of the `gavel` command.
+// A worker without LibTorch, for end-to-end tests of the `gavel` command. It
+// holds leases with the real lease machine over the real transport, "trains" by
+// sleeping, and keeps its state in small files.
 //
 //   fake_worker [--steps N] [--step-ms MS] [--checkpoint-every N]
 //               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses]
 //               [--fail-resume CAUSE] [--log FILE] [--beside-step-ms MS]
 //
-// Ranks of a gang train each for itself; the first one's state is the job's.
+// Each rank of a gang trains by itself; the state of the first rank is that of
+// the job.
 //
-// Beside another job, with one lock of its accelerator, a step takes
-// --beside-step-ms.
+// A worker that shares its accelerator with another job holds one lock of it,
+// and takes --beside-step-ms for a step.
 //
-// CAUSE, of a ReleaseCause by its number: its last rank gives its lease back so
-// before it runs.
+// CAUSE is the number of a ReleaseCause: the last rank fails to resume, and so
+// gives its lease back with this cause.
 //
-// With GAVEL_TRACE_FILE it writes its steps there, as the runtime does.
+// If GAVEL_TRACE_FILE is set, it writes its steps to that file, as the runtime
+// does.
 //
 // Its state is the number of steps done and the sum of their numbers: a step
 // that is counted twice, or left out, shows in the sum. It exits with 99 when
 // it finds another worker on its accelerator.
 //
-// With --log every incarnation appends what it does to one file, on disk before
-// it goes on: "NANOSECONDS PID WORD ..." (tests/reliability/worker_log.h).
+// With --log every incarnation appends its actions to one file, and continues
+// only when they are on disk: "NANOSECONDS PID WORD ..."
+// (tests/reliability/worker_log.h).
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -73,8 +76,8 @@ struct Options {
   std::optional<double> beside_step_s;
   uint64_t checkpoint_every = 10;
   uint64_t exit_at = 0;  // 0: never
-  // The first process of the job makes no more steps from there, but goes on
-  // renewing and reporting. 0: never.
+  // From this step on, the first process of the job makes no more steps but
+  // still renews its lease and reports. 0: never.
   uint64_t hang_at = 0;
   int exit_code = 0;
   bool ignore_pauses = false;
@@ -124,7 +127,7 @@ struct State {
   uint64_t sum = 0;  // of the numbers of the steps, from 1
 };
 
-// Generations as files "generation-...": "STEPS SUM".
+// Stores each generation as a file "generation-..." with "STEPS SUM".
 class Checkpoints {
  public:
   explicit Checkpoints(std::string directory)
@@ -168,7 +171,7 @@ class EventLog {
     const std::string line = StrCat(
         std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), " ",
         getpid(), " ", what..., "\n");
-    // One write: lines of several processes do not mix.
+    // A line is one write, so that lines of several processes do not mix.
     if (write(file_, line.data(), line.size()) < 0 || fdatasync(file_) != 0) {
       std::perror("log");
       std::_Exit(1);
@@ -179,7 +182,7 @@ class EventLog {
   int file_ = -1;
 };
 
-// The steps of a process as GAVEL_TRACE_FILE has them.
+// Collects the steps of a process in the format of GAVEL_TRACE_FILE.
 class StepTrace {
  public:
   explicit StepTrace(std::string path) : path_(std::move(path)) {}
@@ -321,7 +324,7 @@ void FakeWorker::Turn() {
 }
 
 void FakeWorker::TrainOneStep() {
-  // Started again after its last step.
+  // The process was started again after its last step.
   if (state_.steps >= options_.steps) return End(0);
   if (state_.steps == options_.hang_at && options_.hang_at > 0 &&
       Variable("GAVEL_INCARNATION") == "1") {
@@ -348,7 +351,7 @@ void FakeWorker::Save() {
   if (epoch_ == 0 || !IsFirstRank()) return;
   saved_ = Generation{epoch_, state_.steps};
   checkpoints_.Save(saved_, state_);
-  // Before anybody else hears of it.
+  // This is logged before anybody else hears of the generation.
   log_.Write("commit ", saved_.epoch, " ", saved_.step);
 }
 
@@ -356,7 +359,8 @@ void FakeWorker::End(int exit_code) {
   training_ = false;
   exit_code_ = exit_code;
   trace_.Write();
-  // For the agent, as the runtime does: the message may be lost.
+  // The file tells the agent of the end even if the message is lost, as in the
+  // runtime.
   if (const std::string end = Variable("GAVEL_END_FILE"); !end.empty()) {
     std::ofstream(end) << exit_code;
   }
@@ -396,8 +400,8 @@ void FakeWorker::Carry(const lease_action::Resume& action) {
               static_cast<unsigned long long>(state_.steps));
   next_step_ = Now() + step_s_;
   next_report_ = Now();
-  // Ranks of a gang train each for itself here, but the coordinator waits to
-  // hear where they would meet.
+  // Each rank trains by itself here, but the coordinator waits for the address
+  // at which the ranks of a gang would meet.
   if (action.world_size > 1 && IsFirstRank()) {
     Step(lease_event::GangOpened{action.epoch, "127.0.0.1:1"});
   }
@@ -434,7 +438,7 @@ void FakeWorker::Carry(const lease_action::Checkpoint&) {
   Step(lease_event::Progressed{ProgressNow()});
 }
 
-// Alone it takes both slots, of a packed pair any of the two.
+// A worker alone takes both slots; one of a packed pair takes either of them.
 bool FakeWorker::TakeAccelerator(const std::string& uuid, int slots) {
   if (!uuid_.empty() && uuid_ != uuid) ++moves_;
   uuid_ = uuid;
@@ -442,7 +446,7 @@ bool FakeWorker::TakeAccelerator(const std::string& uuid, int slots) {
     const std::string name = StrCat(uuid, ".", slot);
     const std::string path = StrCat(Variable("GAVEL_RUN_DIRECTORY"), "/", name);
     int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    // The lock files of an agent that runs jobs of several users are root's.
+    // Root owns the lock files if the agent runs jobs of several users.
     if (lock < 0) lock = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (lock < 0) continue;
     if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
@@ -459,7 +463,7 @@ void FakeWorker::ReleaseAccelerator() {
   locks_.clear();
 }
 
-// Each with a blank in front.
+// The names of the locks, each with a blank in front.
 std::string FakeWorker::LockNames() const {
   std::string names;
   for (const auto& [name, lock] : locks_) StrAppend(&names, " ", name);

@@ -25,27 +25,27 @@ class GavelTest : public Test {
   }
   std::string Write(const std::string& name, const std::string& text);
 
-  // From here on as a team's cluster with these servers: job files lie where
-  // the jobs' user can write, and client commands use a user's key. For the
-  // coordinator and the agents see keys().
+  // Makes this a team's cluster with these servers: from here on, job files lie
+  // where the jobs' user can write, and client commands use a user's key. For
+  // the coordinator and the agents see keys().
   void UseKeys(const std::vector<std::string>& servers);
   bool has_keys() const { return keys_ != nullptr; }
   const TeamKeys& keys() const { return *keys_; }
-  // Where job files lie, and what jobs write.
+  // The path of a job file, or of a file that a job writes.
   std::string JobPath(const std::string& name) const {
     return (keys_ ? keys_->jobs() : folder()) + "/" + name;
   }
 
-  // A cluster file of one server "here" with that many equal CPU slots.
+  // Writes a cluster file of one server "here" with `slots` equal CPU slots.
   std::string WriteCluster(int slots, double round_duration_s,
                            double lease_duration_s);
-  // The program, where jobs can run it.
+  // The path of the fake worker's program, where jobs can run it.
   std::string FakeWorker() const;
-  // A job file of the fake worker with these arguments.
+  // Writes a job file of the fake worker with these arguments.
   std::string WriteJob(const std::string& name,
                        const std::vector<std::string>& arguments,
                        const std::string& more_keys = "");
-  // A job file with this command.
+  // Writes a job file with this command.
   std::string WriteCommand(const std::string& name,
                            const std::vector<std::string>& command,
                            const std::string& more_keys = "");
@@ -53,21 +53,22 @@ class GavelTest : public Test {
   std::unique_ptr<Process> Start(const std::vector<std::string>& arguments);
   Ended Run(const std::vector<std::string>& arguments);
 
-  // With folder()/cluster.toml and --state.
+  // Start and run `gavel local` with folder()/cluster.toml and --state.
   std::unique_ptr<Process> StartLocal(const std::vector<std::string>& jobs,
                                       std::vector<std::string> options = {});
   Ended RunLocal(const std::vector<std::string>& jobs,
                  std::vector<std::string> options = {});
   nlohmann::json Summary() const;
 
-  // Of server "here", with folder()/cluster.toml and --state, and its keys if
-  // there are any.
+  // Starts the agent of server "here" with folder()/cluster.toml and --state,
+  // and with its keys if there are any.
   std::unique_ptr<Process> StartAgent(const std::string& endpoint,
                                       const std::vector<std::string>& options);
 
-  // Of a `gavel local` or `gavel coordinator`; empty when it does not come.
+  // The endpoint of a `gavel local` or `gavel coordinator`; empty when it
+  // prints none.
   static std::string EndpointOf(const Process& process);
-  // One row of the queue; null when there is none.
+  // The job's row of the queue; null when there is none.
   nlohmann::json QueueRow(const std::string& endpoint, const std::string& name);
   // Waits until the job has done that many steps.
   bool ReachesStep(const std::string& endpoint, const std::string& name,
@@ -75,13 +76,13 @@ class GavelTest : public Test {
   bool ReachesState(const std::string& endpoint, const std::string& name,
                     const std::string& letters);
 
-  // Waits until some agent's accelerators are there, and nobody has them.
+  // Waits until an agent's accelerators are there and no job has them.
   bool HasIdleAccelerators(const std::string& endpoint);
 
-  // Processes that the agent of server "here" has recorded.
+  // The processes that the agent of server "here" has recorded.
   std::vector<pid_t> WorkerPids() const;
-  // What a worker printed, with the agent's state in state(), or elsewhere;
-  // empty: nothing yet.
+  // The output of a worker whose agent has its state in state(), or elsewhere;
+  // empty when there is none yet.
   std::string LogOf(int job, int rank = 0) const;
   static std::string LogUnder(const std::string& agent_state, int job,
                               int rank = 0);
@@ -99,11 +100,12 @@ class GavelTest : public Test {
   int processes_ = 0;
 };
 
-// The same with a coordinator, which is found where it was when it is started
+// The same with a coordinator, which has the same endpoint when it is started
 // again.
 class GavelClusterTest : public GavelTest {
  protected:
-  // With folder()/cluster.toml and --state, and its keys if there are any.
+  // Starts the coordinator with folder()/cluster.toml and --state, and with its
+  // keys if there are any.
   void StartCoordinator(const std::vector<std::string>& flags = {});
   std::vector<std::string> CoordinatorArguments(
       const std::string& state_directory) const;
@@ -112,7 +114,7 @@ class GavelClusterTest : public GavelTest {
                                           "--jobs-as-root"}) {
     return GavelTest::StartAgent(endpoint_, flags);
   }
-  // A client's command.
+  // Runs a client's command.
   Ended Do(std::vector<std::string> arguments);
   nlohmann::json Json(std::vector<std::string> arguments);
   void Submit(const std::string& job);

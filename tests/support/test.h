@@ -1,6 +1,6 @@
-// What every test includes: GoogleTest, GoogleMock, matchers of absl::Status,
-// and the containers of the standard library. Their names need no namespace in
-// a test.
+// Every test includes this header: GoogleTest, GoogleMock, matchers of
+// absl::Status, and the containers of the standard library. Their names need no
+// namespace in a test.
 #ifndef GAVEL_TESTS_SUPPORT_TEST_H_
 #define GAVEL_TESTS_SUPPORT_TEST_H_
 
@@ -21,7 +21,7 @@
 
 namespace gavel::testing {
 
-using namespace ::testing;  // what gavel names is hidden by none of it
+using namespace ::testing;  // hides no name of gavel's
 
 inline constexpr auto kAborted = absl::StatusCode::kAborted;
 inline constexpr auto kAlreadyExists = absl::StatusCode::kAlreadyExists;
@@ -33,7 +33,7 @@ inline constexpr auto kUnavailable = absl::StatusCode::kUnavailable;
 inline constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
 inline constexpr auto kUnknown = absl::StatusCode::kUnknown;
 
-// INVALID_ARGUMENT with this in its message: most refusals.
+// Matches INVALID_ARGUMENT with `part` in its message, as most refusals have.
 inline auto IsInvalid(const std::string& part) {
   return StatusIs(kInvalidArgument, part);
 }

@@ -1,6 +1,6 @@
-// What a test trains on: the CPU, or the accelerators that GAVEL_TEST_DEVICE
-// names. ctest runs some tests a second time with "hpu", the simulated
-// accelerator, which gives the bits of the CPU.
+// The device on which a test trains: the CPU, or the accelerators that
+// GAVEL_TEST_DEVICE names. ctest runs some tests a second time with "hpu", the
+// simulated accelerator, which gives the bits of the CPU.
 #ifndef GAVEL_TESTS_SUPPORT_TEST_DEVICE_H_
 #define GAVEL_TESTS_SUPPORT_TEST_DEVICE_H_
 
@@ -19,7 +19,8 @@ inline std::string TestDevice(int index = 0) {
          std::to_string(index);
 }
 
-// What gives the bits of TestDevice(), undisturbed: the CPU, or a GPU itself.
+// The device whose undisturbed run gives the same bits as TestDevice(): the
+// CPU, or a GPU itself.
 inline std::string ReferenceDevice() {
   return TestDevice().starts_with("cuda") ? TestDevice() : "cpu";
 }

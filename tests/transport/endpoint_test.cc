@@ -1,4 +1,4 @@
-// Which endpoints are accepted, and what is said of the others.
+// Which endpoints are accepted, and how the others are refused.
 #include <sys/resource.h>
 
 #include "runtime/transport/dealer_router.h"

@@ -1,5 +1,6 @@
-// A Router among peers that fill its memory, or leave while it still reads what
-// they sent: on plain TCP, for no ZeroMQ sends what these do.
+// A Router whose peers fill its memory, or leave while it still reads their
+// messages. The peers speak plain TCP, because no ZeroMQ socket sends such
+// bytes.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -25,7 +26,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A DEALER by hand: ZMTP 3.0 without encryption (rfc.zeromq.org/spec/23).
+// A DEALER written by hand: ZMTP 3.0 without encryption
+// (rfc.zeromq.org/spec/23).
 class PlainPeer {
  public:
   explicit PlainPeer(const std::string& endpoint)
@@ -43,7 +45,7 @@ class PlainPeer {
   PlainPeer& operator=(const PlainPeer&) = delete;
   ~PlainPeer() { close(descriptor_); }
 
-  // Returns when the router has answered; before, it takes no messages.
+  // Returns once the router has answered; before that, it takes no messages.
   bool Greet() {
     using namespace std::string_literals;
     const std::string greeting = "\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL"s;
@@ -62,7 +64,7 @@ class PlainPeer {
     }
     return Write(head) && Write(part);
   }
-  // All, or false: the connection has ended, or nobody reads.
+  // Writes all bytes. False when the connection has ended or nobody reads.
   bool Write(std::string_view bytes) {
     while (!bytes.empty()) {
       pollfd writable = {descriptor_, POLLOUT | POLLRDHUP, 0};
@@ -76,7 +78,7 @@ class PlainPeer {
     }
     return true;
   }
-  // What has come so far is passed over.
+  // Whether the connection has ended. Discards the bytes that have come so far.
   bool Ended() {
     char bytes[4096];
     ssize_t got = 0;
@@ -86,7 +88,7 @@ class PlainPeer {
   }
 
  private:
-  // So many, or fewer: the connection has ended.
+  // Reads `size` bytes, or fewer when the connection ends or stays silent.
   std::string Read(size_t size) {
     std::string bytes;
     char byte = 0;
@@ -108,12 +110,12 @@ class FloodTest : public Test {
     EXPECT_OK(router.status());
     router_ = *std::move(router);
   }
-  // Takes all that has come.
+  // Takes all messages that have come.
   void Drain() {
     while (router_->Receive(0).has_value()) {
     }
   }
-  // Runs `send` on a thread and takes what comes meanwhile, because a peer that
+  // Runs `send` on a thread and takes messages meanwhile, because a peer that
   // fills the buffers of the kernel waits until somebody reads.
   void DrainWhile(const std::function<void()>& send) {
     std::atomic<bool> sending = true;
@@ -144,7 +146,7 @@ TEST_F(FloodTest, AMessageThatDoesNotEndIsCut) {
   EXPECT_LT(sent, kSentMax);
   EXPECT_TRUE(peer.Ended());
   EXPECT_EQ(router_->connections_cut(), 1U);
-  // Nobody else is worse off.
+  // Other peers are still served.
   auto dealer = Dealer::Connect(router_->endpoint());
   ASSERT_OK(dealer.status());
   ASSERT_TRUE((*dealer)->WaitUntilConnected(10));
@@ -152,8 +154,8 @@ TEST_F(FloodTest, AMessageThatDoesNotEndIsCut) {
   EXPECT_TRUE(router_->Receive(10).has_value());
 }
 
-// Both small parts after messages that were taken, and what was allowed for
-// those, do not hide it.
+// Neither the small size of its parts nor the allowance from earlier, complete
+// messages hides the endless message.
 TEST_F(FloodTest, AMessageThatDoesNotEndIsCutAfterManyThatDid) {
   PlainPeer peer(router_->endpoint());
   ASSERT_TRUE(peer.Greet());
@@ -179,7 +181,8 @@ TEST_F(FloodTest, ABurstUpToTheHighWaterMarkAndWhatTheKernelHoldsAreNotCut) {
   const std::string frame = *EncodeMessage(SubmitRequest{
       1, std::string(5000, 's'), std::string(59 * 1024, 'x'), "/jobs"});
   ASSERT_GT(frame.size(), kFrameBytesMax - 1024);
-  // Nobody reads: ZeroMQ takes a hundred, the rest waits in the kernel.
+  // Nobody reads: ZeroMQ takes a hundred messages, and the rest waits in the
+  // kernel.
   std::thread sender([&] {
     for (int i = 0; i < 500; ++i) {
       ASSERT_TRUE(peer.SendPart(frame, /*more=*/false));
@@ -197,8 +200,8 @@ TEST_F(FloodTest, ABurstUpToTheHighWaterMarkAndWhatTheKernelHoldsAreNotCut) {
   EXPECT_FALSE(peer.Ended());
 }
 
-// The descriptor of a connection that has ended is the next one's, while what
-// the first has left behind is still read.
+// The next connection gets the descriptor of one that has ended, while the
+// router still reads what the first one left behind.
 TEST_F(FloodTest, OffencesOfOneThatLeftDoNotEndAnothersConnection) {
   auto peer = std::make_unique<PlainPeer>(router_->endpoint());
   ASSERT_TRUE(peer->Greet());
@@ -212,8 +215,8 @@ TEST_F(FloodTest, OffencesOfOneThatLeftDoNotEndAnothersConnection) {
     Drain();
     return router_->frames_dropped() == 90;
   }));
-  // Few enough for ZeroMQ to read them all, whose count of what may wait lags
-  // behind, and to see the end.
+  // ZeroMQ's count of waiting messages lags behind. These are few enough for it
+  // to read them all and to see the end.
   offend(50);
   std::this_thread::sleep_for(milliseconds(300));
   peer.reset();
@@ -241,8 +244,8 @@ TEST_F(FloodTest, OneThatIsThereIsCutOnceForItsOffences) {
   EXPECT_EQ(router_->connections_cut(), 1U);
 }
 
-// Up to its queue's length, up to 64 MB would wait for it, for as long as it
-// likes.
+// Otherwise up to 64 MB, the length of its queue, would wait for such a peer
+// for as long as it likes.
 TEST_F(FloodTest, OneThatTakesNothingOfWhatIsSentToItIsCut) {
   RouterOptions options;
   options.unsent_s_max = 0.5;

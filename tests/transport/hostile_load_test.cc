@@ -1,8 +1,8 @@
-// A coordinator under attack (docs/measurements/load.md has the figures):
-// bad connections and bad frames by the thousand, from a process of their own,
-// while a worker renews its lease. Frames count when the coordinator has looked
-// at them, not when they were handed to ZeroMQ. Small numbers here; all of them
-// by
+// Attacks a coordinator with thousands of bad connections and bad frames, from
+// a process of its own, while a worker renews its lease.
+// docs/measurements/load.md has the results. A frame counts when the
+// coordinator has looked at it, not when it was handed to ZeroMQ. The numbers
+// here are small by default; the full attack is
 //   GAVEL_HOSTILE_CONNECTIONS=10000 GAVEL_HOSTILE_FRAMES=1000000
 //       bin/tests/hostile_load_test
 #include <arpa/inet.h>
@@ -41,7 +41,8 @@ constexpr int64_t kGrowthBytesMax = 64 << 20;
 constexpr double kRenewal_s_max = 1;
 constexpr size_t kOpenAtOnceMax = 3000;
 constexpr size_t kFlooders = 16;
-// More than any machine takes; what was not reached by then fails the test.
+// Longer than any machine needs; the test fails if the attack has not reached
+// its numbers by then.
 constexpr double kAttack_s_max = 900;
 constexpr double kLook_s = 0.1;
 
@@ -57,13 +58,13 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// What the attackers know: an address, and one key that is allowed to look.
+// The attackers know the port and have one key, with the role viewer.
 struct Target {
   int port = 0;
   CurveClient insider;
 };
 
-// In memory of both processes.
+// Memory that the test and the attacking process share.
 struct Shared {
   std::atomic<int64_t> connections{0};  // made
   std::atomic<int64_t> sent{0};         // frames, handed to ZeroMQ
@@ -87,7 +88,8 @@ int ConnectTcp(int port) {
   return -1;
 }
 
-// Idle ones, rubbish, half a greeting, a greeting without encryption.
+// Opens connections that stay idle, send garbage, send half a greeting, or send
+// a greeting without encryption.
 void AttackByConnections(const Target& target, Shared& shared) {
   const std::string greeting =
       std::string("\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL", 16) +
@@ -123,7 +125,8 @@ zmq::socket_t Insider(zmq::context_t& context, const Target& target) {
   return socket;
 }
 
-// Sends it if it can be, and takes what was answered.
+// Sends the frame unless the socket is full, and discards all answers. Returns
+// whether the frame was sent.
 bool SendNow(zmq::socket_t& socket, const std::string& frame) {
   const auto sent = socket.send(zmq::buffer(frame), zmq::send_flags::dontwait);
   zmq::message_t ignored;
@@ -132,7 +135,8 @@ bool SendNow(zmq::socket_t& socket, const std::string& frame) {
   return sent.has_value();
 }
 
-// Rubbish, what is not his to send, and what only a coordinator sends.
+// Sends garbage, a request that a viewer may not send, and a message that only
+// a coordinator sends.
 void AttackByFrames(const Target& target, Shared& shared) {
   const std::array<std::string, 4> frames = {
       std::string("rubbish"), std::string(1000, '\xff'),
@@ -155,7 +159,7 @@ void AttackByFrames(const Target& target, Shared& shared) {
   }
 }
 
-// What he may send, as fast as it goes.
+// Sends requests that a viewer may send, as fast as the socket takes them.
 void AttackByRequests(const Target& target, int64_t count) {
   zmq::context_t context;
   zmq::socket_t socket = Insider(context, target);
@@ -172,8 +176,8 @@ void AttackByRequests(const Target& target, int64_t count) {
   }
 }
 
-// Messages of parts that come to far more than may wait: ZeroMQ hands none over
-// before its last part.
+// Sends multipart messages far larger than the coordinator may buffer: ZeroMQ
+// delivers no part before the last one.
 void AttackByParts(const Target& target, int64_t count) {
   static const std::string part(kFrameBytesMax - 1024, 'x');
   constexpr int kParts = 4096;  // 252 MiB
@@ -181,7 +185,7 @@ void AttackByParts(const Target& target, int64_t count) {
     zmq::context_t context;
     zmq::socket_t socket = Insider(context, target);
     for (int sent = 0; sent < kParts; ++sent) {
-      // Without a copy of its own for each.
+      // All parts share one buffer; none has a copy.
       zmq_msg_t message;
       zmq_msg_init_data(&message, const_cast<char*>(part.data()), part.size(),
                         nullptr, nullptr);
@@ -191,13 +195,14 @@ void AttackByParts(const Target& target, int64_t count) {
         break;
       }
     }
-    // Until it is cut, or all has gone.
+    // Gives the coordinator time to cut the connection or to receive
+    // everything.
     std::this_thread::sleep_for(std::chrono::seconds(2));
   }
 }
 
-// A process that waits for its target, and attacks it. Made before this one has
-// threads.
+// A child process that waits for its target and then attacks it. Create it
+// before this process has threads.
 class Attacker {
  public:
   Attacker() {
@@ -299,7 +304,7 @@ TEST(HostileLoad, MemoryStaysBoundedAndRenewalsGoOn) {
   }
 
   FakeClient watcher(endpoint, as(user));
-  // What the coordinator says that it kept out, while frames are sent.
+  // The coordinator's own counts of what it kept out while frames were sent.
   nlohmann::json of_frames;
   const auto look = [&] {
     const nlohmann::json now = watcher.Query(QueryKind::kStatus)["kept_out"];
@@ -346,7 +351,7 @@ TEST(HostileLoad, MemoryStaysBoundedAndRenewalsGoOn) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(growth, kGrowthBytesMax);
 #endif
-  // Not what was sent is the measure, but what arrived and was kept out.
+  // The measure is frames that arrived and were kept out, not frames sent.
   const Shared& attack = attacker.shared();
   std::printf("%lld connections; %lld frames sent; of them kept out: %s\n",
               static_cast<long long>(attack.connections),
@@ -356,7 +361,7 @@ TEST(HostileLoad, MemoryStaysBoundedAndRenewalsGoOn) {
   EXPECT_GT(of_frames["frames_dropped"], FramesGoal() / 4);
   EXPECT_GT(of_frames["messages_refused"], FramesGoal() / 10);
   EXPECT_GT(of_frames["connections_cut"], 0);
-  // Whoever has a key still gets in.
+  // A user with a key still gets in.
   FakeClient late(endpoint, as(user));
   EXPECT_TRUE(late.Connects(kPatience_s));
 }

@@ -35,7 +35,7 @@ class HostilePeerTest : public Test {
     return *frame;
   }
 
-  // The next message is the one with this number.
+  // Expects that the next message is the request with this number.
   void ExpectNext(uint64_t request) {
     const std::optional<Incoming> incoming = router_->Receive(kPatience_s);
     ASSERT_TRUE(incoming.has_value());
@@ -83,8 +83,9 @@ TEST_F(HostilePeerTest, AnOversizedFrameIsDroppedAndOthersAreServed) {
   query.request = 7;
   ASSERT_OK((*dealer)->Send(query));
   ExpectNext(7);
-  // The sender was disconnected, and is no worse off than any other. What it
-  // sends before it notices goes down with the old connection.
+  // The router disconnected the sender and then serves it like any other peer.
+  // A message that the sender sends before it notices is lost with the old
+  // connection.
   std::optional<Incoming> incoming;
   for (int i = 0; i < kPatience_s && !incoming; ++i) {
     SendRaw(Frame(8));
@@ -107,7 +108,8 @@ TEST_F(HostilePeerTest, AFloodOfGarbageIsCutAndDoesNotHoldTheLoop) {
   ASSERT_TRUE((*dealer)->WaitUntilConnected(kPatience_s));
   raw_.set(zmq::sockopt::sndtimeo, 0);
   for (int i = 0; i < 5000; ++i) {
-    // What it can't send it would have sent.
+    // A message that can't be sent at once is dropped: the flood is large
+    // enough.
     (void)raw_.send(zmq::str_buffer("garbage"), zmq::send_flags::dontwait);
   }
   QueryRequest query;

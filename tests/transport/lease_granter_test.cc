@@ -1,4 +1,5 @@
-// What a worker sees of the coordinator without scheduling.
+// Tests LeaseGranter: the side of the coordinator that a worker sees, without
+// scheduling.
 #include "runtime/transport/lease_granter.h"
 
 #include <variant>
@@ -34,7 +35,8 @@ class LeaseGranterTest : public Test {
     return granter_->Begin({job});
   }
   const LeasedJob& job() const { return granter_->jobs()[0]; }
-  // Sends, and returns the first answer of this type; nothing: none came.
+  // Sends the message and returns the first answer of type T; nothing if none
+  // came.
   template <class T>
   std::optional<T> Ask(Time now, const Message& message) {
     EXPECT_OK(dealer_->Send(message));
@@ -50,7 +52,7 @@ class LeaseGranterTest : public Test {
     }
     return std::nullopt;
   }
-  // Sends what has no answer, and waits until it has arrived.
+  // Sends a message that has no answer, and waits until it has arrived.
   template <class Arrived>
   void Say(Time now, const Message& message, const Arrived& arrived) {
     EXPECT_OK(dealer_->Send(message));

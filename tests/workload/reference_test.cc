@@ -1,4 +1,5 @@
-// What the original Gavel drew and shipped, read and drawn again.
+// Reads and draws again the traces and tables that the original Gavel drew and
+// shipped.
 #include "tests/workload/reference.h"
 
 #include "coordinator/workload/throughput_table.h"
@@ -107,7 +108,7 @@ TEST(ParseTrace, ReadsTheJobDistributionOfPhilly) {
   EXPECT_EQ(trace.jobs[0].scale_factor, 1);
 }
 
-// Every figure of the file, and no other.
+// Expects that the table has every figure of the file, and no other.
 void ExpectSameFigures(const ThroughputTable& table, const Json& file) {
   size_t pairs = 0;
   for (const auto& [worker_type, rows] : file.items()) {

@@ -197,7 +197,7 @@ TEST(TraceGenerator, WhatTheThroughputsLackIsNamed) {
     EXPECT_THAT(TraceGenerator::Create({.multi_gpu = multi_gpu}, table),
                 IsInvalid(error));
   }
-  // What cannot be drawn may be missing.
+  // Throughputs of jobs that can't be drawn may be missing.
   ASSERT_OK_AND_ASSIGN(
       const ThroughputTable table,
       ThroughputTable::Parse(

@@ -1,5 +1,5 @@
 // A training loop in a host program that uses libraries of its own in each
-// step. Exits with 0 when all of them, and the runtime, did what they should.
+// step. Exits with 0 if all of them, and the runtime, worked.
 #include <cstdio>
 
 #include "gavel/data_loader.h"

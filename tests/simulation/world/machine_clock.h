@@ -1,5 +1,5 @@
-// The monotonic clock of one machine: off by what it likes, and a little too
-// fast or too slow. A value.
+// The monotonic clock of one machine, with any offset and a rate that is a
+// little too fast or too slow. A value.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_MACHINE_CLOCK_H_
 #define GAVEL_TESTS_SIMULATION_WORLD_MACHINE_CLOCK_H_
 
@@ -12,7 +12,8 @@ struct MachineClock {
   Time offset = 0;  // what it shows at the world's 0
 
   Time Shows(Time world) const { return offset + rate * world; }
-  // When it has come to show `shown`, at the latest rounding error.
+  // The world's time at which the clock shows `shown`, late by at most a
+  // rounding error.
   Time When(Time shown) const {
     constexpr double kRounding_s = 1e-9;
     return is_exact() ? shown : (shown - offset) / rate + kRounding_s;

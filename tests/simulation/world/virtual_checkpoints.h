@@ -14,11 +14,13 @@ class VirtualCheckpoints {
  public:
   static constexpr int kKeepLast = 2;
 
-  // The latest that can be read; (0, 0): none.
+  // The latest generation that can be read; (0, 0) if there is none.
   Generation Latest() const;
-  // Its manifest has been renamed into place, whoever else wrote meanwhile.
+  // The manifest of `generation` has been renamed into place, even if another
+  // process wrote meanwhile.
   void Commit(Generation generation);
-  // The latest can't be read any more. Does nothing where no other is left.
+  // Makes the latest generation unreadable. Does nothing if no other one is
+  // left.
   void DamageLatest();
 
  private:

@@ -19,8 +19,8 @@ struct Overloaded : F... {
 template <class... F>
 Overloaded(F...) -> Overloaded<F...>;
 
-// What the server turns a message into; nothing for what the engine does not
-// take.
+// The event that the server makes of a message; nullopt if the engine takes no
+// such message.
 std::optional<Event> ToEvent(const Message& message) {
   return std::visit(
       Overloaded{
@@ -55,7 +55,8 @@ std::optional<Event> ToEvent(const Message& message) {
       message);
 }
 
-// The journal position that an event's sender shows; (0, 0): none.
+// The journal position that an event's sender has seen; (0, 0) if it shows
+// none.
 JournalPosition Shown(const Event& event) {
   return std::visit(
       Overloaded{
@@ -176,13 +177,15 @@ void VirtualCluster::Step(Coordinator& coordinator, const Event& event) {
     std::visit([&](auto& a) { Do(coordinator, a); }, action);
     if (coordinator.engine == nullptr) return;
   }
-  // What the former one believes is no longer so.
+  // Only the present coordinator's beliefs have to be true: those of the former
+  // one are out of date.
   if (is_present && changed) CheckBeliefs();
   Arm(coordinator);
   if (is_present) MaybeSnapshot();
 }
 
-// Nobody hears it, and its rows are nobody's.
+// Persists the rows of a forgetful coordinator without the journal, and sends
+// none of its messages.
 void VirtualCluster::StepUnheard(Coordinator& coordinator,
                                  const Actions& actions) {
   for (const Action& action : actions) {
@@ -202,16 +205,18 @@ bool VirtualCluster::HasRow(const Coordinator& coordinator,
   if (shown.seq <= coordinator.seq_recovered) {
     return shown.term <= coordinator.engine->position().term;
   }
-  // Nobody has heard of a row of its own.
+  // Peers have seen no row of a forgetful coordinator, because nothing that it
+  // sends arrives.
   if (&coordinator == &present_ && forgetful_) return false;
   const auto written = coordinator.seq_written.find(shown.term);
   return written != coordinator.seq_written.end() &&
          shown.seq <= written->second;
 }
 
-// Whoever has an accelerator, has it under a lease that the coordinator takes
-// as running, or is why it is in quarantine: nothing in use is given away.
-// Quarantine is for those that are stuck or about to stop.
+// Checks that no accelerator in use can be given away: the coordinator takes
+// the lease of each process that has one as running, or has put the accelerator
+// into quarantine because of that process. A process that is training is not
+// stuck or about to stop, so quarantine does not excuse it.
 void VirtualCluster::CheckBeliefs() {
   ForEachProcess([&](const VirtualProcess& process) {
     if (!process.has_accelerator()) return;
@@ -266,8 +271,8 @@ void VirtualCluster::Do(Coordinator& coordinator, action::SolvePolicy& action) {
                      });
 }
 
-// The server looks at its lock before each grant, and ends when it is
-// another's.
+// The real server checks before each grant that it still owns its lock, and
+// exits if another one does. So the former coordinator never sends a grant.
 void VirtualCluster::Do(Coordinator& coordinator,
                         action::SendToWorker& action) {
   const auto* grant = std::get_if<LeaseGrant>(&action.message);
@@ -421,7 +426,8 @@ void VirtualCluster::KillStuckWorkers() {
 
 // ---- time
 
-// False: nothing more by `limit`, or no end of it.
+// Returns false when no event is left before `limit`, or when there were too
+// many events.
 bool VirtualCluster::RunOne(Time limit) {
   if (++events_ <= kEventsMax) return world_.queue.RunOne(limit);
   if (events_ == kEventsMax + 1) {
@@ -448,7 +454,7 @@ bool VirtualCluster::RunUntilAllEnded(Time limit) {
   return true;
 }
 
-// ---- what it looks like
+// ---- views of its state
 
 uint64_t VirtualCluster::StepsDone(JobId job) const {
   std::optional<uint64_t> steps;

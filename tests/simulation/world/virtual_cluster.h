@@ -1,9 +1,8 @@
-// A whole system in one thread and in virtual time: the real engine, the real
-// agents and lease machines, over a network, disks, clocks and processes that
-// are simulated and may fail. Invariants are checked after every step of the
-// engine, and what it believes is held against the world's truth. Used by
-// tests/simulation and by scenarios of tests. Not thread-safe. Deterministic by
-// seed.
+// A whole system in one thread and in virtual time: the real engine, agents and
+// lease machines, over a simulated network, disks, clocks and processes, which
+// may fail. Invariants are checked after every step of the engine, and its
+// state is compared with the world's truth. Used by tests/simulation and by
+// scenarios of tests. Not thread-safe. Deterministic by seed.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_CLUSTER_H_
 #define GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_CLUSTER_H_
 
@@ -46,13 +45,13 @@ class VirtualCluster {
   void AddServer(const std::string& name,
                  const std::vector<AcceleratorInfo>& accelerators,
                  MachineClock clock = {});
-  // As a client would; the number by which action::Reply answers, 0 when there
-  // is no coordinator.
+  // Submits as a client would. Returns the number with which action::Reply
+  // answers, or 0 when there is no coordinator.
   uint64_t Submit(const JobSpec& spec, const VirtualTraining& training);
   uint64_t Command(JobId job, CommandKind kind);
 
   void RunUntil(Time time);
-  // Until every job has ended; false when some have not by `limit`.
+  // Runs until every job has ended; false when some have not by `limit`.
   bool RunUntilAllEnded(Time limit);
 
   // ---- faults
@@ -68,28 +67,30 @@ class VirtualCluster {
   void ResumeAgent(const std::string& server);
   void KillCoordinator();
   void StartCoordinator();
-  // From its next start on.
+  // Takes effect at the coordinator's next start.
   void SetLeaseDuration(double seconds) {
     options_.engine.lease_duration_s = seconds;
   }
   void StallCoordinator();
   void ResumeCoordinator();
-  // It is taken for dead, and its lock is gone: another one starts beside it,
-  // and each server's connections are with the one, the other or both. It goes
-  // on, or stands still until it is woken, up to its end: a commit, a grant or
-  // a look at its lock tells it that it was replaced. Does nothing when none
-  // runs.
+  // The coordinator is taken for dead and its lock is gone. Another one starts
+  // beside it, and each server is connected to the new one, the old one or
+  // both. The old one continues, or stands still until it is woken. A commit, a
+  // grant or a look at its lock tells it that it was replaced and ends it. Does
+  // nothing when no coordinator runs.
   void TakeOver();
   void WakeFormerCoordinator();
   void KillFormerCoordinator();
-  // One that has lost the last rows of its journal and has started `starts`
-  // times since, >= 1; it can hear but is not heard, and has to halt as soon as
-  // it is shown what it lost.
+  // Starts a coordinator that has lost the last rows of its journal and has
+  // started `starts` times since (at least once). It receives messages but its
+  // own are lost, and it has to halt as soon as a peer shows it a row that it
+  // lost.
   void StartForgetfulCoordinator(size_t rows_lost, uint64_t starts);
   // Nothing passes between the server (its agent and workers) and the rest.
   void SetPartitioned(const std::string& server, bool partitioned);
   void SetCut(const std::string& server, Direction direction, bool cut);
-  // Nobody who takes it from now on can use it, until it is mended.
+  // A process that takes the accelerator from now on can't use it, until it is
+  // mended.
   void BreakAccelerator(const std::string& uuid) { world_.broken.insert(uuid); }
   void MendAccelerators() { world_.broken.clear(); }
   void SetNetworkFaults(const NetworkFaults& faults);
@@ -108,11 +109,11 @@ class VirtualCluster {
     return world_.truth.violations();
   }
   const VirtualWorld& world() const { return world_; }
-  // Steps that the live process of a job has done; of its last generation
-  // when there is none.
+  // Steps that the live process of a job has done, or those of the job's last
+  // generation when there is no process.
   uint64_t StepsDone(JobId job) const;
-  // What is left of jobs that have ended: processes, accelerators in use or in
-  // quarantine. Empty: nothing.
+  // Names the leftovers of jobs that have ended: processes, and accelerators in
+  // use or in quarantine. Empty when there are none.
   std::string Leftovers() const;
   // Called with every action that the engine wants done.
   void set_observer(std::function<void(Time, const Action&)> observer) {
@@ -124,7 +125,8 @@ class VirtualCluster {
   }
 
  private:
-  // A run of days has fewer; one that makes no way has no end of them.
+  // A run of days has fewer events; a run that makes no progress has no end of
+  // them.
   static constexpr uint64_t kEventsMax = 5'000'000;
 
   // A coordinator's process.
@@ -138,18 +140,19 @@ class VirtualCluster {
     std::vector<Event> held;  // until it is resumed
     Time armed = kNever;
     Invariants invariants;
-    // Its rows: those that it began with, and the last that it wrote in a term.
+    // The last row that it recovered at its start, and the last one that it
+    // wrote in each term.
     uint64_t seq_recovered = 0;
     std::map<uint64_t, uint64_t> seq_written;
   };
-  // With whom a server's connections are while there are two.
+  // The coordinators to which a server is connected while there are two.
   enum class Peer : uint8_t { kBoth, kPresent, kFormer };
 
   Time TimeOf(const Coordinator& coordinator) const {
     return std::max(coordinator.started_at,
                     coordinator.clock.Shows(world_.now()));
   }
-  // Null: it is dead.
+  // Null when that coordinator is dead.
   Coordinator* OfLife(uint64_t life);
   Coordinator& HearsFrom(size_t server);
   bool Reaches(const Coordinator& coordinator, size_t server) const;

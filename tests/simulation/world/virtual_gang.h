@@ -1,8 +1,8 @@
-// The ranks of a gang: they meet at rank 0's store, do each step together or
-// not at all, and come to stop at the same one by the real agreement
-// (runtime/lease/stop_agreement.h), whose words travel between their machines.
-// A rank that can't do its part of a step stops the others at once, and breaks
-// the gang when it stays silent or the step does not end. Used by
+// The ranks of a gang meet at rank 0's store, do each step together or not at
+// all, and agree on the step at which they stop by the real protocol
+// (runtime/lease/stop_agreement.h), whose messages travel between their
+// machines. A rank that can't do its part of a step stops the others at once;
+// it breaks the gang if it stays silent or if the step does not end. Used by
 // VirtualProcess. Not thread-safe.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_GANG_H_
 #define GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_GANG_H_
@@ -33,19 +33,19 @@ class VirtualGangs {
   // ---- before it runs
   // True when a gang of `world_size` is complete now.
   bool Join(GangKey key, VirtualProcess& process, int world_size);
-  // Those that have joined and not left, by rank.
+  // The processes that have joined and not left, by rank.
   std::map<int, VirtualProcess*> RanksOf(GangKey key) const;
-  // The job's meetings that came to nothing, one more.
+  // Counts a failed meeting of the job; returns the number of earlier ones.
   int CountFailure(JobId job) { return failed_[job]++; }
 
   // ---- while it runs
-  // All are there, and have done so many steps.
+  // All ranks have joined, and have done this many steps.
   void Begin(GangKey key, uint64_t steps_done);
-  // As StopMember's, of the rank at the boundary after `steps_done`. kWait: it
-  // is asked to attend again when more was heard.
+  // Like StopMember::Pass, for the rank at the boundary after `steps_done`.
+  // After kWait the rank is asked to attend again when it has heard more.
   StopMember::Passage Pass(GangKey key, int rank, uint64_t steps_done);
   void Want(GangKey key, int rank, StopKind kind);
-  // The rank is in its next step, which ends when all are.
+  // The rank begins its next step, which ends when it has ended for all ranks.
   void BeginStep(GangKey key, int rank);
 
   void Leave(GangKey key, int rank, Leaving how);
@@ -57,7 +57,7 @@ class VirtualGangs {
     std::optional<StopMember> member;  // none: the gang does not run
     std::optional<MemberWord> word;    // the last that the store has
     bool waits = false;
-    uint64_t talk = 0;  // of the talks that are due the last counts
+    uint64_t talk = 0;  // only the latest talk that is due counts
   };
   struct Gang {
     std::map<int, Rank> ranks;
@@ -65,7 +65,7 @@ class VirtualGangs {
     LeaderWord leader_word;
     uint64_t steps_done = 0;
     std::set<int> in_step;
-    Time brisk_until = 0;  // somebody wants something: words go often
+    Time brisk_until = 0;  // until then words are sent often
   };
 
   Gang* Find(GangKey key);

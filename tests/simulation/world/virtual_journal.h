@@ -1,9 +1,10 @@
-// The coordinator's disk. Rows are committed in groups, one group of a writer
-// at a time; what a crash finds under way is on disk as a whole or not at all
-// (SQLite's promise, tested with real files in tests/server), what waits is
-// lost. It may have two writers, as when the lock of the first is gone: like
-// the real one it refuses the one behind whose last row another has written.
-// Used by VirtualCluster. Not thread-safe.
+// The coordinator's disk. Each writer commits its rows in groups, one group at
+// a time. A crash leaves the group in progress completely on disk or not at all
+// (SQLite promises this, and tests/server tests it with real files), and loses
+// the rows that wait. There may be two writers, as when the lock of the first
+// is gone. Like the real journal, it refuses a writer if another one has
+// written rows behind the last row that this writer knows. Used by
+// VirtualCluster. Not thread-safe.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_JOURNAL_H_
 #define GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_JOURNAL_H_
 
@@ -21,19 +22,20 @@ namespace gavel {
 
 class VirtualJournal {
  public:
-  // Like a disk that is full, and like an fsync that fails: then nobody knows.
+  // kNothingWritten is like a full disk. kUnknown is like a failed fsync: the
+  // group may be on disk or not.
   enum class Failure : uint8_t { kNoFailure, kNothingWritten, kUnknown };
 
   VirtualJournal(EventQueue& queue, std::mt19937_64& random, WorldTruth& truth)
       : queue_(queue), random_(random), truth_(truth) {}
 
-  // Of a coordinator that has read all rows: told of each group, with its last
-  // seq, or that the journal failed and takes nothing of it any more. Returns
-  // its number as a writer.
+  // Adds a writer for a coordinator that has read all rows, and returns the
+  // writer's number. Calls `committed` with the last seq of each group, or
+  // `failed` once, after which the journal takes no rows of this writer.
   uint64_t Open(std::function<void(uint64_t seq)> committed,
                 std::function<void()> failed);
   void Append(uint64_t writer, action::Persist row);
-  // That coordinator died.
+  // The coordinator of this writer died.
   void Crash(uint64_t writer);
   void FailNextCommit(Failure failure) { failure_ = failure; }
   void set_commit_s(double commit_s) { commit_s_ = commit_s; }
@@ -45,7 +47,7 @@ class VirtualJournal {
     std::function<void(uint64_t)> committed;
     std::function<void()> failed;
     size_t rows_known = 0;
-    std::vector<action::Persist> group;  // under way
+    std::vector<action::Persist> group;  // the commit in progress
     std::vector<action::Persist> waiting;
   };
 
@@ -59,7 +61,7 @@ class VirtualJournal {
   WorldTruth& truth_;
   double commit_s_ = 0.002;
   uint64_t opened_ = 0;
-  std::map<uint64_t, Writer> writers_;  // tasks of one that is gone do nothing
+  std::map<uint64_t, Writer> writers_;  // of a dead one, tasks do nothing
   Failure failure_ = Failure::kNoFailure;
   std::vector<action::Persist> rows_;  // on disk
 };

@@ -1,4 +1,4 @@
-// What lies between the coordinator and the servers: messages get lost, come
+// The network between the coordinator and the servers. Messages get lost, come
 // twice, late and in another order, and servers are cut off, in one direction
 // or in both. Used by VirtualCluster. Not thread-safe.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_NETWORK_H_
@@ -15,13 +15,14 @@
 
 namespace gavel {
 
-// Probabilities are by message, in [0, 1].
+// Probabilities are per message, in [0, 1].
 struct NetworkFaults {
   double drop = 0;
   double duplicate = 0;
   double delay_s_min = 0.0005;
   double delay_s_max = 0.0005;  // above the least: messages overtake
-  // So many take up to this long: what a connection held back for a while.
+  // The probability that a message takes up to late_s_max, as if a connection
+  // held it back for a while.
   double late = 0;
   double late_s_max = 0;
 };
@@ -45,14 +46,14 @@ class VirtualNetwork {
   void SetCut(size_t server, Direction direction, bool cut) {
     cut_[server][static_cast<size_t>(direction)] = cut;
   }
-  // Whether other machines reach it, and it them.
+  // Whether the server reaches other machines and they reach it.
   bool IsConnected(size_t server) const {
     return !cut_[server][0] && !cut_[server][1];
   }
   const Counts& counts() const { return counts_; }
 
-  // Of something that travels by a connection between two servers: nothing of
-  // it is lost, what would be comes later.
+  // The delay of data on a connection between two servers. None of it is lost:
+  // data that the network drops comes later.
   double ConnectionDelay() {
     constexpr double kAgain_s_max = 1;
     const bool again = Happens(faults_.drop + faults_.late);
@@ -61,7 +62,7 @@ class VirtualNetwork {
            (again ? Draw() * kAgain_s_max : 0);
   }
 
-  // `arrive` is called when the message is there: not at all, once or twice.
+  // `arrive` is called when the message arrives: never, once or twice.
   template <class F>
   void Send(size_t server, Direction direction, F arrive) {
     ++counts_.sent;

@@ -1,5 +1,5 @@
-// A worker's process in virtual time: the real lease machine, and a training
-// loop that is a clock. Used by VirtualServer only. Not thread-safe.
+// A worker's process in virtual time: the real lease machine, and a clock for
+// its training loop. Used by VirtualServer only. Not thread-safe.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_PROCESS_H_
 #define GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_PROCESS_H_
 
@@ -22,7 +22,7 @@ namespace gavel {
 class VirtualProcess {
  public:
   static constexpr int kSigkill = 9;
-  // Where it runs.
+  // The place where it runs.
   struct Home {
     size_t server = 0;  // of the network
     MachineClock clock;
@@ -37,34 +37,34 @@ class VirtualProcess {
 
   void Start();
   void Receive(const Message& message);
-  // Meant for the process before it, whose connection it has now.
+  // The message is for the previous process, whose connection this one has now.
   void ReceiveOfAnother(const Message& message);
   void Terminate();  // SIGTERM: checkpoint, exit 75
   void Kill();       // SIGKILL
   void Stall();      // SIGSTOP
   void Resume();     // SIGCONT: what was due meanwhile happens now, in order
   void Hang();       // its present step never ends; its lease thread lives
-  // Its agent and all that names it are gone: it is not to get stuck any more,
-  // for then nobody would find it (on real machines the accelerator's lock
-  // keeps others off).
+  // Its agent and all records of it are gone. It must not be stuck any more,
+  // because nobody would find it: it is killed when it is or gets stuck. (On
+  // real machines the accelerator's lock keeps others off.)
   void Orphan();
 
-  // What happens to it in its gang: it can't go on; all have done a step; and
-  // it may have heard what it waits for.
+  // Events of its gang: it can't continue; all ranks have done a step; the word
+  // that the process waits for may have come.
   void GangIsBroken(uint64_t epoch);
   void GangStepDone(uint64_t epoch);
   void AttendGang();
-  // Nothing happens in a process that is gone, and in one that is stopped only
-  // when it goes on.
+  // Runs `task` after the delay. A process that is gone drops it, and one that
+  // is stopped runs it when it continues.
   void After(double delay_s, std::function<void()> task);
 
   bool alive() const { return alive_; }
-  // It goes from step to step at present.
+  // Whether it goes from step to step at present.
   bool training_now() const {
     return alive_ && running_ && !pausing_ && !stalled_ && !hung_ &&
            !training_.ignores_pauses;
   }
-  // In use: it may be stepping, or about to stop.
+  // Whether it uses an accelerator: it may be stepping, or about to stop.
   bool has_accelerator() const { return alive_ && running_; }
   bool is_orphan() const { return orphan_; }
   bool is_stuck() const { return stalled_ || hung_; }
@@ -74,7 +74,7 @@ class VirtualProcess {
   const WorkerKey& key() const { return key_; }
   const VirtualTraining& training() const { return training_; }
   size_t server() const { return home_.server; }
-  // By its machine's clock.
+  // The time by its machine's clock.
   Time Now() const { return home_.clock.Shows(world_.now()); }
   double StepsPerSecond() const;
 

@@ -1,6 +1,5 @@
-// What a process does as one rank of a gang, as
-// iterator/session_state.cc does: it comes together with the others,
-// and attends the stop agreement at each boundary.
+// A process as one rank of a gang, like iterator/session_state.cc: it meets the
+// other ranks, and attends the stop agreement at each boundary.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +9,7 @@
 namespace gavel {
 namespace {
 
-// Ranks reach a boundary one after the other, within this part of a step.
+// Ranks reach a boundary one after the other, within this fraction of a step.
 constexpr double kSkew = 0.2;
 
 }  // namespace
@@ -54,7 +53,7 @@ void VirtualProcess::BeginTogether() {
   bool together = true;
   for (const auto& [rank, process] : ranks) {
     if (process->StepsDone() == most) continue;
-    // State that the gang has left behind is of no use.
+    // A process whose state the gang has left behind is of no use.
     together = false;
     process->Exit(kExitEvicted, 0, kExitEvicted);
   }
@@ -81,7 +80,7 @@ void VirtualProcess::GangStepDone(uint64_t epoch) {
   AttendLater();
 }
 
-// At the boundary after steps_before_.
+// Attends the stop agreement at the boundary after steps_before_.
 void VirtualProcess::AttendGang() {
   if (!alive_ || !running_ || hung_ || stopping_) return;
   Step(lease_event::Tick{});
@@ -99,7 +98,7 @@ void VirtualProcess::AttendGang() {
   }
 }
 
-// True: it has to be asked again.
+// Returns true if the gang has to be asked again.
 bool VirtualProcess::PassInGang() {
   const GangKey gang = gang_key();
   switch (world_.gangs.Pass(gang, key_.rank, steps_before_)) {
@@ -134,7 +133,7 @@ void VirtualProcess::StopGang() {
   ParkAfter(0);
 }
 
-// Frees the accelerator. Where others ran with it, they can't go on.
+// Frees the accelerator. If other ranks ran with this one, they can't continue.
 void VirtualProcess::LeaveGang(bool broken) {
   if (taking_ || meeting_) {
     world_.truth.Free(key_, accelerator_.uuid);

@@ -1,4 +1,5 @@
-// The coordinator's life: what it starts from, and what it leaves behind.
+// The coordinator's life in the simulation: how it recovers, takes snapshots,
+// ends, and is replaced by a successor.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -11,8 +12,8 @@
 
 namespace gavel {
 
-// From the snapshot, which stands for the first `from` rows (0: without), and
-// the rows behind it.
+// Recovers an engine from the snapshot, which stands for the first `from` rows
+// (0: no snapshot), and from the rows behind it.
 std::unique_ptr<Engine> VirtualCluster::Recovered(size_t from, size_t rows) {
   auto engine = std::make_unique<Engine>(options_.engine);
   const auto failed = [&](const absl::Status& status) {
@@ -34,7 +35,7 @@ std::unique_ptr<Engine> VirtualCluster::Recovered(size_t from, size_t rows) {
   return engine;
 }
 
-// Its clock goes on where the journal ended, as the server's does.
+// The engine's clock continues where the journal ended, as the server's does.
 void VirtualCluster::Recover(size_t rows) {
   if (snapshot_.rows > rows) snapshot_ = {};
   present_.engine = Recovered(snapshot_.rows, rows);
@@ -67,20 +68,22 @@ void VirtualCluster::Recover(size_t rows) {
   BeginTerm(term);
 }
 
-// As Journal::BeginTerm: never one that was there before.
+// Begins a term that was never begun before, as Journal::BeginTerm does.
 void VirtualCluster::BeginTerm(uint64_t last) {
   begun_ = std::max(begun_, last) + 1;
   Step(present_, event::CoordinatorStarted{begun_});
 }
 
-// All that the present coordinator wrote is on disk, and nothing of another.
+// Whether all rows that the present coordinator wrote are on disk, and none of
+// another coordinator follow.
 bool VirtualCluster::AllOnDisk() const {
   if (journal_.rows().empty()) return false;
   const action::Persist& last = journal_.rows().back();
   return JournalPosition{last.term, last.seq} == present_.engine->position();
 }
 
-// When nothing is under way, as the server does.
+// Takes a snapshot only when no row is on its way to the disk, as the server
+// does.
 void VirtualCluster::MaybeSnapshot() {
   const size_t rows = journal_.rows().size();
   if (options_.snapshot_rows == 0 || forgetful_ || present_.engine->halted() ||
@@ -127,7 +130,8 @@ void VirtualCluster::KillCoordinator() {
   present_.engine.reset();
 }
 
-// As the server does: without the journal nothing may be promised any more.
+// As in the server, a coordinator whose journal has failed may promise nothing
+// any more.
 void VirtualCluster::CommitFailed(uint64_t life) {
   if (former_.engine != nullptr && former_.life == life) {
     world_.Tell(
@@ -164,7 +168,8 @@ void VirtualCluster::WakeFormerCoordinator() {
   }
 }
 
-// Once a second if its loop is in time, which it need not be.
+// The former coordinator checks its lock once a second if its loop is in time,
+// which is not certain.
 void VirtualCluster::LookAtLock() {
   constexpr double kLook_s_max = 3;
   world_.queue.After(kLook_s_max * world_.Draw(), [this, life = former_.life] {
@@ -180,7 +185,7 @@ void VirtualCluster::KillFormerCoordinator() {
   former_.engine.reset();
 }
 
-// What a successor has to know of every job.
+// The state of every job that a successor has to know, as text.
 std::string VirtualCluster::Durable(const Engine& engine) {
   std::string text;
   for (const auto& [id, job] : engine.jobs()) {

@@ -122,8 +122,8 @@ void VirtualServer::Do(const agent_action::RecordRunning& action) {
 }
 
 void VirtualServer::Do(const agent_action::Quit& action) {
-  // The one with the lost directory still counts as at work: whoever starts it
-  // tries again.
+  // The coordinator may still count the agent with the lost directory as at
+  // work, and then refuses this one. An operator starts this one again.
   if (state_ > 0 &&
       action.reason.find("state directory") != std::string::npos) {
     constexpr double kTryAgain_s = 3;
@@ -148,7 +148,7 @@ void VirtualServer::Do(const agent_action::Spawn& action) {
     world_.Tell([&] {
       return StrCat(NameOf(key), " exits, code ", code, ", signal ", signal);
     });
-    // Not within the process's own call.
+    // This is deferred, since it is called from within the process.
     world_.queue.After(0, [this, key, code, signal, finished] {
       processes_.erase(key);
       Step(agent_event::ProcessExited{key, code, signal, "", finished});
@@ -156,7 +156,8 @@ void VirtualServer::Do(const agent_action::Spawn& action) {
   };
   world_.Tell([&] { return StrCat(NameOf(key), " is started on ", name_); });
   for (const auto& [other, process] : processes_) {
-    // An orphan without a lease is none of this agent's, and does no harm.
+    // An orphan without a lease does not belong to this agent, and does no
+    // harm.
     if (!process->alive() || other.worker() != key.worker() ||
         process->is_orphan()) {
       continue;

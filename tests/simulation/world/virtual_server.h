@@ -23,12 +23,13 @@ class VirtualServer {
   VirtualServer(std::string name, std::vector<AcceleratorInfo> accelerators,
                 MachineClock clock, VirtualWorld& world);
 
-  // Sweeps what an earlier agent left behind.
+  // The agent first removes the processes that an earlier agent left behind.
   void StartAgent();
-  // Its processes die with it (PR_SET_PDEATHSIG), or are left to the sweep.
+  // Its processes die with it (PR_SET_PDEATHSIG), or survive until the next
+  // agent removes them.
   void KillAgent(bool processes_survive);
-  // Its state directory is lost with it: the next agent counts its incarnations
-  // anew and has nothing to sweep by, while processes go on.
+  // Its state directory is lost with it. The next agent counts its incarnations
+  // from 1 and does not know the processes of this one, which continue.
   void KillAgentAndState();
   void StallAgent();
   void ResumeAgent();
@@ -39,7 +40,7 @@ class VirtualServer {
 
   size_t index() const { return index_; }
   const std::string& name() const { return name_; }
-  // Those that are there, dead ones for a moment too.
+  // The processes of this server. A dead one stays for a moment.
   const std::map<WorkerKey, std::unique_ptr<VirtualProcess>>& processes()
       const {
     return processes_;
@@ -53,11 +54,11 @@ class VirtualServer {
   void Do(const agent_action::SignalProcess& action);
   void Do(const agent_action::RecordRunning& action);
   void Do(const agent_action::Quit& action);
-  // Its servers share their checkpoints.
+  // All simulated servers share one checkpoint directory, so agents send each
+  // other no checkpoints.
   void Do(const agent_action::FetchCheckpoint&) {}
   void Do(const agent_action::CancelFetch&) {}
   void Do(const agent_action::OfferCheckpoint&) {}
-  // Streams of checkpoints: here all servers see one directory.
   template <class A>
   void Do(const A&) {}
   void KillProcesses();
@@ -66,15 +67,16 @@ class VirtualServer {
   std::vector<AcceleratorInfo> accelerators_;
   MachineClock clock_;
   VirtualWorld& world_;
-  size_t index_;  // of the network
+  size_t index_;  // in the network
   uint64_t incarnation_ = 0;
-  uint64_t state_ = 0;                   // how many were lost
-  uint64_t first_incarnation_ = 0;       // of this state, less one
+  uint64_t state_ = 0;  // how many state directories were lost
+  // The number of incarnations before this state directory.
+  uint64_t first_incarnation_ = 0;
   std::unique_ptr<AgentMachine> agent_;  // null: not running
   bool stalled_ = false;
   std::vector<AgentEvent> held_;  // until it is resumed
   Time armed_ = kNever;
-  uint64_t heard_term_ = 0;  // the highest
+  uint64_t heard_term_ = 0;  // the highest term that it has heard of
   std::vector<RunningWorker> recorded_;
   std::map<WorkerKey, std::unique_ptr<VirtualProcess>> processes_;
 };

@@ -1,5 +1,5 @@
-// What the machines of a VirtualCluster share: time, chance, the network, the
-// disks, and the truth about it all. Not thread-safe.
+// The state that the machines of a VirtualCluster share: time, chance, the
+// network, the disks, and the truth about it all. Not thread-safe.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_WORLD_H_
 #define GAVEL_TESTS_SIMULATION_WORLD_VIRTUAL_WORLD_H_
 
@@ -23,38 +23,40 @@ namespace gavel {
 // How a job behaves when it runs.
 struct VirtualTraining {
   uint64_t steps_total = 100;
-  // steps/s by accelerator type; a type that is not named: 1.
+  // steps/s by accelerator type; 1 for a type that is not named.
   std::map<std::string, double> steps_per_s;
-  // With so many workers, times that; a number that is not named: 1.
+  // The factor on steps_per_s by number of workers; 1 for a number that is not
+  // named.
   std::map<int, double> speed_up = {};
   double start_s = 0.3;  // exec to hello, restore included
   double park_s = 0.05;  // boundary to released
   double keep_s = 0.05;  // the same when it is kept on the accelerator
-  // Granted to running: where it was kept, else from host memory. What comes
-  // back from the disk starts anew, start_s.
+  // Seconds from the grant to running, with the state kept on the accelerator
+  // or parked in host memory. A process whose state is on disk starts anew,
+  // which takes start_s.
   double resume_kept_s = 0;
   double resume_parked_s = 0;
   uint64_t state_bytes = 0;       // on the accelerator or in host memory
   double checkpoint_s = 0.1;      // after the release; then it is durable
   double checkpoint_every_s = 0;  // while it runs; 0: not
-  // Exits with this code at this step of its first incarnations.
+  // The process exits with this code at this step, in its first incarnations.
   int fail_code = 0;
   uint64_t fail_at_step = 0;
   int fail_incarnations = 0;
   bool ignores_pauses = false;  // never reaches a boundary
-  bool in_shell = false;        // that ends with 0 whatever it ends with
-  // Of a gang: rank 0's store opens after this; whoever waits for the others
-  // longer than the time-out gives its lease back; and a rank whose gang has
-  // lost one ends with 75 after this. A step that does not end for the silence
-  // is given up by all.
+  bool in_shell = false;        // its shell exits with 0, whatever it does
+  // Gangs only. Rank 0's store opens after gang_open_s. A rank that waits for
+  // the others longer than gang_timeout_s gives its lease back. A rank whose
+  // gang has lost one exits with 75 after gang_abort_s. All ranks give up a
+  // step that is gang_silence_s late because one of them is silent.
   double gang_open_s = 0.05;
   double gang_timeout_s = 3;
   double gang_abort_s = 0.2;
   double gang_silence_s = 5;
-  int gang_failures = 0;  // so many of its meetings come to nothing
+  int gang_failures = 0;  // so many of its meetings fail
 };
 
-// Of the disks that checkpoints go to. Probabilities are by attempt.
+// Faults of the disks that checkpoints go to. Probabilities are per attempt.
 struct CheckpointFaults {
   double fail = 0;  // ENOSPC, a failed fsync: the old ones stay
   double late = 0;  // takes up to late_s_max longer
@@ -62,7 +64,8 @@ struct CheckpointFaults {
   uint64_t failed = 0, delayed = 0;  // counts
 };
 
-// Of the coordinator that says it; 0: the message does not tell.
+// The term of the coordinator that sent the message; 0 when the message does
+// not say.
 inline uint64_t TermOf(const Message& message) {
   return std::visit(
       []<class M>(const M& m) -> uint64_t {
@@ -82,7 +85,7 @@ struct VirtualWorld {
   bool Happens(double probability) {
     return probability > 0 && Draw() < probability;
   }
-  // A line of the story; `make` is called where somebody listens.
+  // Adds a line to the story; `make` is called only when somebody listens.
   template <class F>
   void Tell(F make) const {
     if (story) story(now(), make());
@@ -96,9 +99,9 @@ struct VirtualWorld {
   CheckpointFaults checkpoint_faults;
   VirtualGangs gangs;
   std::map<std::string, VirtualTraining> training;  // by job name
-  std::set<std::string> broken;  // accelerators that fail whoever takes them
-  uint64_t refused = 0;          // how often that was
-  // To the coordinator, over the network.
+  std::set<std::string> broken;  // accelerators that nobody can use
+  uint64_t refused = 0;          // how often one of them was tried
+  // Sends a message to the coordinator over the network.
   std::function<void(size_t server, Message)> to_coordinator;
   std::function<void(Time, const std::string&)> story;
 };

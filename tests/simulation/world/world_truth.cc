@@ -7,11 +7,12 @@
 namespace gavel {
 namespace {
 
-// Of an accelerator: an unpacked worker takes both, a packed one takes one.
+// An accelerator has two slots: an unpacked worker takes both, a packed one
+// takes one.
 constexpr int kSlots = 2;
-// What conversions between clocks may be off by.
+// The largest rounding error of a conversion between clocks.
 constexpr double kRounding_s = 1e-6;
-// More is a run gone wrong, which need not fill the memory.
+// A run with more violations has gone wrong, and they need not fill the memory.
 constexpr size_t kViolationsMax = 20;
 
 }  // namespace
@@ -116,7 +117,8 @@ void WorldTruth::BeganStep(Time now, GangKey gang, int rank, uint64_t step) {
   }
 }
 
-// Compared here by hand: the order of generations is what is being tested.
+// This does not use the comparison of Generation, because the simulation tests
+// that.
 void WorldTruth::Committed(JobId job, Generation generation) {
   auto& latest = latest_[job];
   latest = std::max(latest, {generation.epoch, generation.step});

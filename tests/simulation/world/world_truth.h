@@ -1,7 +1,7 @@
-// What is true in the simulated world, whatever the engine, the agents and the
-// lease machines believe: who uses an accelerator, whose lease runs, which
-// steps are safe on disk. Knows none of their code, and says where they are
-// wrong. Used by VirtualCluster. Not thread-safe.
+// The truth about the simulated world, whatever the engine, the agents and the
+// lease machines believe: which process uses an accelerator, which leases run,
+// which steps are safe on disk. Shares no code with them and reports where they
+// are wrong. Used by VirtualCluster. Not thread-safe.
 #ifndef GAVEL_TESTS_SIMULATION_WORLD_WORLD_TRUTH_H_
 #define GAVEL_TESTS_SIMULATION_WORLD_WORLD_TRUTH_H_
 
@@ -22,52 +22,55 @@ using GangKey = std::pair<JobId, uint64_t>;  // job and epoch
 
 class WorldTruth {
  public:
-  // What was broken, in the order in which it was seen; to be empty.
+  // The violations so far, in the order in which they were seen. A correct run
+  // has none.
   const std::vector<std::string>& violations() const { return violations_; }
   void Violation(Time now, const std::string& what);
 
   // ---- accelerators, by uuid
   void AddAccelerator(const std::string& uuid, uint64_t memory_bytes);
-  // One of its two slots or both, as its locks would give them. False, and a
-  // violation: somebody has them.
+  // Takes one of the accelerator's two slots or both, as its locks would give
+  // them. False, and a violation, when they are not free.
   bool Take(Time now, const WorkerKey& worker, const std::string& uuid,
             int slots);
   void Free(const WorkerKey& worker, const std::string& uuid);
-  // `worker` has so much of its memory from now on.
+  // `worker` uses `bytes` of the accelerator's memory from now on.
   void Hold(Time now, const WorkerKey& worker, const std::string& uuid,
             uint64_t bytes);
   bool any_in_use() const;
 
   // ---- leases
-  // A grant left the coordinator, and is over at `until` by every clock.
+  // A grant left the coordinator. It is over at `until` by every clock.
   void Granted(const WorkerKey& worker, uint64_t epoch, Time until);
   // `worker` goes from one step to the next under the lease of `epoch`.
   void Boundary(Time now, const WorkerKey& worker, uint64_t epoch);
 
   // ---- gangs
-  // The rank is at a boundary that all agreed on, for a checkpoint or to stop
-  // there: all ranks are at the same ones, in this order.
+  // The rank is at a boundary that all ranks agreed on, for a checkpoint or to
+  // stop there. All ranks must pass the same boundaries in the same order.
   void Agreed(Time now, GangKey gang, int rank, uint64_t step, bool stops);
-  // It begins `step` (1 is the first): nobody stops before it.
+  // The rank begins `step` (1 is the first). No rank may stop before it.
   void BeganStep(Time now, GangKey gang, int rank, uint64_t step);
 
   // ---- checkpoints
   void Committed(JobId job, Generation generation);
-  // The latest can't be read any more; `rest` is what is left.
+  // The latest generation can't be read any more; `rest` is the latest of the
+  // others.
   void Damaged(JobId job, Generation rest);
-  // A process starts from `generation`.
+  // A process starts from `generation`, which must not be older than the
+  // latest.
   void Restored(Time now, const WorkerKey& worker, Generation generation);
-  // Of what is on disk, by (epoch, step).
+  // The latest generation on disk, by (epoch, step).
   Generation LatestOf(JobId job) const;
   // The most steps that any checkpoint of the job ever had.
   uint64_t StepsSaved(JobId job) const;
 
   // ---- the journal
-  // A row is on disk behind all others.
+  // A row is on disk, after all rows before it.
   void Journaled(Time now, uint64_t seq, uint64_t term);
 
   // ---- processes
-  // An agent, in the `life`th of its lives, starts it.
+  // The agent's incarnation `life` starts the worker's process.
   void Spawned(Time now, const std::string& server, uint64_t life,
                const WorkerKey& worker);
 
@@ -93,7 +96,7 @@ class WorldTruth {
   std::set<std::pair<std::pair<std::string, uint64_t>, WorkerKey>> spawned_;
 };
 
-// "job 3 rank 0 #2".
+// For example "job 3 rank 0 #2".
 std::string NameOf(const WorkerKey& worker);
 
 }  // namespace gavel

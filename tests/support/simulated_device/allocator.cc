@@ -23,12 +23,13 @@
 namespace gavel::simulated {
 namespace {
 
-constexpr uint64_t kBlockBytes = 512;  // of which sizes are multiples
-constexpr uint64_t kSegmentBytes = uint64_t{2} << 20;  // likewise
-constexpr uint64_t kSmallBytes = uint64_t{1}
-                                 << 20;  // below it blocks share one
+// Sizes of blocks and of segments are multiples of these.
+constexpr uint64_t kBlockBytes = 512;
+constexpr uint64_t kSegmentBytes = uint64_t{2} << 20;
+// Smaller blocks lie in segments of their own, which they share.
+constexpr uint64_t kSmallBytes = uint64_t{1} << 20;
 constexpr uint64_t kAddressesBytes = uint64_t{16} << 30;
-constexpr int kNewByte = 0xff;  // floating-point numbers of it are NaN
+constexpr int kNewByte = 0xff;  // floating-point numbers made of it are NaN
 
 uint64_t RoundUp(uint64_t size, uint64_t unit) {
   return (size + unit - 1) / unit * unit;
@@ -83,11 +84,12 @@ struct Block {
   uint64_t size = 0;
   Segment* segment = nullptr;
   bool used = false;
-  // Other streams that use it, with what they were given when it was freed.
+  // The other streams that use the block, each with the number of pieces of
+  // work that it had been given when the block was freed.
   std::vector<std::pair<c10::Stream, uint64_t>> users;
 };
 
-// Of one device. Under the allocator's lock.
+// The memory of one device. The allocator's mutex guards it.
 class Device {
  public:
   explicit Device(int index) : index_(index) {}
@@ -209,7 +211,7 @@ void Device::FreeUnused() {
   });
 }
 
-// The block is free, and one with free neighbours of its segment.
+// Frees the block and merges it with free neighbours in its segment.
 void Device::Join(Block* block) {
   block->used = false;
   auto at = blocks_.find(block->offset);
@@ -319,7 +321,7 @@ class Allocator final : public c10::DeviceAllocator {
     if (device == nullptr) device = std::make_unique<Device>(index);
     return *device;
   }
-  // As CUDA's allocator, which has nothing of a device until its first use.
+  // Fails before the first use of the device, as CUDA's allocator does.
   Device& Initialized(int index) {
     TORCH_CHECK(HasContext(index), "Allocator not initialized for device ",
                 index, ": did you call init?");
@@ -378,7 +380,7 @@ class PinnedMemory {
   }
 
  private:
-  // Where the piece begins; null: it is in none.
+  // Where the pinned piece that contains `data` begins; null if there is none.
   const void* FindUnlocked(const void* data) const {
     auto at =
         sizes_.upper_bound(const_cast<char*>(static_cast<const char*>(data)));

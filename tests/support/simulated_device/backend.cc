@@ -1,5 +1,5 @@
-// What LibTorch asks a kind of devices for: current device, streams and events
-// (the guard), and how they begin (the hooks).
+// The interfaces through which LibTorch uses a kind of devices: the guard
+// (current device, streams and events) and the hooks (start of the devices).
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/HPUHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -93,11 +93,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(HPU, Guard)
 
-// LibTorch finds it by this name.
+// LibTorch finds the class by this name.
 struct HPUHooks final : at::HPUHooksInterface {
   explicit HPUHooks(at::HPUHooksArgs) {}
 
-  // As with CUDA, a seed takes no context: only choosing a device does.
+  // As with CUDA, a seed creates no context; only the choice of a device does.
   void init() const override {}
   bool hasHPU() const override { return TheSettings().devices > 0; }
   bool isBuilt() const override { return true; }

@@ -1,12 +1,12 @@
-// The operators of the simulated devices: those of the CPU, run in the kernels'
-// mapping of the memory.
+// The operators of the simulated devices. They run the CPU's operators in the
+// kernels' mapping of the memory.
 //
-// What writes to tensors that are there (in place, or to results whose shapes
-// LibTorch knows before) is work of the current stream and runs later. What
-// makes new tensors, whose shapes only its result tells, or draws random
-// numbers, whose order would change, first waits for the current stream. So the
-// bits are those of the CPU, and a missing synchronization with a copy, another
-// stream or the host shows.
+// An operator that writes to existing tensors (in place, or to results whose
+// shapes LibTorch knows before) is queued on the current stream and runs later.
+// An operator that makes new tensors, whose shapes only the result tells, or
+// that draws random numbers, whose order must not change, first waits for the
+// current stream. So the bits are those of the CPU, and a missing
+// synchronization with a copy, another stream or the host shows.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
@@ -25,8 +25,8 @@ namespace {
 
 constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::HPU);
 
-// The same memory as the kernels see it. Does not keep it alive: a kernel that
-// runs after its tensors are gone runs on whatever is there then.
+// The same memory, as the kernels see it. Does not keep the memory alive: a
+// kernel that runs after its tensors are gone uses whatever is there then.
 at::Tensor InKernel(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_hpu()) return tensor;
   return at::from_blob(KernelAddress(tensor.data_ptr()), tensor.sizes(),
@@ -72,7 +72,8 @@ at::Tensor ReshapeAlias(const at::Tensor& tensor, c10::SymIntArrayRef size,
       tensor.storage_offset());
 }
 
-// Memory that it leaves is freed at once; its bytes go along on the stream.
+// The old memory is freed at once, and its bytes are copied on the current
+// stream.
 const at::Tensor& Resize(const at::Tensor& tensor, c10::SymIntArrayRef sizes,
                          std::optional<at::MemoryFormat> format) {
   TORCH_CHECK(!format.has_value(), "resize_ with a memory format");
@@ -119,7 +120,8 @@ at::Scalar LocalScalar(const at::Tensor& tensor) {
 
 // ---- copies
 
-// Where the host's part lies, and what tests count.
+// Counts a copy for the tests. Returns whether the host's part is in pinned
+// memory.
 bool CountCopy(const at::Tensor& on_host) {
   const bool is_pinned =
       on_host.is_contiguous()
@@ -130,11 +132,12 @@ bool CountCopy(const at::Tensor& on_host) {
   return is_pinned;
 }
 
-// As CUDA's: beside the host only where the host's memory is pinned.
+// Like CUDA's, the copy runs asynchronously only where the host's memory is
+// pinned.
 void CopyToDevice(const at::Tensor& from, const at::Tensor& to,
                   bool non_blocking) {
   const bool is_pinned = CountCopy(from);
-  // Of pageable memory a copy is made at once; pinned memory is read later.
+  // Pageable memory is copied at once; pinned memory is read later.
   const at::Tensor source = is_pinned ? from : from.clone();
   Enqueue(StreamOf(to),
           [source, target = InKernel(to)]() mutable { target.copy_(source); });
@@ -226,8 +229,8 @@ class Call {
     if (tensor.is_cpu()) {
       TORCH_CHECK(!writes, op_.schema().operator_name(),
                   ": writes to host memory");
-      // A number is given along with the kernel; what else is on the host is
-      // only taken as indices.
+      // A number is passed along with the kernel. Other tensors on the host are
+      // accepted only as indices.
       const std::string& name = op_.schema().name();
       TORCH_CHECK(
           tensor.dim() == 0 || name.find("index") != std::string::npos, name,
@@ -300,7 +303,8 @@ class Call {
     }
     Enqueue(CurrentStream(device_->index()), [op = op_, arguments] {
       const at::AutoDispatchBelowAutograd guard;
-      // LibTorch's results may refer to arguments that it has dropped.
+      // A copy, because results may refer to arguments that the call removes
+      // from its stack.
       torch::jit::Stack stack = *arguments;
       op.callBoxed(&stack);
     });
@@ -308,7 +312,8 @@ class Call {
 
   void RunNow() {
     const c10::Stream stream = CurrentStream(device_->index());
-    // What a test has set of the device (slow, broken) holds for these kernels.
+    // These kernels, too, obey the faults and the slowness that a test has set
+    // for the device.
     Enqueue(stream, [] {});
     Synchronize(stream);
     const std::vector<at::IValue> arguments(
@@ -369,8 +374,9 @@ void RunOperator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Call(op, stack).Run();
 }
 
-// Operators that LibTorch has both for the CPU and for any device, which would
-// come before the fall-back and round otherwise.
+// Operators that LibTorch implements both for the CPU and for any device. The
+// latter implementation would come before the fall-back and would round
+// differently.
 std::vector<c10::OperatorName> OfTheCpuAlone() {
   std::vector<c10::OperatorName> names;
   for (const c10::OperatorName& name :

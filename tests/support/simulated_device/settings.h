@@ -1,14 +1,14 @@
-// What the simulated accelerators of a process are like. Read once, before the
-// first use, from the environment variable GAVEL_SIMULATED_DEVICE, so that
-// child processes have the same:
+// The settings of the simulated accelerators of a process. They are read once,
+// before the first use, from the environment variable GAVEL_SIMULATED_DEVICE,
+// so that child processes have the same ones:
 //
 //   GAVEL_SIMULATED_DEVICE="devices=2,memory_mib=64,shared=/tmp/x/devices"
 //
-// HABANA_VISIBLE_MODULES=N leaves a process the device N, which it calls 0.
-// With partitions=K each device is K of them, as MIG divides a GPU, and a
-// process sees one: N, or the first.
+// With HABANA_VISIBLE_MODULES=N the process sees only device N, and calls it 0.
+// With partitions=K each device is divided into K, as MIG divides a GPU, and a
+// process sees one of them: N, or the first.
 //
-// Without the first variable a process has no simulated accelerator.
+// Without GAVEL_SIMULATED_DEVICE a process has no simulated accelerator.
 #ifndef GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_SETTINGS_H_
 #define GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_SETTINGS_H_
 
@@ -34,9 +34,11 @@ struct Settings {
   std::string shared;          // file of what all processes take; empty: none
 };
 
-// Throws c10::Error with what is wrong in `text` or `visible` (null: not set).
+// Throws c10::Error that names the mistake in `text` or `visible` (null if the
+// variable is not set).
 Settings ParseSettings(std::string_view text, const char* visible = nullptr);
-// Of the environment. The same for the whole life of the process.
+// The settings from the environment, which stay the same for the whole life of
+// the process.
 const Settings& TheSettings();
 
 }  // namespace gavel::simulated

@@ -18,10 +18,11 @@
 namespace gavel::simulated {
 namespace {
 
-constexpr int kEntries = 256;  // of processes on devices
+constexpr int kEntries = 256;  // each is for a process on a device
 
-// When a process began, in clock ticks since boot: its number may be another's
-// later. 0: it is gone, or only waits for its parent.
+// When a process began, in clock ticks since boot. This tells it from a later
+// process with the same number. 0: the process is gone, or only waits for its
+// parent.
 uint64_t BeganAt(int pid) {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/%d/stat", pid);
@@ -71,8 +72,9 @@ struct SharedMemory::File {
 class SharedMemory::Lock {
  public:
   explicit Lock(File* file) : file_(file) {
-    // Its owner may have been killed while it held it; entries are written
-    // field by field, and a sweep mends what is half written.
+    // The owner may have been killed while it held the mutex. It may have left
+    // an entry half written; Sweep() clears the entries of processes that are
+    // gone.
     if (pthread_mutex_lock(&file_->mutex) == EOWNERDEAD) {
       pthread_mutex_consistent(&file_->mutex);
     }

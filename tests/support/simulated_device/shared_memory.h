@@ -1,7 +1,7 @@
-// What all processes of this machine take of the simulated devices, and which
-// faults these have: in a file that they map, so that several processes fill a
-// device together, and a test can break a device under a running one. What a
-// process has taken is free when it is gone.
+// The use and the faults of the simulated devices, in a file that all processes
+// of this machine map. So several processes fill a device together, and a test
+// can break a device under a running process. Memory that a process has taken
+// is free when the process is gone.
 #ifndef GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_SHARED_MEMORY_H_
 #define GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_SHARED_MEMORY_H_
 
@@ -23,24 +23,24 @@ struct Holder {
   uint64_t bytes = 0;  // with its context
 };
 
-// Thread-safe, and for several processes.
+// Thread-safe, also between processes.
 class SharedMemory {
  public:
-  // `file` empty: of this process alone. `first`: of the devices, which the
-  // functions below call 0. Throws c10::Error.
+  // An empty `file` means memory of this process alone. `first` is the number
+  // of the device that the functions below call 0. Throws c10::Error.
   SharedMemory(const std::string& file, uint64_t memory_bytes, int first = 0);
 
   // False: the device is full.
   bool Take(int device, uint64_t bytes);
   void GiveBack(int device, uint64_t bytes);
-  // Of all processes that live, in bytes.
+  // Bytes that all live processes use.
   uint64_t Used(int device) const;
   std::vector<Holder> Holders(int device) const;
   bool IsUsedByAnother(int device) const;
 
   void SetFault(int device, Fault fault);
   Fault fault(int device) const;
-  // Each kernel waits so much longer: the device is a slow one.
+  // Makes the device slow: each kernel waits so much longer.
   void SetSlowness_us(int device, int64_t slowness_us);
   int64_t slowness_us(int device) const;
 
@@ -56,7 +56,7 @@ class SharedMemory {
   File* file_;
 };
 
-// The one of this process's settings.
+// The instance that this process's settings describe.
 SharedMemory& TheSharedMemory();
 
 }  // namespace gavel::simulated

@@ -1,10 +1,10 @@
 // The streams and events of the simulated devices. Work that is given to a
 // stream runs later, in order within the stream, on a thread of the stream, and
-// now and then after a random delay: whoever does not wait for it sees old
+// now and then after a random delay: code that does not wait for it sees old
 // bytes.
 //
-// An error of the work, and a fault that a test has set, is thrown by the next
-// call that waits for the device or gives it work, as CUDA does.
+// As with CUDA, the next call that waits for the device or gives it work throws
+// an error of earlier work, or a fault that a test has set.
 #ifndef GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_STREAMS_H_
 #define GAVEL_TESTS_SUPPORT_SIMULATED_DEVICE_STREAMS_H_
 
@@ -18,18 +18,21 @@
 
 namespace gavel::simulated {
 
-// Of this thread; as cudaSetDevice, the first use of a device by a process
-// takes a context's memory of it.
+// The current device of this thread. As with cudaSetDevice, SetCurrentDevice
+// makes a context, which takes memory of the device, when the process uses the
+// device for the first time.
 int CurrentDevice();
 void SetCurrentDevice(int device);
-// Without a context, and without an error for a device that is broken.
+// Makes no context and does not fail for a broken device. Returns the device
+// that was current before.
 int ExchangeCurrentDeviceUnchecked(int device) noexcept;
 
-// Throws c10::Error: the device is broken, or exclusive and another's;
-// c10::OutOfMemoryError: the context does not fit.
+// Makes a context unless there is one. Throws c10::Error if the devices are in
+// exclusive mode and another process uses this one, and c10::OutOfMemoryError
+// if the context does not fit.
 void NeedContext(int device);
 bool HasContext(int device);
-// Throws what has gone wrong on the device.
+// Throws the error that the device has, if any.
 void CheckDevice(int device);
 
 c10::Stream CurrentStream(int device);
@@ -41,23 +44,26 @@ void Enqueue(c10::Stream stream, std::function<void()> work);
 bool IsIdle(c10::Stream stream);
 void Synchronize(c10::Stream stream);
 void SynchronizeDevice(int device);
-// How much work the stream was given so far, and whether so much is done.
+// Given counts the pieces of work that the stream was given so far. IsDone
+// tells whether the first `given` of them are done.
 uint64_t Given(c10::Stream stream);
 bool IsDone(c10::Stream stream, uint64_t given);
 
-// Counted over all devices of this process, since it began.
+// Counts over all devices of this process, since it began.
 struct Counts {
   std::atomic<uint64_t> copies{0};  // between a device and the host
-  // From or to host memory that is not pinned.
+  // Bytes copied from or to host memory that is not pinned.
   std::atomic<uint64_t> unpinned_bytes{0};
-  std::atomic<uint64_t> waits{0};  // of the host: for a stream, device or event
+  // Waits of the host for a stream, a device or an event.
+  std::atomic<uint64_t> waits{0};
 };
 Counts& TheCounts();
 
 class Event {
  public:
   void Record(c10::Stream stream);
-  // Work given to `stream` from now on runs after what the last Record saw.
+  // Work given to `stream` from now on runs after all work that was in the
+  // recorded stream at the last Record.
   void Block(c10::Stream stream) const;
   bool IsDone() const;
   void Synchronize() const;

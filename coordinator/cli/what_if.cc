@@ -1,0 +1,706 @@
+#include "coordinator/cli/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/command_options.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/history_table.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/engine/engine.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/server/engine_setup.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "core/text_table.h"
+#include "runtime/files/stopwatch.h"
+
+namespace gavel {
+namespace {
+
+std::string TypeName(const PredictedJob& job) { return StrCat("job-", job.id); }
+
+// Gavel's throughput file, in which each job has a type of its own.
+std::string ThroughputJson(const std::vector<PredictedJob>& jobs,
+                           const std::vector<ClusterPart>& cluster) {
+  Json json = Json::object();
+  for (const ClusterPart& part : cluster) {
+    Json& rows = json[part.type] = Json::object();
+    for (const PredictedJob& job : jobs) {
+      const auto found = job.steps_per_s.find(part.type);
+      rows[StrCat("('", TypeName(job), "', ", job.scale_factor, ")")] = {
+          {"null", found == job.steps_per_s.end() ? 0.0 : found->second}};
+    }
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+size_t EntityOf(const PredictedJob& job, Trace* trace) {
+  if (job.entity.empty()) return TraceJob::kNoEntity;
+  for (size_t i = 0; i < trace->entities.size(); ++i) {
+    if (trace->entities[i].name == job.entity) return i;
+  }
+  trace->entities.push_back({job.entity, 1, "fairness"});
+  return trace->entities.size() - 1;
+}
+
+}  // namespace
+
+absl::StatusOr<study::SimulationInputs> MakeInputs(
+    SimulationOptions options, std::vector<PredictedJob>* jobs) {
+  if (jobs->empty()) {
+    return absl::InvalidArgumentError("there are no jobs to simulate");
+  }
+  std::ranges::stable_sort(*jobs, {}, &PredictedJob::arrival_s);
+  Trace trace;
+  for (const PredictedJob& job : *jobs) {
+    TraceJob row;
+    row.job_template = trace.templates.size();
+    row.scale_factor = job.scale_factor;
+    row.weight = job.weight;
+    row.steps_total = job.steps;
+    row.arrival_s = job.arrival_s;
+    row.entity = EntityOf(job, &trace);
+    JobTemplate job_template;
+    job_template.type = TypeName(job);
+    trace.templates.push_back(std::move(job_template));
+    trace.jobs.push_back(row);
+    options.received.push_back(job.received);
+    if (job.pause_s > 0) {
+      options.overheads.by_type[TypeName(job)] = {0, job.pause_s, job.pause_s};
+    }
+  }
+  study::SimulationInputs inputs;
+  GAVEL_ASSIGN_OR_RETURN(
+      ThroughputTable table,
+      ThroughputTable::Parse(ThroughputJson(*jobs, options.cluster),
+                             "measured throughputs"));
+  inputs.throughputs =
+      std::make_shared<const ThroughputTable>(std::move(table));
+  inputs.trace = std::make_shared<const Trace>(std::move(trace));
+  inputs.options = std::move(options);
+  return inputs;
+}
+
+// Parts with the common size of the servers, or else with the size that divides
+// all of them.
+std::vector<ClusterPart> PartsOf(
+    const std::map<std::pair<std::string, std::string>, int>& counts) {
+  std::map<std::string, ClusterPart> by_type;
+  for (const auto& [place, count] : counts) {
+    ClusterPart& part = by_type[place.second];
+    part.type = place.second;
+    part.per_server =
+        part.count == 0 ? count : std::gcd(part.per_server, count);
+    part.count += count;
+  }
+  std::vector<ClusterPart> parts;
+  for (auto& [type, part] : by_type) parts.push_back(std::move(part));
+  return parts;
+}
+
+std::map<std::string, double> RatesIn(const Json& row, const char* key) {
+  std::map<std::string, double> rates;
+  const Json map = row.value(key, Json::object());
+  for (const auto& [type, rate] : map.items()) {
+    if (rate.is_number()) rates[type] = rate.get<double>();
+  }
+  return rates;
+}
+
+// ---- the prediction
+
+namespace {
+
+// The steps of a job without an end: more than any simulation reaches.
+constexpr double kEndlessSteps = 1e15;
+constexpr uint64_t kEventsAtOnce = 64;
+constexpr size_t kOthersShown = 20;
+// The new job arrives after the jobs that wait already.
+constexpr double kMoment_s = 1e-3;
+
+PredictedJob JobOf(const ForecastRow& row) {
+  PredictedJob job;
+  job.id = row.id;
+  job.name = row.name;
+  job.entity = row.entity;
+  job.weight = row.weight;
+  job.scale_factor = row.scale_factor;
+  job.steps = std::max(1.0, row.steps_left.value_or(kEndlessSteps));
+  job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
+  job.received.total_s = row.received_s;
+  for (const auto& [type, on] : row.received) {
+    job.received.types.push_back({type, on.since_reset_s, on.deficit_s});
+  }
+  return job;
+}
+
+// Accelerators that may be used.
+std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes) {
+  std::map<std::pair<std::string, std::string>, int> counts;
+  for (const NodeRow& node : nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      const bool usable = one.state == "idle" || one.state == "starting" ||
+                          one.state == "allocated";
+      if (!usable) continue;
+      ++counts[{node.server, one.type}];
+    }
+  }
+  return PartsOf(counts);
+}
+
+// The coordinator's options; defaults for those that it does not report.
+SimulationOptions SimulationOptionsOf(const LiveState& live) {
+  const StatusRow& status = live.status;
+  SimulationOptions options;
+  if (!status.policy.empty()) options.policy = status.policy;
+  options.cluster = ClusterOf(live.nodes);
+  options.record_rounds = true;
+  EngineOptions& engine = options.engine;
+  engine.round_duration_s =
+      status.round_duration_s.value_or(engine.round_duration_s);
+  engine.mechanism = FindMechanism(status.mechanism).value_or(engine.mechanism);
+  engine.queue = FindQueue(status.queue).value_or(engine.queue);
+  engine.memory_rounds = status.memory_rounds.value_or(engine.memory_rounds);
+  engine.reset_interval_s =
+      status.reset_interval_s.value_or(engine.reset_interval_s);
+  engine.placement_sensitive =
+      status.placement_sensitive.value_or(engine.placement_sensitive);
+  return options;
+}
+
+// Types without a given throughput get that of jobs of the same app.
+absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
+                                    const std::vector<ForecastRow>& jobs) {
+  PredictedJob job;
+  job.name = spec.name;
+  job.entity = spec.entity;
+  job.arrival_s = kMoment_s;
+  job.weight = spec.weight;
+  job.scale_factor = spec.scale_factor;
+  job.steps = static_cast<double>(spec.steps_total);
+  job.pause_s = spec.resume_s.value_or(0) + spec.pause_s.value_or(0);
+  for (const ForecastRow& row : jobs) {
+    JobSpec other;
+    other.name = row.name;
+    other.app = row.app;
+    other.workload = row.workload;
+    if (other.Workload() == spec.Workload() &&
+        row.scale_factor == spec.scale_factor) {
+      job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
+    }
+  }
+  for (const auto& [type, rate] : spec.throughputs) {
+    job.steps_per_s[type] = rate;
+  }
+  if (spec.steps_total == 0) {
+    return absl::InvalidArgumentError(
+        "the job names no steps_total; without it nobody knows when it is "
+        "done");
+  }
+  if (job.steps_per_s.empty()) {
+    return absl::InvalidArgumentError(
+        "nobody knows how fast the job is; give it [throughputs] by "
+        "accelerator type, or the app of a job that runs");
+  }
+  job.id = 1;
+  for (const ForecastRow& row : jobs) job.id = std::max(job.id, row.id + 1);
+  return job;
+}
+
+struct Ends {
+  std::map<uint64_t, std::pair<Time, Time>> by_id;  // start, finish
+  bool cut_short = false;
+  double simulated_s = 0;
+};
+
+// Simulates until all jobs with an end have ended.
+absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
+                              std::vector<PredictedJob> jobs,
+                              double wall_limit_s) {
+  GAVEL_ASSIGN_OR_RETURN(const auto inputs, MakeInputs(options, &jobs));
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<TraceSimulation> simulation,
+                         TraceSimulation::Create(inputs.options, *inputs.trace,
+                                                 *inputs.throughputs));
+  const auto finite = static_cast<uint64_t>(std::ranges::count_if(
+      jobs, [](const PredictedJob& job) { return job.steps < kEndlessSteps; }));
+  const Stopwatch clock;
+  Ends ends;
+  while (simulation->jobs_ended() < finite && !simulation->Run(kEventsAtOnce)) {
+    if (clock.elapsed_s() < wall_limit_s) continue;
+    ends.cut_short = true;
+    break;
+  }
+  ends.simulated_s = simulation->now();
+  const SimulationResult result = simulation->Result();
+  for (const SimulatedJob& job : result.jobs) {
+    ends.by_id[jobs[job.job].id] = {kNever, job.completion_s};
+  }
+  for (const RecordedLease& lease : result.leases) {
+    Time& start = ends.by_id[jobs[lease.job].id].first;
+    start = std::min(start, lease.from_s);
+  }
+  return ends;
+}
+
+std::string In(Time seconds) {
+  return seconds < kNever ? FormatElapsed(seconds) : "-";
+}
+
+std::string Difference(const WhatIfJob& job) {
+  if (!(job.finish_s < kNever) || !(job.finish_without_s < kNever)) return "-";
+  const double later_s = job.finish_s - job.finish_without_s;
+  if (std::abs(later_s) < 1) return "same";
+  return StrCat(later_s > 0 ? "+" : "-", FormatElapsed(std::abs(later_s)));
+}
+
+Json JobJson(const WhatIfJob& job) {
+  // kNever becomes null.
+  Json json = {{"id", job.id == 0 ? Json() : Json(job.id)},
+               {"name", job.name},
+               {"start_in_s", job.start_s},
+               {"finish_in_s", job.finish_s}};
+  if (job.id != 0) json["finish_without_in_s"] = job.finish_without_s;
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<LiveState> QueryLiveState(Client& client) {
+  GAVEL_ASSIGN_OR_RETURN(const Json status, client.Query(QueryKind::kStatus));
+  GAVEL_ASSIGN_OR_RETURN(const Json nodes, client.Query(QueryKind::kNodes));
+  GAVEL_ASSIGN_OR_RETURN(const Json jobs, client.Query(QueryKind::kForecast));
+  return LiveState{ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
+}
+
+absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
+                               double wall_limit_s) {
+  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live.jobs));
+  const SimulationOptions options = SimulationOptionsOf(live);
+  if (options.cluster.empty()) {
+    return absl::FailedPreconditionError(
+        "the cluster has no accelerators at present; start an agent");
+  }
+  WhatIf answer;
+  answer.policy = options.policy;
+  std::vector<PredictedJob> jobs;
+  for (const ForecastRow& row : live.jobs) {
+    jobs.push_back(JobOf(row));
+    answer.endless += jobs.back().steps >= kEndlessSteps ? 1 : 0;
+  }
+  Ends without;
+  if (!jobs.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(without, Simulate(options, jobs, wall_limit_s / 2));
+  }
+  std::vector<PredictedJob> all = jobs;
+  all.push_back(added);
+  GAVEL_ASSIGN_OR_RETURN(Ends with,
+                         Simulate(options, std::move(all), wall_limit_s / 2));
+  answer.cut_short = with.cut_short || without.cut_short;
+  answer.simulated_s = with.simulated_s;
+  const auto [start_s, finish_s] = with.by_id[added.id];
+  answer.job = {0, spec.name, start_s, finish_s, kNever};
+  for (const PredictedJob& job : jobs) {
+    if (job.steps >= kEndlessSteps) continue;
+    const auto [from_s, to_s] = with.by_id[job.id];
+    answer.others.push_back(
+        {job.id, job.name, from_s, to_s, without.by_id[job.id].second});
+  }
+  return answer;
+}
+
+std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
+  const auto at = [&](Time seconds) {
+    return seconds < kNever ? StrCat("in ", FormatElapsed(seconds), ", at ",
+                                     FormatWallTime(wall_now_s + seconds))
+                            : std::string("not within what was simulated");
+  };
+  std::string text =
+      StrCat("job \"", answer.job.name, "\", if submitted now (", answer.policy,
+             "):\n  starts    ", at(answer.job.start_s), "\n  finishes  ",
+             at(answer.job.finish_s), "\n");
+  std::vector<const WhatIfJob*> changed;
+  for (const WhatIfJob& other : answer.others) {
+    if (Difference(other) != "same") changed.push_back(&other);
+  }
+  StrAppend(&text, answer.others.size(), " other jobs, ", changed.size(),
+            " of them end at another time");
+  if (answer.endless > 0) {
+    StrAppend(&text, "; ", answer.endless,
+              " more name no steps_total and are taken to run on");
+  }
+  text += "\n";
+  std::ranges::stable_sort(changed, [](const auto* a, const auto* b) {
+    return a->finish_s - a->finish_without_s >
+           b->finish_s - b->finish_without_s;
+  });
+  TableRows rows;
+  for (const WhatIfJob* other : changed) {
+    if (rows.size() == kOthersShown) break;
+    rows.push_back({StrCat(other->id), other->name, In(other->finish_without_s),
+                    In(other->finish_s), Difference(*other)});
+  }
+  if (!rows.empty()) {
+    text += RenderTable({Right("JOBID"), Left("NAME", 24), Right("ENDS IN"),
+                         Right("WITH IT"), Right("LATER")},
+                        rows);
+  }
+  if (rows.size() < changed.size()) {
+    StrAppend(&text, "... and ", changed.size() - rows.size(), " more\n");
+  }
+  if (answer.cut_short) {
+    text +=
+        "the simulation took too long and was cut short; \"-\" is what it "
+        "did not come to\n";
+  }
+  return text;
+}
+
+Json WhatIfJson(const WhatIf& answer) {
+  Json others = Json::array();
+  for (const WhatIfJob& other : answer.others) others.push_back(JobJson(other));
+  return {{"policy", answer.policy},       {"job", JobJson(answer.job)},
+          {"others", std::move(others)},   {"endless_jobs", answer.endless},
+          {"cut_short", answer.cut_short}, {"simulated_s", answer.simulated_s}};
+}
+
+// ---- the preview of another policy
+
+namespace {
+
+// A smaller change counts as none.
+constexpr double kShareTolerance = 0.005;
+
+JobSpec SpecOf(const ForecastRow& row) {
+  JobSpec spec;
+  spec.name = StrCat("job-", row.id);
+  spec.argv = {"-"};
+  spec.app = row.app;
+  spec.workload = row.workload;
+  spec.entity = row.entity;
+  spec.owner = row.owner;
+  spec.weight = row.weight;
+  spec.owner_weight = row.owner_weight;
+  spec.scale_factor = row.scale_factor;
+  spec.steps_total = static_cast<uint64_t>(row.steps_left.value_or(0));
+  if (row.deadline_s.value_or(0) > 0) spec.deadline_s = row.deadline_s;
+  spec.throughputs = {row.throughputs.begin(), row.throughputs.end()};
+  return spec;
+}
+
+// The coordinator's options; defaults for those that it does not report.
+EngineOptions EngineOptionsOf(const StatusRow& status, const Policy& policy) {
+  EngineOptions options;
+  options.journal = false;
+  options.user_shares = status.user_shares;
+  options.app_shares = status.app_shares;
+  options.placement_sensitive = status.placement_sensitive.value_or(false);
+  for (const EntityRow& row : status.entities) {
+    options.entities.push_back({row.name, row.weight, row.policy});
+  }
+  SetUpFor(policy, &options);
+  options.solve_gap_s_per_job = 0;
+  return options;
+}
+
+// One engine for each policy: jobs are submitted at their real times, and the
+// problem is that of now.
+class Solver {
+ public:
+  Solver(const LiveState& live, const Policy& policy)
+      : policy_(policy), engine_(EngineOptionsOf(live.status, policy)) {
+    Step(0, event::CoordinatorStarted{1});
+    for (const NodeRow& node : live.nodes) Join(node);
+    std::vector<const ForecastRow*> rows;
+    for (const ForecastRow& row : live.jobs) rows.push_back(&row);
+    std::ranges::stable_sort(rows, std::greater<>(), &ForecastRow::age_s);
+    const double oldest_s = rows.empty() ? 0 : rows.front()->age_s;
+    for (const ForecastRow* row : rows) {
+      event::JobSubmitted submitted{SpecOf(*row)};
+      submitted.received.total_s = row->received_s;
+      ids_.push_back(row->id);
+      Step(oldest_s - row->age_s, std::move(submitted));
+    }
+    // Solving waits for the disk: one problem, of all jobs.
+    Step(oldest_s, event::Persisted{engine_.position().seq});
+    NoteRunning(live);
+  }
+
+  // Shares by the ids of `live`.
+  absl::StatusOr<std::map<uint64_t, double>> Shares() {
+    if (problem_ == nullptr) {
+      return absl::FailedPreconditionError(
+          "the cluster has no accelerators or no jobs at present");
+    }
+    PolicyResult result = policy::GuardedSolve(policy_, *problem_);
+    if (result.outcome != SolveOutcome::kOptimal &&
+        result.outcome != SolveOutcome::kIterationLimit) {
+      return absl::FailedPreconditionError(StrCat(
+          policy_.name(), " finds no allocation: ", OutcomeName(result.outcome),
+          " ", result.detail));
+    }
+    std::map<uint64_t, double> shares;
+    Step(now_, event::AllocationReady{epoch_, std::move(result)});
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      shares[ids_[i]] = engine_.jobs().at(JobId(i + 1)).target_share;
+    }
+    return shares;
+  }
+
+ private:
+  void Step(double now, Event event) {
+    now_ = std::max(now_, now);
+    for (const Action& action : engine_.Step(now_, std::move(event))) {
+      const auto* solve = std::get_if<action::SolvePolicy>(&action);
+      if (solve == nullptr) continue;
+      epoch_ = solve->epoch;
+      problem_ = solve->problem;
+    }
+  }
+
+  // The engine has started nothing. Where jobs run comes from the coordinator,
+  // for policies that keep running jobs in place.
+  void NoteRunning(const LiveState& live) {
+    if (problem_ == nullptr) return;
+    auto problem = std::make_shared<PolicyProblem>(*problem_);
+    for (const NodeRow& node : live.nodes) {
+      for (const AcceleratorRow& one : node.accelerators) {
+        const auto type = std::ranges::find(problem->types, one.type);
+        if (type == problem->types.end()) continue;
+        const std::vector<PolicyJob*> jobs = JobsOn(one, *problem);
+        for (PolicyJob* job : jobs) {
+          job->running_on = static_cast<int>(type - problem->types.begin());
+          if (jobs.size() != 2) continue;
+          job->running_with = jobs[job == jobs[0] ? 1 : 0]->id;
+        }
+      }
+    }
+    problem_ = std::move(problem);
+  }
+
+  // Rows of the problem; those that start count as running.
+  std::vector<PolicyJob*> JobsOn(const AcceleratorRow& accelerator,
+                                 PolicyProblem& problem) const {
+    std::vector<PolicyJob*> jobs;
+    for (const auto* ids : {&accelerator.jobs, &accelerator.starting_jobs}) {
+      for (const uint64_t id : *ids) {
+        const auto known = std::ranges::find(ids_, id);
+        const JobId job(static_cast<uint64_t>(known - ids_.begin()) + 1);
+        const auto row = std::ranges::find(problem.jobs, job, &PolicyJob::id);
+        if (row != problem.jobs.end()) jobs.push_back(&*row);
+      }
+    }
+    return jobs;
+  }
+
+  void Join(const NodeRow& node) {
+    AgentHello hello;
+    hello.server = StrCat(node.server, "-", ++joined_);
+    hello.incarnation = 1;
+    for (const AcceleratorRow& one : node.accelerators) {
+      const bool usable = one.state == "idle" || one.state == "starting" ||
+                          one.state == "allocated" || one.state == "hung";
+      if (!usable) continue;
+      AcceleratorInfo info;
+      info.type = one.type;
+      info.uuid = StrCat("a", hello.accelerators.size());
+      hello.accelerators.push_back(std::move(info));
+    }
+    if (!hello.accelerators.empty()) Step(0, event::ServerJoined{hello});
+  }
+
+  const Policy& policy_;
+  Engine engine_;
+  double now_ = 0;
+  int joined_ = 0;
+  uint64_t epoch_ = 0;
+  std::shared_ptr<const PolicyProblem> problem_;
+  std::vector<uint64_t> ids_;  // of the engine's jobs, in their order
+};
+
+absl::StatusOr<std::map<uint64_t, double>> SharesUnder(
+    const LiveState& live, const std::string& name) {
+  GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(name));
+  return Solver(live, *policy).Shares();
+}
+
+std::string Percent(double share) {
+  return absl::StrFormat("%.0f %%", 100 * share);
+}
+
+}  // namespace
+
+absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
+                                      const std::string& policy) {
+  PolicyPreview preview;
+  preview.before = live.status.policy;
+  preview.after = policy;
+  GAVEL_ASSIGN_OR_RETURN(auto after, SharesUnder(live, policy));
+  GAVEL_ASSIGN_OR_RETURN(auto before, SharesUnder(live, preview.before));
+  for (const ForecastRow& row : live.jobs) {
+    preview.jobs.push_back(
+        {row.id, row.name, row.owner, before[row.id], after[row.id]});
+  }
+  return preview;
+}
+
+std::string RenderPreview(const PolicyPreview& preview, size_t width) {
+  std::vector<ShareChange> changed = preview.jobs;
+  std::erase_if(changed, [](const ShareChange& job) {
+    return std::abs(job.after - job.before) < kShareTolerance;
+  });
+  std::ranges::stable_sort(changed, {}, [](const ShareChange& job) {
+    return job.after - job.before;
+  });
+  const auto lose = std::ranges::count_if(
+      changed, [](const ShareChange& job) { return job.after < job.before; });
+  std::string text =
+      StrCat(preview.after, " instead of ", preview.before, ": of ",
+             preview.jobs.size(), " jobs ", lose, " lose, ",
+             static_cast<std::ptrdiff_t>(changed.size()) - lose, " gain, ",
+             preview.jobs.size() - changed.size(),
+             " keep their share of time; nothing has been changed\n");
+  TableRows rows;
+  for (const ShareChange& job : changed) {
+    rows.push_back(
+        {StrCat(job.id), job.name, job.owner.empty() ? "-" : job.owner,
+         Percent(job.before), Percent(job.after),
+         absl::StrFormat("%+.0f %%", 100 * (job.after - job.before))});
+  }
+  if (rows.empty()) return text;
+  return text + RenderTable({Right("JOBID"), Left("NAME", 24), Left("USER", 16),
+                             Right("NOW"), Right("THEN"), Right("CHANGE")},
+                            rows, width);
+}
+
+Json PreviewJson(const PolicyPreview& preview) {
+  Json jobs = Json::array();
+  for (const ShareChange& job : preview.jobs) {
+    jobs.push_back({{"id", job.id},
+                    {"name", job.name},
+                    {"user", job.owner},
+                    {"share_now", job.before},
+                    {"share_then", job.after}});
+  }
+  return {{"policy", preview.before},
+          {"preview", preview.after},
+          {"jobs", std::move(jobs)}};
+}
+
+// ---- commands
+
+namespace {
+
+struct PolicyOptions : ClientOptions {
+  std::string name;
+  bool preview = false;
+};
+
+absl::Status Set(const PolicyOptions& options, Client& client) {
+  CommandRequest command;
+  command.kind = CommandKind::kPolicy;
+  command.target = options.name;
+  GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
+  if (options.json) {
+    std::printf("%s\n", Json({{"policy", options.name}}).dump(2).c_str());
+  } else {
+    std::printf("Policy %s decides from now on\n", options.name.c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShowPreview(const PolicyOptions& options, Client& client) {
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  GAVEL_ASSIGN_OR_RETURN(const auto preview, Preview(live, options.name));
+  const std::string text =
+      options.json ? PreviewJson(preview).dump(2) + "\n"
+                   : RenderPreview(preview, Terminal().table_width());
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+absl::Status RunPolicyCommand(const PolicyOptions& options) {
+  if (options.preview && options.name.empty()) {
+    return absl::InvalidArgumentError(
+        "--preview of which policy? Name it: gavel policy NAME --preview");
+  }
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  if (options.preview) return ShowPreview(options, *client);
+  if (!options.name.empty()) return Set(options, *client);
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kStatus));
+  const StatusRow status = ParseStatus(json);
+  const std::string policy = status.policy;
+  const std::string own = status.policy_option.value_or(policy);
+  if (options.json) {
+    const Json shown = {{"policy", policy}, {"policy_option", own}};
+    std::printf("%s\n", shown.dump(2).c_str());
+  } else if (own == policy) {
+    std::printf("%s\n", policy.c_str());
+  } else {
+    std::printf("%s, set in place of %s (--policy of the coordinator)\n",
+                policy.c_str(), own.c_str());
+  }
+  return absl::OkStatus();
+}
+
+struct WhatIfOptions : ClientOptions {
+  std::string job;
+  double wall_limit_s = 20;
+};
+
+absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
+  GAVEL_ASSIGN_OR_RETURN(const JobSpec spec,
+                         ParseJobSpec(files.front().text, options.job));
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
+  absl::StatusOr<WhatIf> answer = Predict(live, spec, options.wall_limit_s);
+  GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
+  const std::string text = options.json ? WhatIfJson(*answer).dump(2) + "\n"
+                                        : RenderWhatIf(*answer, WallClockNow());
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddPolicyCommand(CLI::App& app, int* exit_code) {
+  auto [command, options] = AddCommand<PolicyOptions>(
+      app, exit_code, "policy",
+      "Shows which policy decides, or sets another one; jobs that it keeps go "
+      "on",
+      RunPolicyCommand);
+  AddClientOptions(command, &options);
+  AddOption(command, "name", options.name, "POLICY", "the policy to set");
+  command.add_flag("--preview", options.preview,
+                   "sets nothing: says who would gain and lose which share");
+}
+
+void AddWhatIfCommand(CLI::App& app, int* exit_code) {
+  auto [command, options] = AddCommand<WhatIfOptions>(
+      app, exit_code, "what-if",
+      "Predicts when a job would start and finish, and what it does to the "
+      "others; submits nothing",
+      RunWhatIfCommand);
+  AddClientOptions(command, &options);
+  AddOption(command, "job", options.job, "JOB.toml", "as for `gavel submit`")
+      ->required();
+  AddOption(command, "--time-limit", options.wall_limit_s, "SECONDS",
+            "for the simulation, on this machine")
+      ->check(CLI::Range(0.1, 3600.0));
+}
+
+}  // namespace gavel

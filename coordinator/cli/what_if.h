@@ -1,0 +1,132 @@
+// Predictions for the jobs of a coordinator: when a job would start and finish
+// if it were submitted now, and how the shares of the present jobs would change
+// under another policy. Both run the engine on the coordinator's report of its
+// jobs. All functions are pure, except QueryLiveState() and Predict(), which
+// reads the clock to limit its run time.
+#ifndef GAVEL_COORDINATOR_CLI_WHAT_IF_H_
+#define GAVEL_COORDINATOR_CLI_WHAT_IF_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/json_fields.h"
+#include "core/units.h"
+#include "study/simulation_run.h"
+
+namespace gavel {
+
+// ---- Jobs for a simulation, made from a coordinator's report (`gavel
+// what-if`) or its journal (`gavel simulate --replay`).
+
+struct PredictedJob {
+  uint64_t id = 0;
+  std::string name;
+  std::string entity;
+  double arrival_s = 0;
+  double weight = 1;
+  int scale_factor = 1;
+  double steps = 0;  // left to do, > 0
+  // Steps/s of the whole job by type. The job can't run on a type that is
+  // missing.
+  std::map<std::string, double> steps_per_s;
+  double pause_s = 0;  // lost by each pause
+  event::Received received = {};
+};
+
+// Returns the trace and throughputs of these jobs, in the order of arrival, and
+// `options` with their overheads added. Sorts `jobs` in the same order: job I
+// of the results is jobs[I]. INVALID_ARGUMENT: there are no jobs, or a value is
+// invalid.
+absl::StatusOr<study::SimulationInputs> MakeInputs(
+    SimulationOptions options, std::vector<PredictedJob>* jobs);
+
+// Returns the numbers in the object row[key], steps/s by type; an empty map if
+// there is no such object.
+std::map<std::string, double> RatesIn(const Json& row, const char* key);
+
+// Converts counts of accelerators by (server, type) to parts of a simulated
+// cluster.
+std::vector<ClusterPart> PartsOf(
+    const std::map<std::pair<std::string, std::string>, int>& counts);
+
+// ---- The prediction, in virtual time.
+//
+// The simulation begins with the time that each job has received so far. It
+// knows neither which job holds which accelerator at present nor the jobs still
+// to come. A job without steps_total runs to the end of the simulation.
+
+// The coordinator's answers to the queries kStatus, kNodes and kForecast.
+struct LiveState {
+  StatusRow status;
+  std::vector<NodeRow> nodes;
+  std::vector<ForecastRow> jobs;
+};
+
+struct WhatIfJob {
+  uint64_t id = 0;  // 0: the new job
+  std::string name;
+  Time start_s = kNever;  // from now; kNever: not within the simulation
+  Time finish_s = kNever;
+  Time finish_without_s = kNever;  // if the new job were not submitted
+};
+
+struct WhatIf {
+  std::string policy;
+  WhatIfJob job;
+  std::vector<WhatIfJob> others;  // those with steps_total, by id
+  size_t endless = 0;             // jobs without steps_total
+  bool cut_short = false;         // by `wall_limit_s`
+  double simulated_s = 0;
+};
+
+// Asks the coordinator for all three parts of the state.
+absl::StatusOr<LiveState> QueryLiveState(Client& client);
+
+// INVALID_ARGUMENT: the job has no steps_total, or its throughputs are not
+// known; the message names the missing value. FAILED_PRECONDITION: there are no
+// accelerators.
+absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
+                               double wall_limit_s);
+
+std::string RenderWhatIf(const WhatIf& answer, double wall_now_s);
+Json WhatIfJson(const WhatIf& answer);
+
+// ---- The preview of another policy.
+//
+// Both policies solve the problem that the engine makes from the report. This
+// problem lacks measured pairs and, for finish-time fairness, the isolated time
+// of each job.
+
+struct ShareChange {
+  uint64_t id = 0;
+  std::string name;
+  std::string owner;
+  double before = 0;  // share of time by the policy that decides now, [0, 1]
+  double after = 0;   // and by the other policy
+};
+
+struct PolicyPreview {
+  std::string before;  // names of the policies
+  std::string after;
+  std::vector<ShareChange> jobs;  // by id
+};
+
+// INVALID_ARGUMENT: there is no such policy. FAILED_PRECONDITION: there are no
+// accelerators, or one of the two finds no allocation.
+absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
+                                      const std::string& policy);
+
+// The jobs that lose most come first; jobs that keep their share are counted.
+std::string RenderPreview(const PolicyPreview& preview, size_t width);
+Json PreviewJson(const PolicyPreview& preview);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_CLI_WHAT_IF_H_

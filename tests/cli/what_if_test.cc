@@ -1,0 +1,205 @@
+#include "coordinator/cli/what_if.h"
+
+#include "coordinator/cli/past_jobs.h"
+#include "tests/support/test.h"
+
+namespace gavel {
+namespace {
+
+class WhatIfTest : public ::testing::Test {
+ protected:
+  WhatIfTest() {
+    live_.status = {{"policy", "fifo"}, {"round_duration_s", 10.0}};
+    live_.nodes = Json::array({{{"server", "here"},
+                                {"accelerators",
+                                 {{{"type", "v100"}, {"state", "idle"}},
+                                  {{"type", "v100"}, {"state", "lost"}}}}}});
+    live_.jobs = Json::array();
+    spec_.name = "asked";
+    spec_.argv = {"./train"};
+    spec_.steps_total = 1000;
+    spec_.throughputs = {{"v100", 10.0}};
+  }
+  void AddJob(uint64_t id, Json steps_left, double rate) {
+    live_.jobs.push_back({{"id", id},
+                          {"name", "job-" + std::to_string(id)},
+                          {"app", "lm"},
+                          {"scale_factor", 1},
+                          {"steps_left", steps_left},
+                          {"throughputs", {{"v100", rate}}}});
+  }
+
+  // The live state as JSON, as the coordinator sends it.
+  struct LiveJson {
+    operator LiveState() const {
+      return {ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
+    }
+    Json status;
+    Json nodes;
+    Json jobs;
+  };
+  LiveJson live_;
+  JobSpec spec_;
+};
+
+TEST_F(WhatIfTest, AloneItRunsAtItsThroughput) {
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_NEAR(answer->job.start_s, 0, 0.1);
+  EXPECT_NEAR(answer->job.finish_s, 100, 0.1);
+  EXPECT_FALSE(answer->cut_short);
+}
+
+TEST_F(WhatIfTest, ItWaitsForThoseAheadAndLeavesThemAlone) {
+  AddJob(4, 500.0, 10);
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_GE(answer->job.start_s, 50);
+  EXPECT_LE(answer->job.finish_s, 50 + 100 + 2 * 10);
+  ASSERT_EQ(answer->others.size(), 1u);
+  EXPECT_EQ(answer->others[0].id, 4u);
+  EXPECT_NEAR(answer->others[0].finish_s, 50, 0.1);
+  EXPECT_EQ(answer->others[0].finish_s, answer->others[0].finish_without_s);
+  EXPECT_THAT(RenderWhatIf(*answer, 1e9),
+              HasSubstr("1 other jobs, 0 of them end at another time"));
+}
+
+TEST_F(WhatIfTest, UnderFairSharesTheOthersEndLater) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_GT(answer->others.at(0).finish_s,
+            answer->others.at(0).finish_without_s + 30);
+  EXPECT_THAT(RenderWhatIf(*answer, 1e9), HasSubstr("job-1"));
+}
+
+// A job that has had much of its share comes after the new one; one that is
+// owed comes before it.
+TEST_F(WhatIfTest, WhatTheOthersHaveReceivedCounts) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  const auto received = [](double since_reset_s, double deficit_s) {
+    return Json{
+        {"v100", {{"since_reset_s", since_reset_s}, {"deficit_s", deficit_s}}}};
+  };
+  live_.jobs[0]["received_s"] = 40.0;
+  live_.jobs[0]["received"] = received(40, -20);
+  const auto after = Predict(live_, spec_, 10);
+  ASSERT_OK(after);
+  live_.jobs[0]["received_s"] = 0.0;
+  live_.jobs[0]["received"] = received(0, 20);
+  const auto before = Predict(live_, spec_, 10);
+  ASSERT_OK(before);
+  EXPECT_LT(after->job.finish_s, before->job.finish_s);
+  EXPECT_GT(after->others.at(0).finish_s, before->others.at(0).finish_s);
+}
+
+// The deficit of a job that is ahead is remembered longer than the time since
+// the reset.
+TEST_F(WhatIfTest, AJobThatWasAheadBeforeTheResetComesLater) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  const auto others_finish_s = [this](double deficit_s) {
+    live_.jobs[0]["received"] = {
+        {"v100", {{"since_reset_s", 0.0}, {"deficit_s", deficit_s}}}};
+    const auto answer = Predict(live_, spec_, 10);
+    EXPECT_OK(answer);
+    return answer.ok() ? answer->others.at(0).finish_s : 0;
+  };
+  EXPECT_GT(others_finish_s(-40), others_finish_s(0));
+}
+
+// With a memory of no rounds, which the coordinator reports, the past does not
+// count.
+TEST_F(WhatIfTest, TheCoordinatorsMechanismIsTaken) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  const auto plain = Predict(live_, spec_, 10);
+  live_.jobs[0]["received"] = {
+      {"v100", {{"since_reset_s", 40.0}, {"deficit_s", 0.0}}}};
+  const auto counts = Predict(live_, spec_, 10);
+  live_.status["memory_rounds"] = 0.0;
+  live_.status["mechanism"] = "gavel";
+  live_.status["queue"] = "global";
+  const auto forgets = Predict(live_, spec_, 10);
+  ASSERT_OK(plain);
+  ASSERT_OK(counts);
+  ASSERT_OK(forgets);
+  EXPECT_LT(counts->job.finish_s, plain->job.finish_s);
+  EXPECT_GT(forgets->job.finish_s, counts->job.finish_s);
+}
+
+TEST_F(WhatIfTest, JobsWithoutAnEndStay) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, nullptr, 10);
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_EQ(answer->endless, 1u);
+  EXPECT_GE(answer->job.finish_s, 180);
+  EXPECT_LE(answer->job.finish_s, 220);
+}
+
+TEST_F(WhatIfTest, AnAppThatRunsLendsItsThroughputs) {
+  AddJob(1, 10.0, 20);
+  spec_.throughputs.clear();
+  spec_.app = "lm";
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_NEAR(answer->job.finish_s - answer->job.start_s, 50, 0.5);
+}
+
+TEST_F(WhatIfTest, WhatIsMissingIsNamed) {
+  spec_.throughputs.clear();
+  EXPECT_THAT(
+      Predict(live_, spec_, 10),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument, "[throughputs]"));
+  spec_.throughputs = {{"v100", 10.0}};
+  spec_.steps_total = 0;
+  EXPECT_THAT(
+      Predict(live_, spec_, 10),
+      testing::StatusIs(absl::StatusCode::kInvalidArgument, "steps_total"));
+  spec_.steps_total = 1;
+  live_.nodes = Json::array();
+  EXPECT_THAT(
+      Predict(live_, spec_, 10),
+      testing::StatusIs(testing::kFailedPrecondition, "start an agent"));
+}
+
+TEST(PredictedWork, ServersOfDifferentSizesKeepWhatDividesThem) {
+  const auto parts = PartsOf({{{"a", "v100"}, 8},
+                              {{"b", "v100"}, 4},
+                              {{"b", "k80"}, 2},
+                              {{"c", "k80"}, 3}});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0], (ClusterPart{"k80", 5, 1}));
+  EXPECT_EQ(parts[1], (ClusterPart{"v100", 12, 4}));
+}
+
+TEST(PastJobs, OutcomesCountWhatFinished) {
+  Past past;
+  for (uint64_t i = 0; i < 3; ++i) {
+    PastJob job;
+    job.job.id = i + 1;
+    job.job.arrival_s = 0;
+    job.job.steps = 100;
+    job.job.steps_per_s = {{"v100", 10.0}};
+    job.ended_s = 20.0 * static_cast<double>(i + 1);
+    job.finished = i < 2;
+    past.jobs.push_back(job);
+  }
+  const Outcome real = RealOutcome(past);
+  EXPECT_EQ(real.finished, 2u);
+  EXPECT_EQ(real.avg_jct_s, 30);
+  EXPECT_EQ(real.makespan_s, 40);
+  EXPECT_EQ(real.avg_slowdown, 3);
+  EXPECT_EQ(real.worst_slowdown, 4);
+  EXPECT_NEAR(real.fairness, 0.75 * 0.75 / (2 * (0.25 + 0.0625)), 1e-12);
+  SimulationResult none;
+  const Outcome empty = SimulatedOutcome(past, none, "simulated: fifo");
+  EXPECT_EQ(empty.finished, 0u);
+  EXPECT_THAT(RenderOutcomes({real, empty}), HasSubstr("simulated: fifo"));
+}
+
+}  // namespace
+}  // namespace gavel
