@@ -156,14 +156,39 @@ bool KeepPairCell(State& s, Job& job, const Job& other,
   return true;
 }
 
+// Estimates the job by the jobs of its app that have the same workload and
+// scale factor, where one of them is known and the job itself is not.
+static void EstimateByApp(State& s, const Job& job) {
+  const App* app = s.apps.Find(job);
+  if (app == nullptr) return;
+  std::map<std::string, double> estimates;
+  for (const std::string& type : s.cluster.types()) {
+    if (!s.throughputs.NeedsTrial(job.id, type)) continue;
+    for (const JobId id : app->jobs) {
+      const JobSpec& spec = s.jobs.at(id).spec;
+      const Throughput known = s.throughputs.Get(id, type);
+      if (spec.Workload() != job.spec.Workload() ||
+          spec.scale_factor != job.spec.scale_factor ||
+          known.source == ThroughputSource::kGuessed ||
+          !(known.steps_per_s > 0)) {
+        continue;
+      }
+      estimates[type] = known.steps_per_s;
+      break;
+    }
+  }
+  if (!estimates.empty()) s.throughputs.Estimate(job.id, std::move(estimates));
+}
+
 void FindTableRow(State& s, Job& job) {
   const ThroughputTable* table = s.options.throughputs.get();
   job.table_row.reset();
   job.row_speed = 0;
-  if (table == nullptr) return;
-  job.table_row = table->FindRow(job.spec.Workload(), job.spec.scale_factor);
+  if (table != nullptr) {
+    job.table_row = table->FindRow(job.spec.Workload(), job.spec.scale_factor);
+  }
   if (job.table_row.has_value()) return;
-  if (!s.references.has_value()) return;
+  if (!s.references.has_value()) return EstimateByApp(s, job);
   const std::vector<ProfiledCell> cells = CellsOf(s, job);
   const auto match = s.references->Find(job.spec.scale_factor, cells);
   if (!match.has_value() || !(match->speed > 0)) return;
@@ -210,7 +235,10 @@ void MeasureAlone(State& s, Time now, Job& job, const Progress& progress) {
     return;
   }
   s.agenda.SolveNextRound();
-  if (s.references.has_value()) FindTableRow(s, job);
+  if (s.references.has_value()) return FindTableRow(s, job);
+  const App* app = s.apps.Find(job);
+  if (app == nullptr) return;
+  for (const JobId id : app->jobs) EstimateByApp(s, s.jobs.at(id));
 }
 
 }  // namespace gavel::engine

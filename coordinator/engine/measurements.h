@@ -39,7 +39,8 @@ bool KeepPairCell(State& s, Job& job, const Job& other,
                   const std::string& type);
 // Finds the job's own row of the table, else the reference that it is most
 // like by all of its measurements. That reference then gives the estimates
-// for types where the job's speed is not known.
+// for types where the job's speed is not known. Without references, the other
+// jobs of its app give them.
 void FindTableRow(State& s, Job& job);
 
 }  // namespace gavel::engine

@@ -249,10 +249,10 @@ TEST_F(SimulateTest, AJobTypeThatTheThroughputsLackIsAnErrorUnlessAllowed) {
   const Ended allowed =
       Simulate({"--trace", trace, "--unknown-types", "equal"});
   EXPECT_EQ(allowed.exit_code, 0) << allowed.errors;
-  ExpectRefused(Simulate({"--trace", Write("app.csv",
-                                           "duration_s,num_gpus,app\n"
+  ExpectRefused(Simulate({"--trace", Write("colour.csv",
+                                           "duration_s,num_gpus,colour\n"
                                            "3600,1,A3C\n")}),
-                "app.csv:1:21: unknown column \"app\"");
+                "colour.csv:1:21: unknown column \"colour\"");
 }
 
 TEST_F(SimulateTest, TheAdviceOnUnknownTypesCanBeFollowed) {

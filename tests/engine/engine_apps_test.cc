@@ -84,6 +84,33 @@ TEST_F(EngineAppsTest, ARestartAndASnapshotKeepThem) {
   EXPECT_NEAR(rho_of(driver_.engine()).at(other), before.at(other), 0.5);
 }
 
+// Otherwise an app of which one job was measured and one was not would seem to
+// have far more or far less work left than it has.
+TEST_F(EngineAppsTest, AJobThatNobodyHasMeasuredIsEstimatedByItsApp) {
+  const auto submit = [&](const std::string& name, const std::string& workload,
+                          int scale_factor) {
+    JobSpec spec;
+    spec.app = "search";
+    spec.workload = workload;
+    spec.steps_total = 1000;
+    return driver_.Submit(name, scale_factor, spec);
+  };
+  const JobId first = submit("a", "", 1);
+  const JobId second = submit("b", "", 1);
+  const JobId other = submit("c", "another", 1);
+  driver_.Run(first);
+  driver_.ReportSpeed(first, 20);
+  const JobId later = submit("d", "", 1);
+  const auto of = [&](JobId id) {
+    return driver_.engine().throughputs().Get(id, "v100").steps_per_s;
+  };
+  EXPECT_NEAR(of(second), 20, 1e-9);
+  EXPECT_NEAR(of(later), 20, 1e-9);
+  EXPECT_NEAR(of(other), 1, 1e-9);
+  driver_.Restart();
+  EXPECT_NEAR(of(second), 20, 1e-9);
+}
+
 TEST_F(EngineAppsTest, AnAuctionIsExplained) {
   const JobId first = Submit("a", "search");
   Submit("b", "search");
