@@ -193,9 +193,9 @@ struct SimulationResult {
   double rho_above_1 = 0;       // fraction of the jobs
   Fairness rho_static;          // SimulatedJob has what they are
   Fairness rho_mean;
-  // Of apps, if the trace has some (else NaN): all of them, the median and the
-  // largest rho, the fraction at most 1, and Jain's index of fairness, which is
-  // 1 if all are equal and 1 / n if one has all.
+  // The apps of a trace that has some (else NaN): all of them, the median and
+  // the largest rho, the fraction at most 1, and Jain's index of fairness, which
+  // is 1 if all are equal and 1 / n if one has all.
   std::vector<SimulatedApp> apps;
   double median_app_rho = 0;
   double max_app_rho = 0;

@@ -87,7 +87,7 @@ class Engine {
   event::Received ReceivedOf(JobId job, Time now) const;
   // rho of the app of each active job that can run, or of one job's app.
   std::map<JobId, double> RhoOfJobs(Time now, const Job* of = nullptr) const;
-  // What became of the job's app in the auction of the last allocation; null:
+  // The job's app in the auction of the last allocation; null:
   // the policy holds none.
   const AppBid* BidOf(const Job& job) const;
   // The seconds that the job's steps left take alone on the type where it is

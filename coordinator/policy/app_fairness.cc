@@ -7,7 +7,8 @@ namespace gavel::policy {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Of a job that has not begun and whose steps are not known.
+// The time that a job is taken to need which has not begun and whose steps are
+// not known.
 constexpr double kSecondsUnknown = 3600;
 
 double BestThroughput(const Assigner& assigner, size_t job) {

@@ -46,7 +46,7 @@ struct PolicyJob {
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
   JobId running_with;   // the other of its packed pair now; invalid: alone
   int app = -1;  // index into PolicyProblem::apps; -1: it is an app of its own
-  // Of a job that is an app of its own: PolicyApp::apps_average.
+  // PolicyApp::apps_average for a job that is an app of its own.
   double apps_average = 1;
 
   static constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
@@ -237,7 +237,7 @@ enum class TypeWorth : uint8_t {
   kThroughputPerCost,
 };
 
-// What became of an app in the auction of a round (themis.cc).
+// An app in the auction of a round (themis.cc).
 struct AppBid {
   JobId app;             // the first of its jobs that can run
   double rho = 0;        // finish-time fairness before the round

@@ -43,7 +43,7 @@ namespace gavel::policy {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Beyond this, what is left is given without an auction.
+// The rest is given without an auction after so many.
 constexpr int kAuctionsMax = 4;
 
 // The apps with the largest rho first; ties go to the app whose job came first.
@@ -100,8 +100,8 @@ class Bidder {
     return sum;
   }
 
-  // The bid for what is free, with the jobs and the accelerators that the app
-  // has not got yet. Without rows: nothing that is free is of use to it.
+  // The app's bid for the free accelerators, with the jobs that have none yet.
+  // The bid has no rows if the app can use none of them.
   Bid MakeBid(const Assigner& assigner) {
     rows_.clear();
     const double rate = RateHeld(assigner);
@@ -294,7 +294,8 @@ absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
   for (size_t i = offered; i < worst.size(); ++i) {
     TakeAll(assigner, apps[worst[i].second].jobs);
   }
-  // What a winner did not keep is not for itself, as long as others want it.
+  // Bidders that won nothing come first: a winner should not get back the part
+  // of its bundle that it lost while others want it.
   for (const bool won : {false, true}) {
     for (size_t i = 0; i < bidders.size(); ++i) {
       if ((notes[i].bid > 0) == won) TakeAll(assigner, bidders[i].left());

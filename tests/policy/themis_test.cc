@@ -48,7 +48,7 @@ TEST(Themis, TheOnlyBidderKeepsItsWholeBundle) {
   EXPECT_EQ(worst.bid, 1);
   EXPECT_EQ(worst.given, 1);
   EXPECT_DOUBLE_EQ(worst.kept, 1);
-  // What it leaves goes to the app that is the next worst-off.
+  // The other accelerator goes to the app that is the next worst-off.
   EXPECT_THAT(result.assignment, SizeIs(2));
 }
 
@@ -59,9 +59,10 @@ TEST(Themis, NothingThatAJobCanUseStaysIdle) {
   EXPECT_THAT(Solved("themis", Apps(20, 7)).assignment, SizeIs(7));
 }
 
-// Of two equal bidders for one accelerator the first wins each round. Without
-// it the other would have the accelerator a round of 60 s sooner, so the winner
-// keeps 600 / 660 of it, and the other has its turn in the rest of the rounds.
+// If two equal apps bid for one accelerator, the first one wins each round.
+// Without it the other would have the accelerator a round of 60 s sooner, so
+// the winner keeps 600 / 660 of it, and the other has its turn in the rest of
+// the rounds.
 TEST(Themis, AppsThatKeepAFractionHaveItOverTheRounds) {
   PolicyProblem problem = Apps(1, 2);
   std::map<JobId, int> turns;

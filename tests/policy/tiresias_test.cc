@@ -50,7 +50,7 @@ TEST(Tiresias, AJobStaysOnTheTypeWhereItRuns) {
   EXPECT_EQ(AssignedBy("tiresias", problem), (Assigned{{{1, 0}, 0}}));
 }
 
-// Of the sizes 60 and 1200 (accelerator-seconds), a job that has attained 70 is
+// With sizes of 60 and 1200 accelerator-seconds, a job that has attained 70 is
 // a long one for certain, while a new one may be short: (1/2) / 60.
 TEST(TiresiasGittins, ANewJobMayBeShort) {
   PolicyProblem problem = MakeProblem({1}, {{1}, {1}, {1}});
