@@ -1,9 +1,9 @@
 #include "coordinator/workload/cluster_spec.h"
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -23,6 +23,67 @@ namespace {
 constexpr double kRoundMax_s = 30 * 24 * 3600;
 constexpr NumberRange kRoundLength = {.min = kRoundDurationMin_s,
                                       .max = kRoundMax_s};
+
+// "cpu" or KIND:N, N without signs or leading zeros.
+bool IsValidDevice(std::string_view device) {
+  if (device == "cpu") return true;
+  for (const std::string_view kind : {"cuda:", "xpu:", "hpu:"}) {
+    int index = 0;
+    if (!device.starts_with(kind)) continue;
+    return absl::SimpleAtoi(ToAbsl(device.substr(kind.size())), &index) &&
+           index >= 0 && device == StrCat(kind, index);
+  }
+  return false;
+}
+
+void CheckDevice(TomlReader& reader, std::string_view key,
+                 const std::string& device) {
+  if (IsValidDevice(device)) return;
+  reader.Fail(key, StrCat("device is ", QuoteToml(device),
+                          "; write \"cpu\" or KIND:N, as \"cuda:0\" (kinds: "
+                          "cuda, xpu, hpu)"));
+}
+
+void CheckUuid(TomlReader& reader, std::string_view key,
+               const std::string& uuid) {
+  constexpr size_t kLeast = 9;  // not a slot of a server named "GPU"
+  const bool is_gpu = uuid.starts_with("GPU-") || uuid.starts_with("MIG-");
+  if (!is_gpu || uuid.size() < kLeast || !IsValidName(uuid)) {
+    reader.Fail(key, StrCat("uuid is ", QuoteToml(uuid),
+                            "; write it as `nvidia-smi -L` does, "
+                            "\"GPU-8a1b2c3d-...\" or \"MIG-...\""));
+  } else if (reader.Has("device")) {
+    reader.Fail(key, "uuid and device both say which GPU it is; leave one out");
+  }
+}
+
+// "NAME", or "NAME*" for all that begin so.
+bool IsVariable(std::string_view text) {
+  if (text.ends_with('*')) text.remove_suffix(1);
+  if (text.empty() || absl::ascii_isdigit(text.front())) return false;
+  return std::ranges::all_of(
+      text, [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+void CheckKept(TomlReader& reader, std::string_view key,
+               const std::vector<std::string>& kept) {
+  for (const std::string& variable : kept) {
+    if (!IsVariable(variable)) {
+      reader.Fail(key, StrCat(QuoteToml(variable),
+                              " is no variable's name; write it as "
+                              "\"LD_LIBRARY_PATH\", or \"NCCL_*\" for all "
+                              "that begin so"));
+    } else if (variable.starts_with("GAVEL_")) {
+      reader.Fail(key, StrCat(QuoteToml(variable),
+                              " would be the agent's own; take it out"));
+    }
+  }
+}
+
+// The content of one [[server.accelerator]]: `count` slots of the same kind.
+struct AcceleratorEntry : AcceleratorInfo {
+  int count = 1;
+};
 
 constexpr FileKey kClusterRows[] = {
     {.name = "scheduling",
@@ -47,59 +108,56 @@ constexpr FileKey kClusterRows[] = {
      .meaning = "Organisations that jobs count for."},
 };
 
-constexpr FileKey kSchedulingRows[] = {
-    {.name = "policy",
-     .kind = KeyKind::kName,
-     .values = "a name of `gavel solve --list-policies`",
-     .default_value = R"("max_min_fairness_perf")",
-     .example = R"("finish_time_fairness_perf")",
-     .meaning = "Policy that divides the accelerators."},
-    {.name = "round_duration_s",
-     .kind = KeyKind::kNumber,
-     .range = kRoundLength,
-     .default_value = "360",
-     .example = "120",
-     .meaning = "Length of a round."},
-    {.name = "lease_duration_s",
-     .kind = KeyKind::kNumber,
-     .range = kRoundLength,
-     .otherwise = "60, or the round when that is shorter",
-     .example = "30",
-     .meaning = "Length of a lease, at most `round_duration_s`."},
-    {.name = "mechanism",
-     .kind = KeyKind::kName,
-     .values = "`gavel` or `move_aware`",
-     .default_value = R"("gavel")",
-     .example = R"("move_aware")",
-     .meaning = "How shares become rounds; `move_aware` weighs the cost of "
-                "pauses and moves."},
-    {.name = "queue",
-     .kind = KeyKind::kName,
-     .values = "`global` or `per_type`",
-     .default_value = R"("global")",
-     .example = R"("per_type")",
-     .meaning = "Whether jobs are chosen by priority over all types at once, "
-                "or type by type."},
-    {.name = "reset_interval_s",
-     .kind = KeyKind::kNumber,
-     .range = kNotNegative,
-     .default_value = "0",
-     .example = "1920",
-     .meaning = "Least time between two allocations; 0: at every arrival and "
-                "completion."},
-    {.name = "placement_sensitive",
-     .kind = KeyKind::kBoolean,
-     .default_value = "false",
-     .example = "true",
-     .meaning = "Whether the policy knows what gangs lose that are spread over "
-                "servers."},
-    {.name = "throughputs",
-     .values = "a path, relative to the cluster file",
-     .otherwise = "none",
-     .example = R"("throughputs.json")",
-     .meaning = "Throughput file, for job types and pairs that job files leave "
-                "open."},
+constexpr std::tuple kSchedulingKeys = {
+    Key("policy", &SchedulingSpec::policy,
+        {.kind = KeyKind::kName,
+         .values = "a name of `gavel solve --list-policies`",
+         .default_value = R"("max_min_fairness_perf")",
+         .example = R"("finish_time_fairness_perf")",
+         .meaning = "Policy that divides the accelerators."}),
+    Key("round_duration_s", &SchedulingSpec::round_duration_s,
+        {.range = kRoundLength,
+         .default_value = "360",
+         .example = "120",
+         .meaning = "Length of a round."}),
+    Key("lease_duration_s", &SchedulingSpec::lease_duration_s,
+        {.range = kRoundLength,
+         .otherwise = "60, or the round when that is shorter",
+         .example = "30",
+         .meaning = "Length of a lease, at most `round_duration_s`."}),
+    Key("mechanism", &SchedulingSpec::mechanism,
+        {.kind = KeyKind::kName,
+         .values = "`gavel` or `move_aware`",
+         .default_value = R"("gavel")",
+         .example = R"("move_aware")",
+         .meaning = "How shares become rounds; `move_aware` weighs the "
+                    "cost of pauses and moves."}),
+    Key("queue", &SchedulingSpec::queue,
+        {.kind = KeyKind::kName,
+         .values = "`global` or `per_type`",
+         .default_value = R"("global")",
+         .example = R"("per_type")",
+         .meaning = "Whether jobs are chosen by priority over all types at "
+                    "once, or type by type."}),
+    Key("reset_interval_s", &SchedulingSpec::reset_interval_s,
+        {.range = kNotNegative,
+         .default_value = "0",
+         .example = "1920",
+         .meaning = "Least time between two allocations; 0: at every "
+                    "arrival and completion."}),
+    Key("placement_sensitive", &SchedulingSpec::placement_sensitive,
+        {.default_value = "false",
+         .example = "true",
+         .meaning = "Whether the policy knows what gangs lose that are "
+                    "spread over servers."}),
+    Key("throughputs", &SchedulingSpec::throughputs,
+        {.values = "a path, relative to the cluster file",
+         .otherwise = "none",
+         .example = R"("throughputs.json")",
+         .meaning = "Throughput file, for job types and pairs that job "
+                    "files leave open."}),
 };
+constexpr auto kSchedulingRows = RowsOf(kSchedulingKeys);
 
 constexpr FileKey kPriceRows[] = {
     {.name = "TYPE",
@@ -111,110 +169,116 @@ constexpr FileKey kPriceRows[] = {
      .any_name = true},
 };
 
-constexpr FileKey kEntityRows[] = {
-    {.name = "name",
-     .kind = KeyKind::kName,
-     .required = true,
-     .example = R"("vision")",
-     .meaning = "Name that jobs give as `entity`."},
-    {.name = "weight",
-     .kind = KeyKind::kNumber,
-     .range = kPositive,
-     .default_value = "1",
-     .example = "2",
-     .meaning = "Its part of the cluster, relative to other organisations."},
-    {.name = "policy",
-     .kind = KeyKind::kName,
-     .values = "`fairness`, `fifo` or a policy",
-     .default_value = R"("fairness")",
-     .example = R"("fifo")",
-     .meaning = "How its part is divided among its jobs."},
+constexpr std::tuple kEntityKeys = {
+    Key("name", &TraceEntity::name,
+        {.kind = KeyKind::kName,
+         .required = true,
+         .example = R"("vision")",
+         .meaning = "Name that jobs give as `entity`."}),
+    Key("weight", &TraceEntity::weight,
+        {.range = kPositive,
+         .default_value = "1",
+         .example = "2",
+         .meaning = "Its part of the cluster, relative to other "
+                    "organisations."}),
+    Key("policy", &TraceEntity::policy,
+        {.kind = KeyKind::kName,
+         .values = "`fairness`, `fifo` or a policy",
+         .default_value = R"("fairness")",
+         .example = R"("fifo")",
+         .meaning = "How its part is divided among its jobs."}),
 };
+constexpr auto kEntityRows = RowsOf(kEntityKeys);
 
-constexpr FileKey kServerRows[] = {
-    {.name = "name",
-     .kind = KeyKind::kName,
-     .required = true,
-     .example = R"("node-1")",
-     .meaning = "Name of the server, unique in the file."},
-    {.name = "accelerator",
-     .kind = KeyKind::kTables,
-     .required = true,
-     .example = R"([{ type = "v100" }])",
-     .meaning = "Its accelerators, at most 256."},
-    {.name = "host_memory_bytes",
-     .kind = KeyKind::kSize,
-     .otherwise = "no limit",
-     .example = R"("64GiB")",
-     .meaning = "Host memory that parked jobs may take."},
-    {.name = "visibility",
-     .values = "`all` or `leased`",
-     .default_value = R"("all")",
-     .example = R"("leased")",
-     .meaning = "`leased`: a process sees the accelerator of its lease and no "
-                "other, and restarts to get another one."},
-    {.name = "keep_environment",
-     .kind = KeyKind::kTexts,
-     .otherwise = "none",
-     .example = R"(["LD_LIBRARY_PATH", "NCCL_*"])",
-     .meaning = "Variables of the agent that workers keep; `*` at the end: all "
-                "that begin so."},
+constexpr std::tuple kServerKeys = {
+    Key("name", &ServerSpec::name,
+        {.kind = KeyKind::kName,
+         .required = true,
+         .example = R"("node-1")",
+         .meaning = "Name of the server, unique in the file."}),
+    Key("accelerator", &ServerSpec::accelerators,
+        {.kind = KeyKind::kTables,
+         .required = true,
+         .example = R"([{ type = "v100" }])",
+         .meaning = "Its accelerators, at most 256."}),
+    Key("host_memory_bytes", &ServerSpec::host_memory_bytes,
+        {.kind = KeyKind::kSize,
+         .otherwise = "no limit",
+         .example = R"("64GiB")",
+         .meaning = "Host memory that parked jobs may take."}),
+    Key("visibility", &ServerSpec::leased_visibility,
+        {.kind = KeyKind::kChoice,
+         .choices = kVisibilities,
+         .remedy = kVisibilityRemedy,
+         .default_value = R"("all")",
+         .example = R"("leased")",
+         .meaning = "`leased`: a process sees the accelerator of its lease "
+                    "and no other, and restarts to get another one."}),
+    Key("keep_environment", &ServerSpec::keep_environment,
+        {.otherwise = "none",
+         .example = R"(["LD_LIBRARY_PATH", "NCCL_*"])",
+         .meaning = "Variables of the agent that workers keep; `*` at the "
+                    "end: all that begin so."},
+        CheckKept),
 };
+constexpr auto kServerRows = RowsOf(kServerKeys);
 
-constexpr FileKey kAcceleratorRows[] = {
-    {.name = "type",
-     .kind = KeyKind::kName,
-     .required = true,
-     .example = R"("v100")",
-     .meaning = "Accelerator type: an open name, as throughputs and prices "
-                "have it."},
-    {.name = "count",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 1, .max = kAcceleratorsPerServerMax},
-     .default_value = "1",
-     .example = "2",
-     .meaning = "That many equal CPU slots. GPUs are written one by one."},
-    {.name = "threads",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 1, .max = 1024},
-     .otherwise = "1 on a CPU slot; on a GPU its share of the server's cores",
-     .example = "4",
-     .meaning = "Threads of a worker (`OMP_NUM_THREADS`)."},
-    {.name = "device",
-     .values = "`cpu`, `cuda:N`, `xpu:N` or `hpu:N`",
-     .default_value = R"("cpu")",
-     .example = R"("cuda:0")",
-     .meaning = "What the accelerator is."},
-    {.name = "uuid",
-     .values = "`GPU-...` or `MIG-...`, or its beginning",
-     .otherwise = "that of `device`",
-     .example = R"("MIG-8a1b2c3d-0f1e")",
-     .meaning = "The GPU, or part of one by MIG, instead of `device`."},
-    {.name = "slow_down_factor",
-     .kind = KeyKind::kNumber,
-     .range = {.min = 1, .max = 1000},
-     .default_value = "1",
-     .example = "2.0",
-     .meaning = "Makes each step that much slower. For demonstrations only."},
-    {.name = "memory_bytes",
-     .kind = KeyKind::kSize,
-     .otherwise = "what NVML tells",
-     .example = R"("141GiB")",
-     .meaning = "Memory of the accelerator, within which paused jobs may stay "
-                "on it."},
-    {.name = "context_bytes",
-     .kind = KeyKind::kSize,
-     .otherwise = "what NVML tells, else 512MiB",
-     .example = R"("500MiB")",
-     .meaning = "Part of `memory_bytes` that each CUDA process takes anyway; "
-                "needs `memory_bytes`."},
-    {.name = "exclusive",
-     .kind = KeyKind::kBoolean,
-     .otherwise = "what NVML tells",
-     .example = "true",
-     .meaning = "One process at a time may use it (exclusive-process mode): "
-                "paused jobs leave it by ending."},
+constexpr std::tuple kAcceleratorKeys = {
+    Key("type", &AcceleratorInfo::type,
+        {.kind = KeyKind::kName,
+         .required = true,
+         .example = R"("v100")",
+         .meaning = "Accelerator type: an open name, as throughputs and "
+                    "prices have it."}),
+    Key("count", &AcceleratorEntry::count,
+        {.range = {.min = 1, .max = kAcceleratorsPerServerMax},
+         .default_value = "1",
+         .example = "2",
+         .meaning = "That many equal CPU slots. GPUs are written one by "
+                    "one."}),
+    Key("threads", &AcceleratorInfo::threads,
+        {.range = {.min = 1, .max = 1024},
+         .otherwise = "1 on a CPU slot; on a GPU its share of the server's "
+                      "cores",
+         .example = "4",
+         .meaning = "Threads of a worker (`OMP_NUM_THREADS`)."}),
+    Key("device", &AcceleratorInfo::device,
+        {.values = "`cpu`, `cuda:N`, `xpu:N` or `hpu:N`",
+         .default_value = R"("cpu")",
+         .example = R"("cuda:0")",
+         .meaning = "What the accelerator is."},
+        CheckDevice),
+    Key("uuid", &AcceleratorInfo::uuid,
+        {.values = "`GPU-...` or `MIG-...`, or its beginning",
+         .otherwise = "that of `device`",
+         .example = R"("MIG-8a1b2c3d-0f1e")",
+         .meaning = "The GPU, or part of one by MIG, instead of `device`."},
+        CheckUuid),
+    Key("slow_down_factor", &AcceleratorInfo::slow_down_factor,
+        {.range = {.min = 1, .max = 1000},
+         .default_value = "1",
+         .example = "2.0",
+         .meaning = "Makes each step that much slower. For demonstrations "
+                    "only."}),
+    Key("memory_bytes", &AcceleratorInfo::memory_bytes,
+        {.kind = KeyKind::kSize,
+         .otherwise = "what NVML tells",
+         .example = R"("141GiB")",
+         .meaning = "Memory of the accelerator, within which paused jobs "
+                    "may stay on it."}),
+    Key("context_bytes", &AcceleratorInfo::context_bytes,
+        {.kind = KeyKind::kSize,
+         .otherwise = "what NVML tells, else 512MiB",
+         .example = R"("500MiB")",
+         .meaning = "Part of `memory_bytes` that each CUDA process takes "
+                    "anyway; needs `memory_bytes`."}),
+    Key("exclusive", &AcceleratorInfo::exclusive,
+        {.otherwise = "what NVML tells",
+         .example = "true",
+         .meaning = "One process at a time may use it (exclusive-process "
+                    "mode): paused jobs leave it by ending."}),
 };
+constexpr auto kAcceleratorRows = RowsOf(kAcceleratorKeys);
 
 constexpr FileTable kClusterTables[] = {
     {"", "The file consists of these tables, all optional:", kClusterRows},
@@ -239,78 +303,6 @@ std::span<const FileTable> ClusterFileTables() { return kClusterTables; }
 
 namespace {
 
-// 8 EiB would not be exact any more.
-constexpr double kBytesMax = 1024.0 * 1024 * 1024 * 1024 * 1024;
-
-// "cpu" or KIND:N, N without signs or leading zeros.
-bool IsValidDevice(std::string_view device) {
-  if (device == "cpu") return true;
-  for (const std::string_view kind : {"cuda:", "xpu:", "hpu:"}) {
-    int index = 0;
-    if (!device.starts_with(kind)) continue;
-    return absl::SimpleAtoi(ToAbsl(device.substr(kind.size())), &index) &&
-           index >= 0 && device == StrCat(kind, index);
-  }
-  return false;
-}
-
-// "NAME", or "NAME*" for all that begin so.
-bool IsVariable(std::string_view text) {
-  if (text.ends_with('*')) text.remove_suffix(1);
-  if (text.empty() || absl::ascii_isdigit(text.front())) return false;
-  return std::ranges::all_of(
-      text, [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
-}
-
-void ReadKept(TomlReader& reader, std::vector<std::string>& kept) {
-  reader.Read("keep_environment", kept);
-  for (const std::string& variable : kept) {
-    if (!IsVariable(variable)) {
-      reader.Fail("keep_environment",
-                  StrCat(QuoteToml(variable),
-                         " is no variable's name; write it as "
-                         "\"LD_LIBRARY_PATH\", or \"NCCL_*\" for all that "
-                         "begin so"));
-    } else if (variable.starts_with("GAVEL_")) {
-      reader.Fail("keep_environment",
-                  StrCat(QuoteToml(variable),
-                         " would be the agent's own; take it out"));
-    }
-  }
-}
-
-// "64GiB", "1.5 TiB". nullopt: no size.
-std::optional<uint64_t> ParseBytes(std::string_view text) {
-  constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"KiB", 1024.0},
-      {"MiB", 1024.0 * 1024},
-      {"GiB", 1024.0 * 1024 * 1024},
-      {"TiB", 1024.0 * 1024 * 1024 * 1024},
-      {"B", 1.0}};
-  for (const auto& [unit, bytes] : kUnits) {
-    if (!text.ends_with(unit)) continue;
-    double number = 0;
-    text.remove_suffix(unit.size());
-    if (!absl::SimpleAtod(ToAbsl(text), &number)) return std::nullopt;
-    if (!(number > 0 && number * bytes <= kBytesMax)) return std::nullopt;
-    return static_cast<uint64_t>(number * bytes);
-  }
-  return std::nullopt;
-}
-
-void ReadBytes(TomlReader& reader, std::string_view key, uint64_t& out) {
-  std::string text;
-  if (!reader.Read(key, text)) return;
-  const std::optional<uint64_t> bytes = ParseBytes(text);
-  if (bytes.has_value()) {
-    out = *bytes;
-  } else {
-    reader.Fail(key, StrCat(key, " is ", QuoteToml(text),
-                            "; write a size such as \"64GiB\" (B, KiB, MiB, "
-                            "GiB, TiB; at most 1024 TiB)"));
-  }
-}
-
 void CheckMemory(TomlReader& reader, const AcceleratorInfo& info) {
   if (info.context_bytes == 0 || info.context_bytes < info.memory_bytes) return;
   reader.Fail("context_bytes",
@@ -319,18 +311,11 @@ void CheckMemory(TomlReader& reader, const AcceleratorInfo& info) {
 }
 
 void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
-  reader.ReadName("policy", spec.policy);
-  reader.ReadName("mechanism", spec.mechanism);
-  reader.ReadName("queue", spec.queue);
-  reader.Read("reset_interval_s", spec.reset_interval_s);
-  reader.Read("placement_sensitive", spec.placement_sensitive);
-  reader.Read("throughputs", spec.throughputs);
-  reader.Read("round_duration_s", spec.round_duration_s);
+  ReadMembers(reader, kSchedulingKeys, spec);
   if (!reader.Has("lease_duration_s")) {
     spec.lease_duration_s =
         std::min(spec.lease_duration_s, spec.round_duration_s);
   }
-  reader.Read("lease_duration_s", spec.lease_duration_s);
   if (spec.lease_duration_s > spec.round_duration_s) {
     reader.Fail("lease_duration_s",
                 StrCat("lease_duration_s ", spec.lease_duration_s,
@@ -339,42 +324,7 @@ void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
   }
 }
 
-void ReadPrices(TomlReader reader, SchedulingSpec& spec) {
-  for (const std::string& type : reader.Keys()) {
-    reader.Read(type, spec.prices[type]);
-  }
-}
-
-TraceEntity ReadEntity(TomlReader reader) {
-  TraceEntity entity;
-  reader.ReadName("name", entity.name);
-  reader.Read("weight", entity.weight);
-  reader.ReadName("policy", entity.policy);
-  return entity;
-}
-
-// The content of one [[server.accelerator]]: `count` slots of the same kind.
-struct AcceleratorEntry {
-  AcceleratorInfo info;
-  int count = 1;
-};
-
-void ReadUuid(TomlReader& reader, AcceleratorInfo& info) {
-  if (!reader.Read("uuid", info.uuid)) return;
-  constexpr size_t kLeast = 9;  // not a slot of a server named "GPU"
-  const bool is_gpu =
-      info.uuid.starts_with("GPU-") || info.uuid.starts_with("MIG-");
-  if (!is_gpu || info.uuid.size() < kLeast || !IsValidName(info.uuid)) {
-    reader.Fail("uuid", StrCat("uuid is ", QuoteToml(info.uuid),
-                               "; write it as `nvidia-smi -L` does, "
-                               "\"GPU-8a1b2c3d-...\" or \"MIG-...\""));
-  } else if (reader.Has("device")) {
-    reader.Fail("uuid",
-                "uuid and device both say which GPU it is; leave one out");
-  }
-}
-
-void CheckDevice(TomlReader& reader, const AcceleratorInfo& info) {
+void CheckSlot(TomlReader& reader, const AcceleratorInfo& info) {
   if (info.uuid.empty() && info.device == "cpu") {
     if (!info.exclusive) return;
     return reader.Fail("exclusive",
@@ -391,22 +341,9 @@ void CheckDevice(TomlReader& reader, const AcceleratorInfo& info) {
 
 AcceleratorEntry ReadAccelerator(TomlReader reader) {
   AcceleratorEntry entry;
-  reader.ReadName("type", entry.info.type);
-  reader.Read("count", entry.count);
-  reader.Read("threads", entry.info.threads);
-  reader.Read("slow_down_factor", entry.info.slow_down_factor);
-  if (reader.Read("device", entry.info.device) &&
-      !IsValidDevice(entry.info.device)) {
-    reader.Fail("device", StrCat("device is ", QuoteToml(entry.info.device),
-                                 "; write \"cpu\" or KIND:N, as \"cuda:0\" "
-                                 "(kinds: cuda, xpu, hpu)"));
-  }
-  ReadUuid(reader, entry.info);
-  ReadBytes(reader, "memory_bytes", entry.info.memory_bytes);
-  ReadBytes(reader, "context_bytes", entry.info.context_bytes);
-  reader.Read("exclusive", entry.info.exclusive);
-  CheckMemory(reader, entry.info);
-  CheckDevice(reader, entry.info);
+  ReadMembers(reader, kAcceleratorKeys, entry);
+  CheckMemory(reader, entry);
+  CheckSlot(reader, entry);
   return entry;
 }
 
@@ -421,9 +358,9 @@ bool IsTaken(const ServerSpec& server, std::string_view device) {
 
 void Append(TomlReader reader, const AcceleratorEntry& entry,
             ServerSpec& server) {
-  if (IsTaken(server, entry.info.device)) {
+  if (IsTaken(server, entry.device)) {
     reader.Fail("device",
-                StrCat("server \"", server.name, "\" has \"", entry.info.device,
+                StrCat("server \"", server.name, "\" has \"", entry.device,
                        "\" twice; remove one of the entries"));
   }
   const size_t size = server.accelerators.size();
@@ -434,7 +371,7 @@ void Append(TomlReader reader, const AcceleratorEntry& entry,
                kAcceleratorsPerServerMax, " accelerators; declare fewer"));
   }
   for (int i = 0; i < entry.count; ++i) {
-    AcceleratorInfo& info = server.accelerators.emplace_back(entry.info);
+    AcceleratorInfo& info = server.accelerators.emplace_back(entry);
     const size_t index = server.accelerators.size() - 1;
     if (info.uuid.empty()) {
       info.uuid = StrCat(server.name, "-", index);
@@ -449,17 +386,14 @@ ServerSpec ReadServer(const toml::table& table, std::string_view source,
   const std::span<const FileTable> tables = ClusterFileTables();
   TomlReader reader(table, source, tables, "[[server]]", status);
   ServerSpec server;
-  reader.ReadName("name", server.name);
-  ReadBytes(reader, "host_memory_bytes", server.host_memory_bytes);
-  const bool leased_visibility = ReadVisibility(reader);
-  ReadKept(reader, server.keep_environment);
+  ReadMembers(reader, kServerKeys, server);
   for (const toml::table* accelerator : reader.Tables("accelerator")) {
     const TomlReader entry(*accelerator, source, tables,
                            "[[server.accelerator]]", status);
     Append(entry, ReadAccelerator(entry), server);
   }
   for (AcceleratorInfo& info : server.accelerators) {
-    info.alone_visible = leased_visibility && info.device != "cpu";
+    info.alone_visible = server.leased_visibility && info.device != "cpu";
   }
   return server;
 }
@@ -479,12 +413,14 @@ absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
                    spec.scheduling);
   }
   if (const toml::table* table = reader.Table("prices")) {
-    ReadPrices(TomlReader(*table, source, tables, "[prices]", status),
-               spec.scheduling);
+    TomlReader prices(*table, source, tables, "[prices]", status);
+    for (const std::string& type : prices.Keys()) {
+      prices.Read(type, spec.scheduling.prices[type], kNotNegative);
+    }
   }
   for (const toml::table* table : reader.Tables("entity")) {
-    spec.scheduling.entities.push_back(
-        ReadEntity(TomlReader(*table, source, tables, "[[entity]]", status)));
+    TomlReader entity(*table, source, tables, "[[entity]]", status);
+    ReadMembers(entity, kEntityKeys, spec.scheduling.entities.emplace_back());
   }
   std::set<std::string> names;
   for (const toml::table* table : reader.Tables("server")) {

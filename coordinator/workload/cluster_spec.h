@@ -22,6 +22,7 @@ struct ServerSpec {
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
   // Variables of the agent that its workers keep: "NAME", or "PREFIX*".
   std::vector<std::string> keep_environment = {};
+  bool leased_visibility = false;  // as JobSpec has it, of its GPUs
   friend bool operator==(const ServerSpec&, const ServerSpec&) = default;
 };
 

@@ -33,15 +33,17 @@ std::string DescribeRange(const NumberRange& range) {
 }
 
 // In the order of KeyKind.
-constexpr std::array<std::string_view, 9> kKindNames = {
-    "string", "array of strings", "name",  "size",  "integer",
-    "number", "boolean",          "table", "tables"};
+constexpr std::array<std::string_view, 10> kKindNames = {
+    "string",  "array of strings", "name",    "string", "size",
+    "integer", "number",           "boolean", "table",  "tables"};
 
-std::string_view AllowedBy(const FileKey& key) {
-  if (!key.values.empty()) return key.values;
+std::string AllowedBy(const FileKey& key) {
+  if (!key.values.empty()) return std::string(key.values);
   switch (key.kind) {
     case KeyKind::kName:
       return "1 to 64 of `A-Z`, `a-z`, `0-9`, `_` and `-`";
+    case KeyKind::kChoice:
+      return JoinChoices(key, "`");
     case KeyKind::kSize:
       return "a number with B, KiB, MiB, GiB or TiB, at most 1024 TiB";
     case KeyKind::kBoolean:
@@ -72,6 +74,16 @@ bool IsWithin(double value, const NumberRange& range) {
 
 std::string Describe(const NumberRange& range) {
   return StrCat("a number ", DescribeRange(range));
+}
+
+std::string JoinChoices(const FileKey& key, std::string_view quote) {
+  std::string text;
+  for (size_t i = 0; i < key.choices.size(); ++i) {
+    const bool is_last = i + 1 == key.choices.size();
+    if (i > 0) text += is_last ? " or " : ", ";
+    StrAppend(&text, quote, key.choices[i], quote);
+  }
+  return text;
 }
 
 std::span<const FileKey> KeysOf(std::span<const FileTable> tables,

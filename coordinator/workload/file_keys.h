@@ -1,9 +1,8 @@
-// The keys that users may write into a file, one row per key. The parsers of
-// job and cluster files take types, ranges and examples from these rows
-// (TomlReader), and docs/files.md is written from them, so the parsers and the
-// document always agree. A new key is a row here (job_spec.cc,
-// cluster_spec.cc), a Read() in the parser, and `gavel help --files >
-// docs/files.md`.
+// The keys that users may write into a file, one row per key. Job and cluster
+// files are read and written by these rows (toml_reader.h), and docs/files.md
+// lists them, so the parsers and the document always agree. A new key is a row
+// in job_spec.cc or cluster_spec.cc and the member that the row names; then
+// `gavel help --files > docs/files.md`.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_
 #define GAVEL_COORDINATOR_WORKLOAD_FILE_KEYS_H_
 
@@ -33,9 +32,10 @@ std::string Describe(const NumberRange& range);
 
 enum class KeyKind : uint8_t {
   kText,
-  kTexts,  // an array of strings
-  kName,   // job_spec.h, IsValidName
-  kSize,   // "64GiB"
+  kTexts,   // an array of strings
+  kName,    // job_spec.h, IsValidName
+  kChoice,  // one of FileKey::choices
+  kSize,    // "64GiB"
   kInteger,
   kNumber,
   kBoolean,
@@ -44,11 +44,13 @@ enum class KeyKind : uint8_t {
 };
 
 struct FileKey {
-  std::string_view name;
+  std::string_view name = "";
   KeyKind kind = KeyKind::kText;
-  NumberRange range = {};               // of integers and numbers
-  std::string_view values = "";         // what texts may be, in words
-  bool required = false;                // missing: an error, with the example
+  NumberRange range = {};        // of integers and numbers
+  std::string_view values = "";  // what texts may be, in words
+  std::span<const std::string_view> choices = {};  // by the enum's values
+  std::string_view remedy = "";  // the choices as an error lists them; or none
+  bool required = false;         // missing: an error, with the example
   std::string_view default_value = "";  // in TOML; parsing it changes nothing
   std::string_view otherwise = "";      // what leaving it out means, in words
   std::string_view example = "";        // in TOML
@@ -67,6 +69,16 @@ struct FileTable {
 // In the order of the document. The spans live as long as the program.
 std::span<const FileTable> JobFileTables();
 std::span<const FileTable> ClusterFileTables();
+
+// The choices of the key `visibility`, which is a bool: whether processes see
+// the accelerator of their lease only.
+inline constexpr std::string_view kVisibilities[] = {"all", "leased"};
+inline constexpr std::string_view kVisibilityRemedy =
+    "\"all\", or \"leased\" for processes that see the accelerator of their "
+    "lease only";
+
+// The choices of a key as `a, b or c`, with `quote` before and after each.
+std::string JoinChoices(const FileKey& key, std::string_view quote);
 
 // The rows of one table of them.
 std::span<const FileKey> KeysOf(std::span<const FileTable> tables,

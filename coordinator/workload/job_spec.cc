@@ -1,10 +1,9 @@
 #include "coordinator/workload/job_spec.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <span>
 #include <string_view>
+#include <tuple>
 
 #include "absl/strings/ascii.h"
 #include "coordinator/workload/file_keys.h"
@@ -20,184 +19,233 @@ namespace gavel {
 namespace {
 
 constexpr double kScaleFactorMax = 4096;
+constexpr NumberRange kThroughputRange = {.max = kStepsPerSecondMax};
 constexpr NumberRange kWorkerLimit = {.above_min = true, .max = 3600};
+constexpr size_t kArgumentsMax = 1024;
+constexpr size_t kVariablesMax = 1024;
+constexpr size_t kTypesMax = 64;
+constexpr size_t kNameBytesMax = 64;
+constexpr size_t kAppBytesMax = 256;
 
-constexpr FileKey kJobRows[] = {
-    {.name = "name",
-     .kind = KeyKind::kName,
-     .required = true,
-     .example = R"("resnet-1")",
-     .meaning = "Name of the job; not digits alone, and no - in front."},
-    {.name = "command",
-     .kind = KeyKind::kTexts,
-     .values = "1 to 1,024 strings, the first not empty",
-     .required = true,
-     .example = R"(["./train", "--epochs", "3"])",
-     .meaning = "Program and arguments; never a shell line. The program is "
-                "looked up in PATH, or beside the file when it is a path."},
-    {.name = "working_directory",
-     .values = "a path, not empty",
-     .otherwise = "the directory of the file",
-     .example = R"("/home/ada/resnet")",
-     .meaning = "Directory that the program starts in."},
-    {.name = "checkpoint_directory",
-     .values = "a path, not empty",
-     .otherwise = "`gavel-state/checkpoints/CLUSTER-ID-NAME` beside the file",
-     .example = R"("/shared/checkpoints/resnet-1")",
-     .meaning = "Where the job's checkpoints lie; its own, of no other job."},
-    {.name = "environment",
-     .kind = KeyKind::kTable,
-     .otherwise = "no variables",
-     .example = R"({ DATA = "/data/cifar10" })",
-     .meaning = "Variables of the program's environment."},
-    {.name = "app",
-     .values = "1 to 256 bytes",
-     .otherwise = "an app of this job alone",
-     .example = R"("search-12")",
-     .meaning = "The app that the job is a part of: jobs of one owner with one "
-                "goal, as the trials of a search, have the same app."},
-    {.name = "workload",
-     .values = "1 to 256 bytes",
-     .otherwise = "`app`, else the job's name",
-     .example = "\"ResNet-18 (batch size 64)\"",
-     .meaning = "Job type: row of the throughput file."},
-    {.name = "entity",
-     .kind = KeyKind::kName,
-     .otherwise = "none",
-     .example = R"("vision")",
-     .meaning = "Organisation that the job counts for; `[[entity]]` of the "
-                "cluster file."},
-    {.name = "class",
-     .values = "`training`, `interactive`, `inference` or `opaque`",
-     .default_value = R"("training")",
-     .example = R"("training")",
-     .meaning = "Kind of job. `opaque`: a command that does not link the "
-                "runtime; it has whole accelerators, is never paused, and "
-                "keeps them until its end or `time_limit`. The other two are "
-                "scheduled as `training` today; `submit` says so."},
-    {.name = "scale_factor",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 1, .max = kScaleFactorMax},
-     .default_value = "1",
-     .example = "4",
-     .meaning = "Accelerators that the job needs at once."},
-    {.name = "scale_factor_min",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 0, .max = kScaleFactorMax},
-     .default_value = "0",
-     .example = "1",
-     .meaning = "Fewest workers of an elastic job, at most `scale_factor`; "
-                "0: `scale_factor`."},
-    {.name = "scale_factor_max",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 0, .max = kScaleFactorMax},
-     .default_value = "0",
-     .example = "8",
-     .meaning = "Most workers of an elastic job, at least `scale_factor`; "
-                "0: `scale_factor`."},
-    {.name = "types",
-     .kind = KeyKind::kTexts,
-     .values = "at most 64 names of accelerator types",
-     .otherwise = "all types",
-     .example = R"(["v100", "p100"])",
-     .meaning = "Accelerator types that the job may run on; it never runs on "
-                "others, whatever their speed."},
-    {.name = "weight",
-     .kind = KeyKind::kNumber,
-     .range = kPositive,
-     .default_value = "1",
-     .example = "2.5",
-     .meaning = "Priority: twice the weight is twice the share. A coordinator "
-                "takes 0.001 to 1000 (`--weight-min`, `--weight-max`)."},
-    {.name = "steps_total",
-     .kind = KeyKind::kInteger,
-     .range = kNotNegative,
-     .default_value = "0",
-     .example = "100000",
-     .meaning = "Steps to the end of the job; 0: until the program ends by "
-                "itself."},
-    {.name = "deadline_s",
-     .kind = KeyKind::kNumber,
-     .range = kPositive,
-     .otherwise = "none",
-     .example = "86400",
-     .meaning = "Seconds from submission to the deadline. Used by the policies "
-                "named `_SLOs`."},
-    {.name = "budget",
-     .kind = KeyKind::kNumber,
-     .range = kPositive,
-     .otherwise = "none",
-     .example = "12.5",
-     .meaning = "Most that the job may cost, in the currency of `[prices]`. "
-                "No policy acts on it yet; `submit` says so."},
-    {.name = "throughputs",
-     .kind = KeyKind::kTable,
-     .otherwise = "the throughput file's, else measured",
-     .example = "{ v100 = 45.5, k80 = 0 }",
-     .meaning = "Speed of the whole job by accelerator type."},
-    {.name = "retries_max",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 0, .max = 1000},
-     .default_value = "3",
-     .example = "5",
-     .meaning = "Failed ends in a row, without a new checkpoint between them, "
-                "before the job is held."},
-    {.name = "hang_timeout_s",
-     .kind = KeyKind::kNumber,
-     .range = kNotNegative,
-     .otherwise = "`--hang-timeout` of the coordinator (600)",
-     .example = "900",
-     .meaning = "A worker that makes no step and passes no boundary for this "
-                "long is ended and started again; 0: never."},
-    {.name = "start_timeout_s",
-     .kind = KeyKind::kNumber,
-     .range = kWorkerLimit,
-     .otherwise = "`--start-timeout` of the coordinator",
-     .example = "600",
-     .meaning = "Longest that a worker may take to be ready while none of its "
-                "bytes move."},
-    {.name = "pause_grace_s",
-     .kind = KeyKind::kNumber,
-     .range = kWorkerLimit,
-     .otherwise = "`--pause-grace` of the coordinator",
-     .example = "120",
-     .meaning = "Longest that a worker may take to leave while none of its "
-                "bytes move."},
-    {.name = "time_limit",
-     .kind = KeyKind::kNumber,
-     .range = kPositive,
-     .otherwise = "none",
-     .example = "7200",
-     .meaning = "Seconds that a job of class `opaque` may run: then it gets "
-                "SIGTERM, after `pause_grace_s` SIGKILL, and is held."},
-    {.name = "visibility",
-     .values = "`all` or `leased`",
-     .otherwise = "as the server says",
-     .example = R"("leased")",
-     .meaning = "`leased`: its processes see the accelerator of their lease "
-                "and no other, and restart to get another one."},
-    {.name = "pause_s",
-     .kind = KeyKind::kNumber,
-     .range = kNotNegative,
-     .otherwise = "measured",
-     .example = "2",
-     .meaning = "Seconds of work lost when the job gives an accelerator up. "
-                "With any of `pause_s`, `resume_s` and `move_s`, those not "
-                "given are 0 (`move_s`: as `resume_s`)."},
-    {.name = "resume_s",
-     .kind = KeyKind::kNumber,
-     .range = kNotNegative,
-     .otherwise = "measured",
-     .example = "3",
-     .meaning = "Seconds of work lost when it starts on an accelerator again."},
-    {.name = "move_s",
-     .kind = KeyKind::kNumber,
-     .range = kNotNegative,
-     .otherwise = "`resume_s`",
-     .example = "5",
-     .meaning = "Seconds of work lost when it continues on another accelerator "
-                "at once."},
+// In the order of JobClass.
+constexpr std::string_view kClassNames[] = {"training", "interactive",
+                                            "inference", "opaque"};
+
+void CheckCommand(TomlReader& reader, std::string_view key,
+                  const std::vector<std::string>& argv) {
+  if (argv.empty() || argv[0].empty()) {
+    reader.Fail(key,
+                "command names no program; write its path or name first, e.g. "
+                "command = [\"./train\"]");
+  }
+  if (argv.size() > kArgumentsMax) {
+    reader.Fail(key, StrCat("command has ", argv.size(), " elements; write ",
+                            kArgumentsMax, " at most"));
+  }
+}
+
+void CheckDirectory(TomlReader& reader, std::string_view key,
+                    const std::string& directory) {
+  if (!directory.empty()) return;
+  reader.Fail(key, StrCat(key, " is empty; write a path, or leave it out"));
+}
+
+void CheckLabel(TomlReader& reader, std::string_view key,
+                const std::string& label) {
+  if (!label.empty() && label.size() <= kAppBytesMax) return;
+  reader.Fail(key, StrCat(key, " has ", label.size(), " bytes; write 1 to ",
+                          kAppBytesMax, ", or leave it out"));
+}
+
+void CheckTypes(TomlReader& reader, std::string_view key,
+                const std::vector<std::string>& types) {
+  for (const std::string& type : types) {
+    if (!IsValidName(type)) reader.Fail(key, RefusalOfType(type));
+  }
+  if (types.size() > kTypesMax) {
+    reader.Fail(key, StrCat("types has ", types.size(), " names; write ",
+                            kTypesMax, " at most"));
+  }
+}
+
+constexpr std::tuple kJobKeys = {
+    Key("name", &JobSpec::name,
+        {.kind = KeyKind::kName,
+         .required = true,
+         .example = R"("resnet-1")",
+         .meaning = "Name of the job; not digits alone, and no - in front."}),
+    Key("command", &JobSpec::argv,
+        {.values = "1 to 1,024 strings, the first not empty",
+         .required = true,
+         .example = R"(["./train", "--epochs", "3"])",
+         .meaning = "Program and arguments; never a shell line. The program "
+                    "is looked up in PATH, or beside the file when it is a "
+                    "path."},
+        CheckCommand),
+    Key("working_directory", &JobSpec::working_directory,
+        {.values = "a path, not empty",
+         .otherwise = "the directory of the file",
+         .example = R"("/home/ada/resnet")",
+         .meaning = "Directory that the program starts in."},
+        CheckDirectory),
+    Key("checkpoint_directory", &JobSpec::checkpoint_directory,
+        {.values = "a path, not empty",
+         .otherwise = "`gavel-state/checkpoints/CLUSTER-ID-NAME` beside the "
+                      "file",
+         .example = R"("/shared/checkpoints/resnet-1")",
+         .meaning = "Where the job's checkpoints lie; its own, of no other "
+                    "job."},
+        CheckDirectory),
+    Key("environment", &JobSpec::environment,
+        {.kind = KeyKind::kTable,
+         .otherwise = "no variables",
+         .example = R"({ DATA = "/data/cifar10" })",
+         .meaning = "Variables of the program's environment."}),
+    Key("app", &JobSpec::app,
+        {.values = "1 to 256 bytes",
+         .otherwise = "an app of this job alone",
+         .example = R"("search-12")",
+         .meaning = "The app that the job is a part of: jobs of one owner "
+                    "with one goal, as the trials of a search, have the "
+                    "same app."},
+        CheckLabel),
+    Key("workload", &JobSpec::workload,
+        {.values = "1 to 256 bytes",
+         .otherwise = "`app`, else the job's name",
+         .example = "\"ResNet-18 (batch size 64)\"",
+         .meaning = "Job type: row of the throughput file."},
+        CheckLabel),
+    Key("entity", &JobSpec::entity,
+        {.kind = KeyKind::kName,
+         .otherwise = "none",
+         .example = R"("vision")",
+         .meaning = "Organisation that the job counts for; `[[entity]]` of "
+                    "the cluster file."}),
+    Key("class", &JobSpec::job_class,
+        {.choices = kClassNames,
+         .default_value = R"("training")",
+         .example = R"("training")",
+         .meaning = "Kind of job. `opaque`: a command that does not link "
+                    "the runtime; it has whole accelerators, is never "
+                    "paused, and keeps them until its end or `time_limit`. "
+                    "The other two are scheduled as `training` today; "
+                    "`submit` says so."}),
+    Key("scale_factor", &JobSpec::scale_factor,
+        {.range = {.min = 1, .max = kScaleFactorMax},
+         .default_value = "1",
+         .example = "4",
+         .meaning = "Accelerators that the job needs at once."}),
+    Key("scale_factor_min", &JobSpec::scale_factor_min,
+        {.range = {.min = 0, .max = kScaleFactorMax},
+         .default_value = "0",
+         .example = "1",
+         .meaning = "Fewest workers of an elastic job, at most "
+                    "`scale_factor`; 0: `scale_factor`."}),
+    Key("scale_factor_max", &JobSpec::scale_factor_max,
+        {.range = {.min = 0, .max = kScaleFactorMax},
+         .default_value = "0",
+         .example = "8",
+         .meaning = "Most workers of an elastic job, at least "
+                    "`scale_factor`; 0: `scale_factor`."}),
+    Key("types", &JobSpec::types,
+        {.values = "at most 64 names of accelerator types",
+         .otherwise = "all types",
+         .example = R"(["v100", "p100"])",
+         .meaning = "Accelerator types that the job may run on; it never "
+                    "runs on others, whatever their speed."},
+        CheckTypes),
+    Key("weight", &JobSpec::weight,
+        {.range = kPositive,
+         .default_value = "1",
+         .example = "2.5",
+         .meaning = "Priority: twice the weight is twice the share. A "
+                    "coordinator takes 0.001 to 1000 (`--weight-min`, "
+                    "`--weight-max`)."}),
+    Key("steps_total", &JobSpec::steps_total,
+        {.range = kNotNegative,
+         .default_value = "0",
+         .example = "100000",
+         .meaning = "Steps to the end of the job; 0: until the program "
+                    "ends by itself."}),
+    Key("deadline_s", &JobSpec::deadline_s,
+        {.range = kPositive,
+         .otherwise = "none",
+         .example = "86400",
+         .meaning = "Seconds from submission to the deadline. Used by the "
+                    "policies named `_SLOs`."}),
+    Key("budget", &JobSpec::budget,
+        {.range = kPositive,
+         .otherwise = "none",
+         .example = "12.5",
+         .meaning = "Most that the job may cost, in the currency of "
+                    "`[prices]`. No policy acts on it yet; `submit` says "
+                    "so."}),
+    Key("throughputs", &JobSpec::throughputs,
+        {.kind = KeyKind::kTable,
+         .otherwise = "the throughput file's, else measured",
+         .example = "{ v100 = 45.5, k80 = 0 }",
+         .meaning = "Speed of the whole job by accelerator type."}),
+    Key("retries_max", &JobSpec::retries_max,
+        {.range = {.min = 0, .max = 1000},
+         .default_value = "3",
+         .example = "5",
+         .meaning = "Failed ends in a row, without a new checkpoint "
+                    "between them, before the job is held."}),
+    Key("hang_timeout_s", &JobSpec::hang_timeout_s,
+        {.range = kNotNegative,
+         .otherwise = "`--hang-timeout` of the coordinator (600)",
+         .example = "900",
+         .meaning = "A worker that makes no step and passes no boundary "
+                    "for this long is ended and started again; 0: never."}),
+    Key("start_timeout_s", &JobSpec::start_timeout_s,
+        {.range = kWorkerLimit,
+         .otherwise = "`--start-timeout` of the coordinator",
+         .example = "600",
+         .meaning = "Longest that a worker may take to be ready while none "
+                    "of its bytes move."}),
+    Key("pause_grace_s", &JobSpec::pause_grace_s,
+        {.range = kWorkerLimit,
+         .otherwise = "`--pause-grace` of the coordinator",
+         .example = "120",
+         .meaning = "Longest that a worker may take to leave while none of "
+                    "its bytes move."}),
+    Key("time_limit", &JobSpec::time_limit_s,
+        {.range = kPositive,
+         .otherwise = "none",
+         .example = "7200",
+         .meaning = "Seconds that a job of class `opaque` may run: then it "
+                    "gets SIGTERM, after `pause_grace_s` SIGKILL, and is "
+                    "held."}),
+    Key("visibility", &JobSpec::leased_visibility,
+        {.kind = KeyKind::kChoice,
+         .choices = kVisibilities,
+         .remedy = kVisibilityRemedy,
+         .otherwise = "as the server says",
+         .example = R"("leased")",
+         .meaning = "`leased`: its processes see the accelerator of their "
+                    "lease and no other, and restart to get another one."}),
+    Key("pause_s", &JobSpec::pause_s,
+        {.range = kNotNegative,
+         .otherwise = "measured",
+         .example = "2",
+         .meaning = "Seconds of work lost when the job gives an "
+                    "accelerator up. With any of `pause_s`, `resume_s` and "
+                    "`move_s`, those not given are 0 (`move_s`: as "
+                    "`resume_s`)."}),
+    Key("resume_s", &JobSpec::resume_s,
+        {.range = kNotNegative,
+         .otherwise = "measured",
+         .example = "3",
+         .meaning = "Seconds of work lost when it starts on an accelerator "
+                    "again."}),
+    Key("move_s", &JobSpec::move_s,
+        {.range = kNotNegative,
+         .otherwise = "`resume_s`",
+         .example = "5",
+         .meaning = "Seconds of work lost when it continues on another "
+                    "accelerator at once."}),
 };
+constexpr auto kJobRows = RowsOf(kJobKeys);
 
 constexpr FileKey kEnvironmentRows[] = {
     {.name = "NAME",
@@ -212,7 +260,7 @@ constexpr FileKey kEnvironmentRows[] = {
 constexpr FileKey kJobThroughputRows[] = {
     {.name = "TYPE",
      .kind = KeyKind::kNumber,
-     .range = {.max = kStepsPerSecondMax},
+     .range = kThroughputRange,
      .otherwise = "measured",
      .example = "v100 = 45.5",
      .meaning = "Steps/s on accelerators of that type; 0: the job cannot run "
@@ -238,16 +286,6 @@ std::span<const FileTable> JobFileTables() { return kJobTables; }
 
 namespace {
 
-constexpr size_t kArgumentsMax = 1024;
-constexpr size_t kVariablesMax = 1024;
-constexpr size_t kTypesMax = 64;
-constexpr size_t kNameBytesMax = 64;
-constexpr size_t kAppBytesMax = 256;
-
-// In the order of JobClass.
-constexpr std::array<std::string_view, 4> kClassNames = {
-    "training", "interactive", "inference", "opaque"};
-
 bool IsNameChar(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' ||
          c == '-';
@@ -259,94 +297,6 @@ bool IsValidVariable(std::string_view name) {
   return !name.empty() && !absl::ascii_isdigit(name[0]) &&
          std::all_of(name.begin(), name.end(), IsNameChar) &&
          name.find('-') == std::string_view::npos;
-}
-
-void ReadProgram(TomlReader& reader, JobSpec& spec) {
-  if (reader.Read("command", spec.argv) &&
-      (spec.argv.empty() || spec.argv[0].empty())) {
-    reader.Fail("command",
-                "command names no program; write its path or name first, e.g. "
-                "command = [\"./train\"]");
-  }
-  if (spec.argv.size() > kArgumentsMax) {
-    reader.Fail("command",
-                StrCat("command has ", spec.argv.size(), " elements; write ",
-                       kArgumentsMax, " at most"));
-  }
-  for (const auto& [key, directory] :
-       {std::pair("working_directory", &spec.working_directory),
-        std::pair("checkpoint_directory", &spec.checkpoint_directory)}) {
-    if (reader.Read(key, *directory) && directory->empty()) {
-      reader.Fail(key, StrCat(key, " is empty; write a path, or leave it out"));
-    }
-  }
-}
-
-void ReadClass(TomlReader& reader, JobSpec& spec) {
-  std::string name;
-  if (!reader.Read("class", name)) return;
-  const auto* found = std::find(kClassNames.begin(), kClassNames.end(), name);
-  if (found == kClassNames.end()) {
-    return reader.Fail("class", StrCat("class is ", QuoteToml(name),
-                                       "; write \"training\", \"interactive\", "
-                                       "\"inference\" or \"opaque\""));
-  }
-  spec.job_class = static_cast<JobClass>(found - kClassNames.begin());
-}
-
-void ReadIdentity(TomlReader& reader, JobSpec& spec) {
-  reader.ReadName("name", spec.name);
-  reader.ReadName("entity", spec.entity);
-  const auto read_label = [&](const char* key, std::string& label) {
-    if (!reader.Read(key, label)) return;
-    if (!label.empty() && label.size() <= kAppBytesMax) return;
-    reader.Fail(key, StrCat(key, " has ", label.size(), " bytes; write 1 to ",
-                            kAppBytesMax, ", or leave it out"));
-  };
-  read_label("app", spec.app);
-  read_label("workload", spec.workload);
-  ReadClass(reader, spec);
-}
-
-void ReadWorkers(TomlReader& reader, JobSpec& spec) {
-  reader.Read("scale_factor", spec.scale_factor);
-  reader.Read("scale_factor_min", spec.scale_factor_min);
-  reader.Read("scale_factor_max", spec.scale_factor_max);
-  CheckScaleFactors(spec.scale_factor_min, spec.scale_factor,
-                    spec.scale_factor_max, reader);
-  if (spec.opaque() && spec.elastic()) {
-    reader.FailHere(
-        "a job of class \"opaque\" can't grow and shrink; leave "
-        "scale_factor_min and scale_factor_max out");
-  }
-}
-
-void ReadTypes(TomlReader& reader, JobSpec& spec) {
-  reader.Read("types", spec.types);
-  for (const std::string& type : spec.types) {
-    if (IsValidName(type)) continue;
-    reader.Fail("types", RefusalOfType(type));
-  }
-  if (spec.types.size() > kTypesMax) {
-    reader.Fail("types", StrCat("types has ", spec.types.size(),
-                                " names; write ", kTypesMax, " at most"));
-  }
-}
-
-void ReadGoals(TomlReader& reader, JobSpec& spec) {
-  reader.Read("weight", spec.weight);
-  reader.Read("steps_total", spec.steps_total);
-  reader.Read("deadline_s", spec.deadline_s);
-  reader.Read("budget", spec.budget);
-  reader.Read("retries_max", spec.retries_max);
-  reader.Read("hang_timeout_s", spec.hang_timeout_s);
-  reader.Read("start_timeout_s", spec.start_timeout_s);
-  reader.Read("pause_grace_s", spec.pause_grace_s);
-  reader.Read("time_limit", spec.time_limit_s);
-  spec.leased_visibility = ReadVisibility(reader);
-  reader.Read("pause_s", spec.pause_s);
-  reader.Read("resume_s", spec.resume_s);
-  reader.Read("move_s", spec.move_s);
 }
 
 void ReadEnvironment(TomlReader reader, JobSpec& spec) {
@@ -372,7 +322,7 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
   for (const std::string& type : reader.Keys()) {
     if (!IsValidName(type)) reader.Fail(type, RefusalOfType(type));
     double steps_per_s = 0;
-    if (!reader.Read(type, steps_per_s)) continue;
+    if (!reader.Read(type, steps_per_s, kThroughputRange)) continue;
     if (steps_per_s > 0 && steps_per_s < kStepsPerSecondMin) {
       reader.Fail(type, StrCat(type, " is ", steps_per_s,
                                " steps/s; write 0, where the job can't run, or "
@@ -381,72 +331,6 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
     }
     spec.throughputs[type] = steps_per_s;
   }
-}
-
-// The shortest digits that read back as the same number: as a float, since
-// TOML's integers end at 64 bits.
-std::string Digits(double value) {
-  std::array<char, 32> buffer;
-  const auto result =
-      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  const std::string digits(buffer.data(), result.ptr);
-  return digits.find_first_of(".e") == std::string::npos ? digits + ".0"
-                                                         : digits;
-}
-
-void AppendText(std::string* toml, std::string_view key,
-                std::string_view value) {
-  if (!value.empty()) StrAppend(toml, key, " = ", QuoteToml(value), "\n");
-}
-
-void AppendTexts(std::string* toml, std::string_view key,
-                 const std::vector<std::string>& texts) {
-  std::string_view separator = " = [";
-  StrAppend(toml, key);
-  for (const std::string& text : texts) {
-    StrAppend(toml, separator, QuoteToml(text));
-    separator = ", ";
-  }
-  StrAppend(toml, "]\n");
-}
-
-// In braces, where a name may be that of a key (TomlReader).
-template <class Values, class Text>
-void AppendInline(std::string* toml, std::string_view key, const Values& values,
-                  const Text& text) {
-  if (values.empty()) return;
-  std::string_view separator = " = { ";
-  StrAppend(toml, key);
-  for (const auto& [name, value] : values) {
-    StrAppend(toml, separator, name, " = ", text(value));
-    separator = ", ";
-  }
-  StrAppend(toml, " }\n");
-}
-
-void AppendProgram(std::string* toml, const JobSpec& spec) {
-  AppendTexts(toml, "command", spec.argv);
-  AppendText(toml, "working_directory", spec.working_directory);
-  AppendText(toml, "checkpoint_directory", spec.checkpoint_directory);
-}
-
-void AppendGoals(std::string* toml, const JobSpec& spec) {
-  StrAppend(toml, "weight = ", Digits(spec.weight), "\n",
-            "steps_total = ", spec.steps_total, "\n");
-  for (const auto& [key, number] :
-       {std::pair("hang_timeout_s", spec.hang_timeout_s),
-        std::pair("start_timeout_s", spec.start_timeout_s),
-        std::pair("pause_grace_s", spec.pause_grace_s),
-        std::pair("time_limit", spec.time_limit_s),
-        std::pair("pause_s", spec.pause_s),
-        std::pair("resume_s", spec.resume_s), std::pair("move_s", spec.move_s),
-        std::pair("deadline_s", spec.deadline_s),
-        std::pair("budget", spec.budget)}) {
-    if (!number.has_value()) continue;
-    StrAppend(toml, key, " = ", Digits(*number), "\n");
-  }
-  StrAppend(toml, "retries_max = ", spec.retries_max, "\n");
-  if (spec.leased_visibility) AppendText(toml, "visibility", "leased");
 }
 
 }  // namespace
@@ -470,11 +354,14 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   const std::span<const FileTable> tables = JobFileTables();
   TomlReader reader(root, source, tables, "", status);
   JobSpec spec;
-  ReadIdentity(reader, spec);
-  ReadProgram(reader, spec);
-  ReadWorkers(reader, spec);
-  ReadTypes(reader, spec);
-  ReadGoals(reader, spec);
+  ReadMembers(reader, kJobKeys, spec);
+  CheckScaleFactors(spec.scale_factor_min, spec.scale_factor,
+                    spec.scale_factor_max, reader);
+  if (spec.opaque() && spec.elastic()) {
+    reader.FailHere(
+        "a job of class \"opaque\" can't grow and shrink; leave "
+        "scale_factor_min and scale_factor_max out");
+  }
   if (const toml::table* table = reader.Table("environment")) {
     ReadEnvironment(TomlReader(*table, source, tables, "[environment]", status),
                     spec);
@@ -508,20 +395,7 @@ std::vector<std::string> WithoutEffect(const JobSpec& spec) {
 }
 
 std::string FormatJobSpec(const JobSpec& spec) {
-  std::string toml = StrCat("name = ", QuoteToml(spec.name), "\n");
-  AppendProgram(&toml, spec);
-  AppendText(&toml, "app", spec.app);
-  AppendText(&toml, "workload", spec.workload);
-  AppendText(&toml, "entity", spec.entity);
-  AppendText(&toml, "class", kClassNames[static_cast<size_t>(spec.job_class)]);
-  StrAppend(&toml, "scale_factor = ", spec.scale_factor, "\n");
-  StrAppend(&toml, "scale_factor_min = ", spec.scale_factor_min, "\n");
-  StrAppend(&toml, "scale_factor_max = ", spec.scale_factor_max, "\n");
-  if (!spec.types.empty()) AppendTexts(&toml, "types", spec.types);
-  AppendGoals(&toml, spec);
-  AppendInline(&toml, "environment", spec.environment, QuoteToml);
-  AppendInline(&toml, "throughputs", spec.throughputs, Digits);
-  return toml;
+  return FormatMembers(kJobKeys, spec);
 }
 
 // ---- Changes of a submitted job ----

@@ -1,12 +1,15 @@
 #include "coordinator/workload/toml_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <charconv>
 #include <cmath>
 #include <exception>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/workload/job_spec.h"
@@ -38,6 +41,27 @@ std::string_view TypeName(const toml::node& node) {
     default:
       return "a date or time";
   }
+}
+
+// "64GiB", "1.5 TiB". nullopt: no size.
+std::optional<uint64_t> ParseBytes(std::string_view text) {
+  // 8 EiB would not be exact any more.
+  constexpr double kBytesMax = 1024.0 * 1024 * 1024 * 1024 * 1024;
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"KiB", 1024.0},
+      {"MiB", 1024.0 * 1024},
+      {"GiB", 1024.0 * 1024 * 1024},
+      {"TiB", 1024.0 * 1024 * 1024 * 1024},
+      {"B", 1.0}};
+  for (const auto& [unit, bytes] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    double number = 0;
+    text.remove_suffix(unit.size());
+    if (!absl::SimpleAtod(ToAbsl(text), &number)) return std::nullopt;
+    if (!(number > 0 && number * bytes <= kBytesMax)) return std::nullopt;
+    return static_cast<uint64_t>(number * bytes);
+  }
+  return std::nullopt;
 }
 
 // Levenshtein distance, row by row.
@@ -268,41 +292,6 @@ bool TomlReader::Read(std::string_view key, double& out,
   return true;
 }
 
-const FileKey& TomlReader::RowOf(std::string_view key, KeyKind kind) const {
-  const auto found = std::ranges::find_if(keys_, [&](const FileKey& row) {
-    return row.any_name || row.name == key;
-  });
-  assert(found != keys_.end() && found->kind == kind);
-  static_cast<void>(kind);
-  return *found;
-}
-
-bool TomlReader::Read(std::string_view key, int& out) {
-  const NumberRange& range = RowOf(key, KeyKind::kInteger).range;
-  return Read(key, out, static_cast<int>(range.min),
-              static_cast<int>(range.max));
-}
-
-bool TomlReader::Read(std::string_view key, uint64_t& out) {
-  assert(RowOf(key, KeyKind::kInteger).range.max ==
-         std::numeric_limits<double>::max());
-  int64_t value = 0;
-  if (!Read(key, value, 0, std::numeric_limits<int64_t>::max())) return false;
-  out = static_cast<uint64_t>(value);
-  return true;
-}
-
-bool TomlReader::Read(std::string_view key, double& out) {
-  return Read(key, out, RowOf(key, KeyKind::kNumber).range);
-}
-
-bool TomlReader::Read(std::string_view key, std::optional<double>& out) {
-  double value = 0;
-  if (!Read(key, value)) return false;
-  out = value;
-  return true;
-}
-
 bool TomlReader::Read(std::string_view key, bool& out) {
   const auto* found = Value<bool>(key, "true or false");
   if (found == nullptr) return false;
@@ -319,6 +308,78 @@ bool TomlReader::ReadName(std::string_view key, std::string& out) {
     return false;
   }
   out = std::move(name);
+  return true;
+}
+
+bool TomlReader::Read(const FileKey& row, std::string& out) {
+  if (row.kind == KeyKind::kName) return ReadName(row.name, out);
+  return Read(row.name, out);
+}
+
+bool TomlReader::Read(const FileKey& row, std::vector<std::string>& out) {
+  return Read(row.name, out);
+}
+
+bool TomlReader::Read(const FileKey& row, int& out) {
+  return Read(row.name, out, static_cast<int>(row.range.min),
+              static_cast<int>(row.range.max));
+}
+
+bool TomlReader::Read(const FileKey& row, uint64_t& out) {
+  if (row.kind == KeyKind::kSize) return ReadSize(row, out);
+  assert(row.range.max == std::numeric_limits<double>::max());
+  int64_t value = 0;
+  if (!Read(row.name, value, 0, std::numeric_limits<int64_t>::max())) {
+    return false;
+  }
+  out = static_cast<uint64_t>(value);
+  return true;
+}
+
+bool TomlReader::Read(const FileKey& row, double& out) {
+  return Read(row.name, out, row.range);
+}
+
+bool TomlReader::Read(const FileKey& row, std::optional<double>& out) {
+  double value = 0;
+  if (!Read(row, value)) return false;
+  out = value;
+  return true;
+}
+
+bool TomlReader::Read(const FileKey& row, bool& out) {
+  if (row.kind == KeyKind::kBoolean) return Read(row.name, out);
+  size_t choice = out ? 1 : 0;
+  const bool was_read = ReadChoice(row, choice);
+  out = choice != 0;
+  return was_read;
+}
+
+bool TomlReader::ReadChoice(const FileKey& row, size_t& out) {
+  std::string word;
+  if (!Read(row.name, word)) return false;
+  const auto found = std::ranges::find(row.choices, word);
+  if (found == row.choices.end()) {
+    Fail(row.name, StrCat(row.name, " is ", QuoteToml(word), "; write ",
+                          row.remedy.empty() ? JoinChoices(row, "\"")
+                                             : std::string(row.remedy)));
+    return false;
+  }
+  out = static_cast<size_t>(found - row.choices.begin());
+  return true;
+}
+
+bool TomlReader::ReadSize(const FileKey& row, uint64_t& out) {
+  std::string text;
+  if (!Read(row.name, text)) return false;
+  const std::optional<uint64_t> bytes = ParseBytes(text);
+  if (!bytes.has_value()) {
+    Fail(row.name, StrCat(row.name, " is ", QuoteToml(text),
+                          "; write a size such as \"64GiB\" (B, KiB, MiB, "
+                          "GiB, TiB; at most 1024 TiB)"));
+    return false;
+  }
+  out = *bytes;
   return true;
 }
 
@@ -367,18 +428,6 @@ void TomlReader::WrongType(std::string_view key, const toml::node& node,
          StrCat(key, " is ", TypeName(node), "; write ", expected));
 }
 
-bool ReadVisibility(TomlReader& reader) {
-  std::string text;
-  if (!reader.Read("visibility", text) || text == "all") return false;
-  if (text != "leased") {
-    reader.Fail("visibility",
-                StrCat("visibility is ", QuoteToml(text),
-                       "; write \"all\", or \"leased\" for processes that "
-                       "see the accelerator of their lease only"));
-  }
-  return true;
-}
-
 void CheckScaleFactors(int min, int now, int max, TomlReader& reader) {
   if (min > now) {
     reader.Fail("scale_factor_min",
@@ -422,6 +471,28 @@ std::string QuoteToml(std::string_view text) {
     }
   }
   return quoted + "\"";
+}
+
+std::string ToToml(const FileKey&, const std::string& value) {
+  return QuoteToml(value);
+}
+
+std::string ToToml(const FileKey&, const std::vector<std::string>& value) {
+  const auto quote = [](std::string* out, const std::string& text) {
+    *out += QuoteToml(text);
+  };
+  return StrCat("[", absl::StrJoin(value, ", ", quote), "]");
+}
+
+// The shortest digits that read back as the same number: as a float, since
+// TOML's integers end at 64 bits.
+std::string ToToml(const FileKey&, double value) {
+  std::array<char, 32> buffer;
+  const auto result =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  const std::string digits(buffer.data(), result.ptr);
+  return digits.find_first_of(".e") == std::string::npos ? digits + ".0"
+                                                         : digits;
 }
 
 }  // namespace gavel

@@ -1,6 +1,7 @@
 // Reads the tables of a TOML file key by key, with an error that points into
 // the file: "SOURCE:LINE:COLUMN: what; remedy". The parsers of specs are
-// written with it, here and in the simulator.
+// written with it, here and in the simulator. Members of structs are read, and
+// written as TOML, by the rows of their keys (MemberKey).
 //
 // Errors are sticky and shared: all readers of a file write to one Status,
 // which keeps the first. Not thread-safe; readers borrow the table, the source
@@ -8,6 +9,8 @@
 #ifndef GAVEL_COORDINATOR_WORKLOAD_TOML_READER_H_
 #define GAVEL_COORDINATOR_WORKLOAD_TOML_READER_H_
 
+#include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -16,11 +19,15 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/workload/file_keys.h"
+#include "core/text.h"
 
 // toml++ is included here and nowhere else. On malformed text such as "[&" its
 // parser (3.3, Debian 12) runs into its own assertions, which would end the
@@ -94,13 +101,24 @@ class TomlReader {
   bool Read(std::string_view key, int& out, int min, int max);
   bool Read(std::string_view key, double& out, const NumberRange& range);
   bool Read(std::string_view key, bool& out);
-  // Within the range of the key's row, which must be there.
-  bool Read(std::string_view key, int& out);
-  bool Read(std::string_view key, uint64_t& out);
-  bool Read(std::string_view key, double& out);
-  bool Read(std::string_view key, std::optional<double>& out);
   // As Read of a string, but it must be a name (job_spec.h, IsValidName).
   bool ReadName(std::string_view key, std::string& out);
+  // The key of this row: of its kind, within its range, one of its choices.
+  bool Read(const FileKey& row, std::string& out);
+  bool Read(const FileKey& row, std::vector<std::string>& out);
+  bool Read(const FileKey& row, int& out);
+  bool Read(const FileKey& row, uint64_t& out);
+  bool Read(const FileKey& row, double& out);
+  bool Read(const FileKey& row, std::optional<double>& out);
+  bool Read(const FileKey& row, bool& out);
+  template <class E>
+  requires std::is_enum_v<E>
+  bool Read(const FileKey& row, E& out) {
+    auto choice = static_cast<size_t>(out);
+    const bool was_read = ReadChoice(row, choice);
+    out = static_cast<E>(choice);
+    return was_read;
+  }
 
   // The table under `key`; null when it is missing or wrong.
   const toml::table* Table(std::string_view key);
@@ -127,8 +145,9 @@ class TomlReader {
   // type than `expected` in words.
   template <class T>
   auto Value(std::string_view key, std::string_view expected);
-  // The row of `key`; asserts that there is one, of this kind.
-  const FileKey& RowOf(std::string_view key, KeyKind kind) const;
+  // `out` is the place among the choices of the row.
+  bool ReadChoice(const FileKey& row, size_t& out);
+  bool ReadSize(const FileKey& row, uint64_t& out);
   bool CheckString(std::string_view key, const toml::node& node);
   // Sets the error that the value of `key` has another type than expected.
   void WrongType(std::string_view key, const toml::node& node,
@@ -144,16 +163,101 @@ class TomlReader {
 // min <= now <= max; 0: `now`.
 void CheckScaleFactors(int min, int now, int max, TomlReader& reader);
 
-// The key `visibility` of a job or server: whether its processes see the
-// accelerator of their lease only.
-bool ReadVisibility(TomlReader& reader);
-
 // The word closest to `word` by edits, or empty when none is close.
 std::string_view ClosestWord(std::string_view word,
                              const std::vector<std::string_view>& words);
 
 // `text` between double quotes, escaped as a basic string of TOML.
 std::string QuoteToml(std::string_view text);
+
+// ---- Members of structs ----
+
+// The row of a key, and the member of S that holds its value. Key() makes one;
+// the keys of a table are a tuple of them.
+template <class S, class T>
+struct MemberKey {
+  FileKey row;
+  T S::*member;
+  // Refuses values that the row alone admits. It is called after each value
+  // that was read; null: the row says all.
+  void (*check)(TomlReader& reader, std::string_view key, const T& value);
+};
+
+template <class T>
+constexpr KeyKind KindOf() {
+  if (std::is_enum_v<T>) return KeyKind::kChoice;
+  if (std::same_as<T, bool>) return KeyKind::kBoolean;
+  if (std::integral<T>) return KeyKind::kInteger;
+  if (std::same_as<T, std::string>) return KeyKind::kText;
+  if (std::same_as<T, std::vector<std::string>>) return KeyKind::kTexts;
+  return KeyKind::kNumber;
+}
+
+// The kind follows from the member's type, unless the row says another one.
+template <class S, class T>
+constexpr MemberKey<S, T> Key(
+    std::string_view name, T S::*member, FileKey row,
+    std::type_identity_t<decltype(MemberKey<S, T>::check)> check = nullptr) {
+  row.name = name;
+  if (row.kind == KeyKind::kText) row.kind = KindOf<T>();
+  return {row, member, check};
+}
+
+template <class... Keys>
+constexpr auto RowsOf(const std::tuple<Keys...>& keys) {
+  return std::apply([](const auto&... key) { return std::array{key.row...}; },
+                    keys);
+}
+
+// Reads the keys into the members of `object`. The parser itself reads those
+// that are tables.
+void ReadMembers(TomlReader& reader, const auto& keys, auto& object) {
+  const auto read = [&](const auto& key) {
+    auto& value = object.*key.member;
+    if constexpr (requires { reader.Read(key.row, value); }) {
+      const bool was_read = reader.Read(key.row, value);
+      if (was_read && key.check) key.check(reader, key.row.name, value);
+    }
+  };
+  std::apply([&](const auto&... key) { (read(key), ...); }, keys);
+}
+
+// `value` as TOML, which reads back as the same value.
+std::string ToToml(const FileKey& row, const std::string& value);
+std::string ToToml(const FileKey& row, const std::vector<std::string>& value);
+std::string ToToml(const FileKey& row, double value);
+template <class T>
+std::string ToToml(const FileKey& row, const T& value) {
+  if constexpr (requires { *value; }) {
+    return ToToml(row, *value);
+  } else if constexpr (requires { value.begin(); }) {
+    // In braces, where a name may be that of a key (TomlReader).
+    const auto format = [&](std::string* out, const auto& entry) {
+      StrAppend(out, entry.first, " = ", ToToml(row, entry.second));
+    };
+    return StrCat("{ ", absl::StrJoin(value, ", ", format), " }");
+  } else {
+    static_assert(std::integral<T> || std::is_enum_v<T>);
+    const auto number = static_cast<int64_t>(value);
+    if (row.kind == KeyKind::kChoice) return QuoteToml(row.choices[number]);
+    if (row.kind == KeyKind::kBoolean) return number != 0 ? "true" : "false";
+    if (row.kind == KeyKind::kSize) return StrCat("\"", number, "B\"");
+    return StrCat(number);
+  }
+}
+
+// The members of `object` that have not their defaults, one line each.
+template <class S>
+std::string FormatMembers(const auto& keys, const S& object) {
+  std::string toml;
+  const auto format = [&](const auto& key) {
+    const auto& value = object.*key.member;
+    if (value == S().*key.member) return;
+    StrAppend(&toml, key.row.name, " = ", ToToml(key.row, value), "\n");
+  };
+  std::apply([&](const auto&... key) { (format(key), ...); }, keys);
+  return toml;
+}
 
 }  // namespace gavel
 

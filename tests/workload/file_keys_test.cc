@@ -125,6 +125,25 @@ TEST(FileKeys, TheDefaultOfAJobsKeyChangesNothing) {
   }
 }
 
+TEST(FileKeys, AJobsKeyReachesItsMemberAndIsWrittenAgain) {
+  constexpr char kLeast[] = "name = \"a\"\ncommand = [\"./train\"]\n";
+  ASSERT_OK_AND_ASSIGN(const JobSpec least, ParseJobSpec(kLeast, "job.toml"));
+  const FileTable& top = JobFileTables()[0];
+  for (const FileKey& key : top.keys) {
+    SCOPED_TRACE(key.name);
+    const std::string file =
+        FileWith(JobFileTables(), top, key, std::string(key.example));
+    ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseJobSpec(file, "job.toml"));
+    JobSpec otherwise = least;
+    if (key.name != "name") otherwise.name = spec.name;
+    if (key.name != "command") otherwise.argv = spec.argv;
+    EXPECT_EQ(spec == otherwise, key.example == key.default_value);
+    ASSERT_OK_AND_ASSIGN(const JobSpec again,
+                         ParseJobSpec(FormatJobSpec(spec), "again.toml"));
+    EXPECT_EQ(again, spec);
+  }
+}
+
 TEST(FileKeys, TheDefaultOfAClustersKeyChangesNothing) {
   for (const FileTable& table : ClusterFileTables()) {
     for (const FileKey& key : table.keys) {
