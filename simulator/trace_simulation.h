@@ -194,8 +194,8 @@ struct SimulationResult {
   Fairness rho_static;          // SimulatedJob has what they are
   Fairness rho_mean;
   // The apps of a trace that has some (else NaN): all of them, the median and
-  // the largest rho, the fraction at most 1, and Jain's index of fairness, which
-  // is 1 if all are equal and 1 / n if one has all.
+  // the largest rho, the fraction at most 1, and Jain's index of fairness
+  // (1 if all are equal, 1 / n if one has all).
   std::vector<SimulatedApp> apps;
   double median_app_rho = 0;
   double max_app_rho = 0;
