@@ -122,7 +122,9 @@ TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
        "3:32: arrival 6.5 is before that of the job ahead; sort the jobs"},
       {Line("5", "1", "1", "-1", "0") + "A\tb\n",
        "2:4: the line has 2 columns; write ten between tabs"},
-      {Line("5", "1", "1", "-1", "0\t9"), "1:35: the line has 11 columns"},
+      {Line("5", "1", "1", "-1", "0\t"), "1:34: the app has 0 bytes; write 1"},
+      {Line("5", "1", "1", "-1", "0\t9\t8\t7"),
+       "1:35: the line has 13 columns"},
       {Line("5,000", "1", "1", "-1", "0"), "1:23: steps is \"5,000\"; write"},
       {"A\tb\tc\td\t2\t5\t1\t1\t-1\t0\n",
        "1:9: needs data directory is \"2\"; write an integer from 0 to 1"},
@@ -257,12 +259,31 @@ TEST(ParseTrace, ACsvNeedsDurationsAndAcceleratorsOnly) {
           TraceJob{.steps_total = 60, .duration_s = 60}));
 }
 
+TEST(ParseTrace, JobsWithOneAppShareIt) {
+  const std::string of_gavel = Line("5", "1", "1", "-1", "0\tsearch") +
+                               Line("5", "1", "1", "-1", "1") +
+                               Line("5", "1", "1", "-1", "2\tsearch");
+  ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(of_gavel));
+  EXPECT_THAT(trace.apps, ElementsAre("search"));
+  EXPECT_EQ(trace.jobs[0].app, 0u);
+  EXPECT_EQ(trace.jobs[1].app, TraceJob::kNoApp);
+  EXPECT_EQ(trace.jobs[2].app, 0u);
+  EXPECT_EQ(Parse(FormatTrace(trace))->apps, trace.apps);
+  ASSERT_OK_AND_ASSIGN(
+      const Trace csv,
+      Parse("duration_s,num_gpus,app\n60,1,a\n60,1,\n60,1,b\n60,1,a\n"));
+  EXPECT_THAT(csv.apps, ElementsAre("a", "b"));
+  EXPECT_EQ(csv.jobs[1].app, TraceJob::kNoApp);
+  EXPECT_EQ(csv.jobs[3].app, 0u);
+}
+
 TEST(ParseTrace, UnknownColumnsOfACsvAreErrors) {
-  EXPECT_THAT(Parse("duration_s,num_gpus,app\n60,1,A3C\n"),
-              IsInvalid("a.trace:1:21: unknown column \"app\"; the columns are "
-                        "duration_s, num_gpus, arrival_s, type, weight, "
-                        "entity, deadline_s, job_id; rename it, remove it, or "
-                        "leave it out by --ignore-columns"));
+  EXPECT_THAT(
+      Parse("duration_s,num_gpus,colour\n60,1,A3C\n"),
+      IsInvalid("a.trace:1:21: unknown column \"colour\"; the columns are "
+                "duration_s, num_gpus, arrival_s, type, weight, "
+                "entity, deadline_s, job_id; rename it, remove it, or "
+                "leave it out by --ignore-columns"));
   EXPECT_THAT(Parse("duration_s,num_gpus,wieght\n60,1,2\n"),
               IsInvalid("unknown column \"wieght\"; did you mean \"weight\"?"));
   EXPECT_THAT(Parse("duration_s,num_gpus,submit_time,arrival_s\n60,1,2,3\n"),
