@@ -1,7 +1,7 @@
 // The auction of Themis (Mahajan et al., NSDI'20, section 5.1): which bundle of
 // free accelerators each app gets, and which part of it the app keeps so that
 // no app gains by a bid that is not true. It is the partial allocation
-// mechanism of Cole, Gkatzelis and Goel (EC'13). No policy runs auctions yet.
+// mechanism of Cole, Gkatzelis and Goel (EC'13). themis.cc calls it.
 // Pure functions, thread-safe.
 //
 // An app values a bundle at 1 / rho, where rho is the finish-time fairness that

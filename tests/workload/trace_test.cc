@@ -122,9 +122,8 @@ TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
        "3:32: arrival 6.5 is before that of the job ahead; sort the jobs"},
       {Line("5", "1", "1", "-1", "0") + "A\tb\n",
        "2:4: the line has 2 columns; write ten between tabs"},
-      {Line("5", "1", "1", "-1", "0\t"), "1:34: the app has 0 bytes; write 1"},
       {Line("5", "1", "1", "-1", "0\t9\t8\t7"),
-       "1:35: the line has 13 columns"},
+       "1:39: the line has 13 columns"},
       {Line("5,000", "1", "1", "-1", "0"), "1:23: steps is \"5,000\"; write"},
       {"A\tb\tc\td\t2\t5\t1\t1\t-1\t0\n",
        "1:9: needs data directory is \"2\"; write an integer from 0 to 1"},
@@ -282,7 +281,7 @@ TEST(ParseTrace, UnknownColumnsOfACsvAreErrors) {
       Parse("duration_s,num_gpus,colour\n60,1,A3C\n"),
       IsInvalid("a.trace:1:21: unknown column \"colour\"; the columns are "
                 "duration_s, num_gpus, arrival_s, type, weight, "
-                "entity, deadline_s, job_id; rename it, remove it, or "
+                "entity, app, deadline_s, job_id; rename it, remove it, or "
                 "leave it out by --ignore-columns"));
   EXPECT_THAT(Parse("duration_s,num_gpus,wieght\n60,1,2\n"),
               IsInvalid("unknown column \"wieght\"; did you mean \"weight\"?"));
