@@ -198,7 +198,9 @@ void GetField(Unpacker& unpacker, ByAccelerator<T>& out) {
   }
 }
 
-auto Fields(As<TypeAssignment> auto& a) { return std::tie(a.unit, a.type); }
+auto Fields(As<TypeAssignment> auto& a) {
+  return std::tie(a.unit, a.type, a.host);
+}
 
 auto Fields(As<AppBid> auto& b) {
   return std::tie(b.app, b.rho, b.offered, b.bid, b.type, b.kept, b.given);

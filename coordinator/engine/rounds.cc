@@ -560,8 +560,13 @@ void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
   row.home_server.clear();
   row.home = AcceleratorId();
   row.claimed = job.claimed < 0 ? kNoIndex : static_cast<uint32_t>(job.claimed);
-  if (job.workers.front().process == ProcessState::kJoined) {
+  if (job.chosen_host.valid() && job.chosen != kNoIndex) {
+    row.home_server = s.cluster.accelerator(job.chosen_host).server;
+  } else if (job.workers.front().process == ProcessState::kJoined) {
     row.home_server = job.workers.front().server;
+  }
+  if (job.workers.front().process == ProcessState::kJoined &&
+      job.workers.front().server == row.home_server) {
     row.home = job.workers.front().sees_only;
   }
   if (s.jobs.UnitOf(job) == unit) row.holds = job.assigned;

@@ -53,7 +53,7 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<Worker::Known>();
   ExpectEveryMemberListed<Worker>(5);
   ExpectEveryMemberListed<Job::Pace>();
-  ExpectEveryMemberListed<Job>(7);
+  ExpectEveryMemberListed<Job>(8);
   ExpectEveryMemberListed<Agent>(1);
   ExpectEveryMemberListed<DecidingPolicy>();
   ExpectEveryMemberListed<Accelerator>();
