@@ -49,6 +49,10 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
                 testing::FieldCount<SolveReport>());
   ExpectEveryMemberListed<ReasonRow>();
   ExpectEveryMemberListed<Resize>();
+  ExpectEveryMemberListed<TrialNote>();
+  ExpectEveryMemberListed<engine::IntrospectionBook::Pair>();
+  ExpectEveryMemberListed<engine::IntrospectionBook::Move>();
+  ExpectEveryMemberListed<engine::IntrospectionBook::Attempt>();
   ExpectEveryMemberListed<ProfiledCell>();
   ExpectEveryMemberListed<Worker::Known>();
   ExpectEveryMemberListed<Worker>(5);
