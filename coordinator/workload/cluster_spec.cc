@@ -93,6 +93,12 @@ constexpr FileKey kSchedulingRows[] = {
      .example = "true",
      .meaning = "Whether the policy knows what gangs lose that are spread over "
                 "servers."},
+    {.name = "introspection",
+     .kind = KeyKind::kBoolean,
+     .default_value = "false",
+     .example = "true",
+     .meaning = "Whether jobs are tried beside others and elsewhere, and what "
+                "does not help is undone, whatever the policy."},
     {.name = "throughputs",
      .values = "a path, relative to the cluster file",
      .otherwise = "none",
@@ -324,6 +330,7 @@ void ReadScheduling(TomlReader reader, SchedulingSpec& spec) {
   reader.ReadName("queue", spec.queue);
   reader.Read("reset_interval_s", spec.reset_interval_s);
   reader.Read("placement_sensitive", spec.placement_sensitive);
+  reader.Read("introspection", spec.introspection);
   reader.Read("throughputs", spec.throughputs);
   reader.Read("round_duration_s", spec.round_duration_s);
   if (!reader.Has("lease_duration_s")) {
