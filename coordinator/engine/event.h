@@ -104,7 +104,7 @@ struct ServerForgotten {
 
 namespace gavel {
 
-// What the introspection tries (introspection.h).
+// The changes that the introspection tries (introspection.h).
 enum class TrialKind : uint8_t {
   kPack,        // `other` runs beside `job`
   kVacated,     // `job` resumes on accelerators that nobody uses

@@ -39,7 +39,7 @@ constexpr double kMoveGainMin = 1.02;
 constexpr double kNeighbour_s = 600;
 // Packing looks at so many waiting and so many running jobs of a round.
 constexpr size_t kLookedAtMax = 64;
-// Of a job whose agent does not report it.
+// The utilisation of a job whose agent does not report it, in percent.
 constexpr double kUtilisationUnknown = 50;
 
 std::string_view TextOf(TrialKind kind) {
@@ -259,7 +259,7 @@ class Improvement {
     Pack();
   }
 
-  // ---- what was begun before
+  // ---- trials that began before
 
   // A pair counts as one unit: where one of the two has its turn, both run.
   // They are parted when each has accelerators of its own, and when the sum of
@@ -497,8 +497,8 @@ class Improvement {
     Begin(TrialKind::kLocality, gang.id, JobId(), MoveCost(gang), rate);
   }
 
-  // What has to move for the gang to have its accelerators on one server, to
-  // idle accelerators elsewhere. nullopt: that is not possible.
+  // The moves that it takes for the gang to have its accelerators on one
+  // server, to idle accelerators elsewhere. nullopt: that is not possible.
   std::optional<Eviction> Evict(const Job& gang, const Places& server,
                                 size_t type) const {
     const auto wanted = static_cast<size_t>(gang.scale_factor);

@@ -22,7 +22,7 @@ class Introspection : public ::testing::Test {
       : driver_(accelerators, std::move(policy),
                 [](EngineOptions& options) { options.introspection = true; }) {}
 
-  // Every worker does what it is asked to.
+  // All workers follow the coordinator's requests.
   void Obey() {
     const auto each = [&](const auto& act) {
       for (const auto& [id, job] : driver_.engine().jobs()) {
