@@ -340,7 +340,12 @@ bool RoundSimulation::Stuck() {
 
 SimulationResult RoundSimulation::Result() const {
   std::vector<SimulatedJob> running;
-  for (const auto& [id, job] : running_) running.push_back(job.told);
+  for (const auto& [id, job] : running_) {
+    SimulatedJob& told = running.emplace_back(job.told);
+    const Time from = std::max(job.counted_at, job.trains_from);
+    told.steps =
+        job.steps + job.steps_per_s * std::max(0.0, queue_.now() - from);
+  }
   std::vector<double> busy_s = busy_s_;
   for (size_t type = 0; type < busy_s.size(); ++type) {
     busy_s[type] += busy_[type] * (queue_.now() - busy_at_);
@@ -367,6 +372,8 @@ namespace {
 // The length of the window of a reported speed. The engine weighs a report by
 // its window.
 constexpr double kReportWindow_s = 60;
+// The same of jobs on trial, which are judged within a minute.
+constexpr double kTrialWindow_s = 30;
 
 }  // namespace
 
@@ -389,7 +396,9 @@ RoundSimulation::Running* RoundSimulation::Find(const WorkerKey& key) {
 }
 
 RoundSimulation::Running* RoundSimulation::PartnerOf(const Running& job) {
-  if (!options_.engine.packing) return nullptr;
+  if (!options_.engine.packing && !options_.engine.introspection) {
+    return nullptr;
+  }
   const Job* known = engine_.FindJob(job.id);
   if (known == nullptr) return nullptr;
   Running* partner = Find(known->partner);
@@ -562,10 +571,12 @@ void RoundSimulation::GiveUpPair(Running& job) {
   }
 }
 
-// Reports the speed of a job beside another: the engine has only an estimate.
+// Reports the speed of a job beside another, of which the engine has only an
+// estimate, or of one whose trial is to be judged.
 void RoundSimulation::Report(JobId id, uint64_t plan) {
   Running* job = Find(id);
-  if (job == nullptr || job->plan != plan || PartnerOf(*job) == nullptr) return;
+  if (job == nullptr || job->plan != plan) return;
+  if (PartnerOf(*job) == nullptr && !options_.engine.introspection) return;
   Count(*job);
   TellSpeed(*job);
 }
@@ -578,7 +589,8 @@ void RoundSimulation::TellSpeed(const Running& job) {
   report.epoch = job.workers.front().epoch;
   report.progress = ProgressOf(job);
   report.progress.throughput_steps_per_s = job.steps_per_s;
-  report.progress.window_s = kReportWindow_s;
+  report.progress.window_s =
+      options_.engine.introspection ? kTrialWindow_s : kReportWindow_s;
   inbox_.Push(std::move(report));
 }
 
@@ -601,9 +613,14 @@ void RoundSimulation::Train(Running& job) {
   const Time end =
       std::max(queue_.now(), job.trains_from) + left / job.steps_per_s;
   queue_.At(end, {Kind::kFinish, job.id.value(), job.plan});
-  if (partner == nullptr || options_.engine.reference_models == 0) return;
-  const Time both = std::max(job.trains_from, partner->trains_from);
-  queue_.At(std::max(queue_.now(), both) + kReportWindow_s,
+  const bool on_trial = options_.engine.introspection &&
+                        (partner != nullptr || job.last.size() > 1);
+  const bool estimated =
+      partner != nullptr && options_.engine.reference_models > 0;
+  if (!on_trial && !estimated) return;
+  Time both = std::max(queue_.now(), job.trains_from);
+  if (partner != nullptr) both = std::max(both, partner->trains_from);
+  queue_.At(both + (on_trial ? kTrialWindow_s : kReportWindow_s),
             {Kind::kReport, job.id.value(), job.plan});
 }
 
@@ -674,6 +691,7 @@ void RoundSimulation::TakeAllEnded() {
     Running& job = *Find(id);
     SimulatedJob& told = job.told;
     told.jct_s = told.completion_s - told.arrival_s;
+    told.steps = job.steps;
     if (ended != nullptr) {
       const double isolated =
           ended->isolated_s +
@@ -711,7 +729,8 @@ auto Fields(As<SimulatedJob> auto& j) {
   return std::tie(j.job, j.type, j.scale_factor, j.weight, j.arrival_s,
                   j.completion_s, j.jct_s, j.rho, j.cost, j.run_s, j.lost_s,
                   j.preemptions, j.moves, j.deadline_s, j.share_target,
-                  j.share_received, j.rho_static, j.rho_mean, j.present_s);
+                  j.share_received, j.rho_static, j.rho_mean, j.present_s,
+                  j.steps);
 }
 auto Fields(As<UnfitJob> auto& j) { return std::tie(j.job, j.reason); }
 auto Fields(As<RecordedLease> auto& l) {

@@ -546,6 +546,11 @@ absl::StatusOr<std::unique_ptr<TraceSimulation>> TraceSimulation::Create(
   // The throughputs are borrowed, as Create() documents.
   options.engine.throughputs = std::shared_ptr<const ThroughputTable>(
       std::shared_ptr<void>(), &throughputs);
+  // Introspection finds out by trying how jobs run beside each other.
+  if (options.engine.introspection && !policy->packs() &&
+      options.engine.reference_models == 0) {
+    options.engine.throughputs = nullptr;
+  }
   for (const TraceEntity& entity : trace.entities) {
     options.engine.entities.push_back(
         {entity.name, entity.weight, entity.policy});

@@ -120,6 +120,7 @@ struct SimulatedJob {
   Time arrival_s = 0;
   Time completion_s = kNever;  // kNever: it had not ended
   double jct_s = 0;            // completion - arrival
+  double steps = 0;            // that it has done
   // Finish-time fairness (Themis): the JCT over the JCT with an equal part of
   // the cluster, divided among the jobs present at each of its steps (Gavel).
   // This and the next two are 0 if the job has not ended.

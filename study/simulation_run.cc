@@ -228,6 +228,7 @@ absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
   options.engine.reset_interval_s = spec.reset_interval_s;
   options.engine.memory_rounds = spec.memory_rounds;
   options.engine.placement_sensitive = spec.placement_sensitive;
+  options.engine.introspection = spec.introspection;
   options.seed = spec.seed;
   options.window_begin = spec.window_begin;
   if (spec.window_end > 0) options.window_end = spec.window_end;

@@ -202,7 +202,7 @@ std::string FieldText(double value) {
 
 namespace {
 
-constexpr std::array<std::string_view, 10> kSchedulerFields = {
+constexpr std::array<std::string_view, 11> kSchedulerFields = {
     "mechanism",
     "queue",
     "ideal",
@@ -211,6 +211,7 @@ constexpr std::array<std::string_view, 10> kSchedulerFields = {
     "reset_interval_s",
     "memory_rounds",
     "placement_sensitive",
+    "introspection",
     "failures_per_hour",
     "checkpoint_interval_s"};
 // These fields are not part of a name: they are on an axis, pooled, or follow

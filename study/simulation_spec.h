@@ -27,6 +27,7 @@ struct SimulationSpec {
   double reset_interval_s = 0;  // EngineOptions
   double memory_rounds = EngineOptions().memory_rounds;
   bool placement_sensitive = false;
+  bool introspection = false;  // EngineOptions
   bool ideal = false;
   // The throughputs of pairs are estimated (Profiling).
   bool estimator = false;
@@ -76,6 +77,7 @@ void VisitFields(Spec& spec, const Visitor& visit) {
   visit("reset_interval_s", spec.reset_interval_s);
   visit("memory_rounds", spec.memory_rounds);
   visit("placement_sensitive", spec.placement_sensitive);
+  visit("introspection", spec.introspection);
   visit("ideal", spec.ideal);
   visit("estimator", spec.estimator);
   visit("profiling_percentage", spec.profiling_percentage);

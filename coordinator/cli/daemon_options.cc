@@ -73,6 +73,9 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
             "and pairs on trial that nobody has measured there (default 50); "
             "0: none")
       ->check(CLI::Range(0.0, 100.0));
+  command.add_flag("--introspection", flags->introspection,
+                   "whatever the policy, jobs are tried beside others and "
+                   "elsewhere, and what does not help is undone");
   seconds("--round-duration", &flags->round_duration_s,
           "length of a round, from 0.1 on (default 360)", LongEnough);
   seconds("--lease-duration", &flags->lease_duration_s,
@@ -116,6 +119,7 @@ absl::Status ReadMechanism(const SchedulingSpec& spec, EngineOptions& engine) {
   engine.queue = *queue;
   engine.reset_interval_s = spec.reset_interval_s;
   engine.placement_sensitive = spec.placement_sensitive;
+  engine.introspection = spec.introspection;
   for (const TraceEntity& entity : spec.entities) {
     engine.entities.push_back({entity.name, entity.weight, entity.policy});
   }
@@ -146,6 +150,7 @@ absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
       flags.round_duration_s.value_or(spec.round_duration_s);
   engine.lease_duration_s = flags.lease_duration_s.value_or(
       std::min(spec.lease_duration_s, engine.round_duration_s));
+  engine.introspection |= flags.introspection;
   engine.reference_models = flags.reference_models.value_or(kReferenceModels);
   engine.profiling_percentage =
       flags.profiling_percentage.value_or(engine.profiling_percentage);

@@ -173,6 +173,17 @@ std::string Body(const event::JobsResized& e, const Engine&) {
     StrAppend(out, "job ", one.job.value(), " to ", one.scale_factor);
   });
 }
+std::string Body(const event::TrialsNoted& e, const Engine&) {
+  constexpr const char* kKinds[] = {"beside", "to vacated accelerators",
+                                    "to one server", "away from", "for"};
+  constexpr const char* kStages[] = {"tried", "kept", "undone", "over"};
+  return absl::StrJoin(e.trials, ", ", [&](std::string* out, const auto& one) {
+    StrAppend(out, "job ", one.job.value(), " ",
+              kKinds[static_cast<size_t>(one.kind)],
+              one.other.valid() ? StrCat(" job ", one.other.value()) : "", " ",
+              kStages[static_cast<size_t>(one.stage)]);
+  });
+}
 template <class E>
 std::string Body(const E&, const Engine&) {
   return "";

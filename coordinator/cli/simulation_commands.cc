@@ -262,6 +262,9 @@ void AddSchedulerFlags(CLI::App& command, study::SimulationSpec& spec) {
             "the original");
   command.add_flag("--placement-sensitive", spec.placement_sensitive,
                    "the policy knows what gangs spread over servers lose");
+  command.add_flag("--introspection", spec.introspection,
+                   "jobs are tried beside others and elsewhere, and what does "
+                   "not help is undone");
   command.add_flag("--ideal", spec.ideal,
                    "each job always has its allocated share; no rounds, so no "
                    "overheads, failures, mechanism or queue");

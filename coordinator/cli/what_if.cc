@@ -179,6 +179,7 @@ SimulationOptions SimulationOptionsOf(const LiveState& live) {
       status.reset_interval_s.value_or(engine.reset_interval_s);
   engine.placement_sensitive =
       status.placement_sensitive.value_or(engine.placement_sensitive);
+  engine.introspection = status.introspection;
   return options;
 }
 

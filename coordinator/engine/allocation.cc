@@ -53,7 +53,11 @@ uint32_t AllocationTable::Chosen(const ShareUnit& unit) const {
 void AllocationTable::NoteChosen(std::span<const TypeAssignment> entries) {
   for (const TypeAssignment& entry : entries) {
     Job* job = entry.unit.packed() ? nullptr : jobs_.Find(entry.unit.job);
-    if (job != nullptr) job->chosen = static_cast<uint32_t>(entry.type);
+    if (job == nullptr) continue;
+    job->chosen = static_cast<uint32_t>(entry.type);
+    // A damaged row may name an accelerator that never existed.
+    const bool known = entry.host.value() <= cluster_.accelerators().size();
+    job->chosen_host = known ? entry.host : AcceleratorId();
   }
 }
 

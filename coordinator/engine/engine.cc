@@ -7,6 +7,7 @@
 
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/explanations.h"
+#include "coordinator/engine/introspection.h"
 #include "coordinator/engine/leases.h"
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/memory_plan.h"
@@ -96,6 +97,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::PricesChanged& e) { record(e); },
           [&](event::JobsResized& e) { record(e); },
           [&](event::PolicyChanged& e) { record(e); },
+          [&](event::TrialsNoted& e) { record(e); },
       },
       event);
 }
@@ -128,6 +130,7 @@ void Apply(State& s, Time now, const Event& event) {
           [&](const event::ServerForgotten& e) { On(s, now, e); },
           [&](const event::PolicyChanged& e) { On(s, now, e); },
           [&](const event::PricesChanged& e) { On(s, now, e); },
+          [&](const event::TrialsNoted& e) { On(s, now, e); },
           // These are not durable.
           [](const event::LeaseRequested&) {},
           [](const event::AgentHeard&) {},
@@ -140,7 +143,9 @@ void Apply(State& s, Time now, const Event& event) {
       },
       event);
   // A job that shares an accelerator has a different pace with each partner.
-  if (s.options.packing) s.isolated.CountChanged(now);
+  if (s.options.packing || s.options.introspection) {
+    s.isolated.CountChanged(now);
+  }
 }
 
 void TakeTick(State& s, Time now) {
@@ -336,6 +341,9 @@ const AcceleratorSpeeds& Engine::speeds() const { return state_->speeds; }
 std::string Engine::ThroughputNotes(const Job& job) const {
   return state_->figures.ThroughputNotes(job);
 }
+std::string Engine::TrialNotes(const Job& job) const {
+  return engine::RenderTrial(*state_, job);
+}
 bool Engine::IsStranded(const Job& job) const {
   return state_->checkpoints.IsStranded(job);
 }
@@ -357,6 +365,7 @@ Actions Engine::Step(Time now, Event event) {
   const bool waits = s.agenda.fill_due() && !answered &&
                      engine::IsAnswerNear(s, now) && s.agenda.FillMayWait(now);
   if (s.agenda.fill_due() && !waits) engine::Fill(s, now);
+  if (s.agenda.judge_due()) engine::JudgeTrials(s, now);
   if (s.agenda.memory_due()) engine::MakeRoom(s, now);
   if (s.agenda.unsolved() && !unsolved) s.agenda.NoteUnsolved(s.outbox.seq());
   engine::MaybeSolve(s, now, s.operated.policy.name);

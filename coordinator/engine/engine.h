@@ -105,6 +105,8 @@ class Engine {
   const AcceleratorSpeeds& speeds() const;
   // Figures that measurements contradict: "submitted 40 steps/s on v100, ...".
   std::string ThroughputNotes(const Job& job) const;
+  // The last trial of the job by the introspection, for people; empty: none.
+  std::string TrialNotes(const Job& job) const;
   // No server that has its latest checkpoint can be reached.
   bool IsStranded(const Job& job) const;
   // Where a waiting job has its tensors: "parked in host memory on head".

@@ -68,6 +68,10 @@ struct DecisionSettings {
   // Fairness is between apps first and jobs second, for jobs that have an app.
   // Not both of the two.
   bool app_shares = false;
+  // Jobs are tried beside others and elsewhere, and what does not help is
+  // undone (introspection.h); each job at most once in trial_backoff_s.
+  bool introspection = false;
+  double trial_backoff_s = 600;  // > 0
 };
 
 // All options: the settings of decisions and the rest.

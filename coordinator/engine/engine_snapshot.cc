@@ -40,6 +40,8 @@ static auto FieldsOf(auto& s) {
   auto [accused, seconded] = Accusations::State(s.accusations);
   auto [avoided] = Avoidance::State(s.avoidance);
   auto [apps, present, presence, presence_at] = AppTable::State(s.apps);
+  auto [pairs_tried, moves_tried, moving, attempts, trial_debt, trial_debt_at] =
+      IntrospectionBook::State(s.introspection);
   auto& [problem, problem_version, problem_guesses, groups, solve_epoch,
          problem_seq, solving, solved_placement, solved_at, solve_retry_at] =
       s.solving;
@@ -57,7 +59,8 @@ static auto FieldsOf(auto& s) {
       all_changed, s.speeds, profiling, leases_until, trials, planned_trials,
       failure_rate, term_starts, s.launches, policy, drains, numbers_from,
       lost_leases_until, seconded, avoided, isolated_version, ended_ahead,
-      wall_offset, silent, apps, present, presence, presence_at);
+      wall_offset, silent, apps, present, presence, presence_at, pairs_tried,
+      moves_tried, moving, attempts, trial_debt, trial_debt_at);
   return std::tuple_cat(before, std::tuple(RowsAgain{&result.allocation}),
                         after);
 }
@@ -70,6 +73,7 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
   GAVEL_RETURN_IF_ERROR(s.jobs.Rebuild(live));
   s.apps.Rebuild(s.jobs);
   s.allocation.Rebuild();
+  s.introspection.Rebuild();
   for (const auto& [id, job] : s.jobs.live()) {
     for (Worker& worker : job->workers) {
       // Older snapshots have one progress for both.

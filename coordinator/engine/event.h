@@ -102,6 +102,34 @@ struct ServerForgotten {
 }  // namespace event
 }  // namespace gavel
 
+namespace gavel {
+
+// The changes that the introspection tries (introspection.h).
+enum class TrialKind : uint8_t {
+  kPack,        // `other` runs beside `job`
+  kVacated,     // `job` resumes on accelerators that nobody uses
+  kLocality,    // a gang moves from several servers to one
+  kNeighbour,   // `job` leaves the server of `other`, which slowed it down
+  kDefragment,  // `job` makes room for the gang `other`
+};
+enum class TrialStage : uint8_t { kBegun, kKept, kUndone, kOver };
+
+struct TrialNote {
+  TrialKind kind = TrialKind::kPack;
+  TrialStage stage = TrialStage::kBegun;
+  JobId job;
+  JobId other;  // may be invalid
+  // When it begins, steps/s of the job before, if they are to be compared; when
+  // it ends, the sum of normalised rates of a pair, or the new rate over the
+  // old one. 0: not known.
+  double value = 0;
+  double cost_s = 0;  // accelerator-seconds: expected, then measured
+  // When a move begins, where to.
+  std::vector<AcceleratorId> places = {};
+};
+
+}  // namespace gavel
+
 namespace gavel::event {
 
 // ---- durable
@@ -300,6 +328,11 @@ struct JobsResized {
   std::vector<Resize> resizes;
 };
 
+// Trials begin with the round that was planned, or end now.
+struct TrialsNoted {
+  std::vector<TrialNote> trials;
+};
+
 // ---- not durable
 
 struct LeaseRequested {
@@ -341,9 +374,10 @@ using EventVariant = std::variant<
     event::AllocationReady, event::RoundPlanned, event::RoundStarted,
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
     event::JobsResized, event::AcceleratorsDrained, event::JobUpdated,
-    event::PolicyChanged, event::ServerForgotten, event::LeaseRequested,
-    event::AgentHeard, event::WorkerSaidFinished, event::Persisted, event::Tick,
-    event::CheckpointComing, event::WorkerBusy, event::AgentLeaves>;
+    event::PolicyChanged, event::ServerForgotten, event::TrialsNoted,
+    event::LeaseRequested, event::AgentHeard, event::WorkerSaidFinished,
+    event::Persisted, event::Tick, event::CheckpointComing, event::WorkerBusy,
+    event::AgentLeaves>;
 class Event : public ClosedVariant<EventVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -27,23 +27,39 @@ namespace {
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
 constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
-    kNames = {"CoordinatorStarted", "JobSubmitted",
-              "JobCommanded",       "ServerJoined",
-              "ServerLost",         "AcceleratorLost",
-              "WorkerJoined",       "LeaseStarted",
-              "LeaseEnded",         "StepsReported",
-              "WorkerGone",         "WorkerAbandoned",
-              "AllocationReady",    "RoundPlanned",
-              "RoundStarted",       "PricesChanged",
-              "UnitsAssigned",      "WorkersEvicted",
-              "JobsResized",        "AcceleratorsDrained",
-              "JobUpdated",         "PolicyChanged",
-              "ServerForgotten",    "LeaseRequested",
-              "AgentHeard",         "WorkerSaidFinished",
-              "Persisted",          "Tick",
-              "CheckpointComing",   "WorkerBusy",
+    kNames = {"CoordinatorStarted",
+              "JobSubmitted",
+              "JobCommanded",
+              "ServerJoined",
+              "ServerLost",
+              "AcceleratorLost",
+              "WorkerJoined",
+              "LeaseStarted",
+              "LeaseEnded",
+              "StepsReported",
+              "WorkerGone",
+              "WorkerAbandoned",
+              "AllocationReady",
+              "RoundPlanned",
+              "RoundStarted",
+              "PricesChanged",
+              "UnitsAssigned",
+              "WorkersEvicted",
+              "JobsResized",
+              "AcceleratorsDrained",
+              "JobUpdated",
+              "PolicyChanged",
+              "ServerForgotten",
+              "TrialsNoted",
+              "LeaseRequested",
+              "AgentHeard",
+              "WorkerSaidFinished",
+              "Persisted",
+              "Tick",
+              "CheckpointComing",
+              "WorkerBusy",
               "AgentLeaves"};
-constexpr size_t kDurableEvents = 23;
+constexpr size_t kDurableEvents = 24;
 
 }  // namespace
 
@@ -98,6 +114,7 @@ auto Fields(As<PolicyChanged> auto& e) {
   return std::tie(e.policy, e.instead_of, e.packing, e.progress);
 }
 auto Fields(As<ServerForgotten> auto& e) { return std::tie(e.server); }
+auto Fields(As<TrialsNoted> auto& e) { return std::tie(e.trials); }
 
 }  // namespace event
 

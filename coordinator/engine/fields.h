@@ -19,6 +19,7 @@
 #include "coordinator/engine/apps.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/failures.h"
+#include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/reason.h"
@@ -104,7 +105,8 @@ auto Fields(As<Settings> auto& s) {
                   s.park_absence_s_max, s.plan_lead_s, s.resize_rounds,
                   s.entities, s.throughputs, s.reference_models,
                   s.profiling_percentage, s.solve_gap_s_per_job, s.progress,
-                  s.user_shares, s.app_shares);
+                  s.user_shares, s.app_shares, s.introspection,
+                  s.trial_backoff_s);
 }
 
 }  // namespace event
@@ -198,7 +200,9 @@ void GetField(Unpacker& unpacker, ByAccelerator<T>& out) {
   }
 }
 
-auto Fields(As<TypeAssignment> auto& a) { return std::tie(a.unit, a.type); }
+auto Fields(As<TypeAssignment> auto& a) {
+  return std::tie(a.unit, a.type, a.host);
+}
 
 auto Fields(As<AppBid> auto& b) {
   return std::tie(b.app, b.rho, b.offered, b.bid, b.type, b.kept, b.given);
@@ -232,6 +236,13 @@ inline void GetField(Unpacker& unpacker, Reason& out) {
 
 auto Fields(As<Resize> auto& r) {
   return std::tie(r.job, r.scale_factor, r.reason);
+}
+
+constexpr TrialKind LastOf(TrialKind) { return TrialKind::kDefragment; }
+constexpr TrialStage LastOf(TrialStage) { return TrialStage::kOver; }
+
+auto Fields(As<TrialNote> auto& t) {
+  return std::tie(t.kind, t.stage, t.job, t.other, t.value, t.cost_s, t.places);
 }
 
 auto Fields(As<ProfiledCell> auto& c) {
@@ -290,6 +301,16 @@ auto Fields(As<Accelerator> auto& a) {
 }
 
 namespace engine {
+
+auto Fields(As<IntrospectionBook::Pair> auto& p) {
+  return std::tie(p.began_at, p.kept, p.cost_s, p.first);
+}
+auto Fields(As<IntrospectionBook::Move> auto& m) {
+  return std::tie(m.kind, m.other, m.began_at, m.before_steps_per_s, m.cost_s);
+}
+auto Fields(As<IntrospectionBook::Attempt> auto& a) {
+  return std::tie(a.next_at, a.failures, a.last);
+}
 
 auto Fields(As<App> auto& a) {
   return std::tie(a.began_at, a.presence, a.jobs, a.ended_longest_s,

@@ -302,8 +302,9 @@ struct Job {
   // The type that an assignment gives it when it runs alone; kept by
   // engine::AllocationTable.
   uint32_t chosen = kNoIndex;
-  bool live = false;    // in engine::JobTable::live()
-  uint8_t touched = 0;  // bits of engine::Changes::Reader
+  AcceleratorId chosen_host;  // TypeAssignment::host; kept likewise
+  bool live = false;          // in engine::JobTable::live()
+  uint8_t touched = 0;        // bits of engine::Changes::Reader
   // The policy gives it nothing though it would fit (Resizing). Not journaled;
   // a new allocation with a row for the job clears it.
   bool left_out = false;

@@ -152,6 +152,7 @@ void On(State& s, Time now, const event::StepsReported& e) {
   worker->Know(now, e.progress);
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
   Measure(s, now, job, e.progress);
+  if (s.options.introspection) s.agenda.JudgeSoon(job.id);
 }
 
 namespace {

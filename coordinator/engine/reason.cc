@@ -103,6 +103,17 @@ std::string HeldLaunch::Sentence() const {
                               : StrCat(": ", error));
 }
 
+std::string Tried::Sentence() const {
+  std::string text = StrCat("tried ", what, ": ", became);
+  if (value > 0 && became != "on trial") {
+    StrAppend(&text, absl::StrFormat(" at %.2f times the rate before", value));
+  }
+  if (cost_s > 0) {
+    StrAppend(&text, absl::StrFormat(", for %.0f accelerator-seconds", cost_s));
+  }
+  return text;
+}
+
 std::string Cancelled::Sentence() const {
   return StrCat("cancelled by ",
                 by.empty() ? "its user" : StrCat("operator ", by));

@@ -376,6 +376,17 @@ struct HeldTimeLimit {
   double time_limit_s = 0;
 };
 
+// ---- what the introspection tried last (introspection.h)
+
+struct Tried {
+  static constexpr Text kName = "tried";
+  std::string Sentence() const;
+  std::string what;    // "to run beside job 7"
+  double value = 0;    // TrialNote::value
+  double cost_s = 0;   // accelerator-seconds
+  std::string became;  // "on trial", "kept", "undone"
+};
+
 }  // namespace reason
 
 // Append only: the position of an alternative is its number in all journals.
@@ -392,7 +403,7 @@ using ReasonVariant = std::variant<
     reason::HeldDevice, reason::HeldSilent, reason::HeldHungLaunch,
     reason::TooExtreme, reason::Drained, reason::HeldByUser,
     reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
-    reason::RunningOpaque, reason::HeldTimeLimit>;
+    reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

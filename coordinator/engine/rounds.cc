@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/introspection.h"
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/state.h"
 
@@ -146,6 +147,8 @@ void PlanRoundAhead(State& s, Time now) {
   s.ledger.BookAll(now);
   ResizeJobs(s, now, s.round.ends_at(), /*keep_running=*/false);
   RoundPlan plan = PlanAll(s, s.round.ends_at(), /*keep_running=*/false);
+  std::vector<TrialNote> trials;
+  if (s.options.introspection) trials = Introspect(s, now, plan);
   // The journal records the place of every job, and renewals of leases need
   // it.
   if (s.options.journal || s.options.renewals) Complete(s, plan);
@@ -153,6 +156,7 @@ void PlanRoundAhead(State& s, Time now) {
       s, now,
       event::RoundPlanned{plan.places.Release(), std::move(plan.jobs),
                           std::move(plan.trials), plan.places.ReleaseClaims()});
+  if (!trials.empty()) Record(s, now, event::TrialsNoted{std::move(trials)});
 }
 
 // Adds the jobs that continue as they are to the plan.
@@ -206,6 +210,7 @@ void On(State& s, Time now, const event::RoundStarted& e) {
   const std::map<JobId, PauseTier> tiers(e.tiers.begin(), e.tiers.end());
   s.round.Begin(now);
   s.trials.StartTrials(now);
+  s.introspection.moving.clear();
   std::vector<AcceleratorId> next;  // reused for each job, to save allocations
   const auto begin = [&](Job& job) {
     const bool replanned = s.round.IsReplanned(job);
@@ -560,8 +565,13 @@ void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
   row.home_server.clear();
   row.home = AcceleratorId();
   row.claimed = job.claimed < 0 ? kNoIndex : static_cast<uint32_t>(job.claimed);
-  if (job.workers.front().process == ProcessState::kJoined) {
+  if (job.chosen_host.valid() && job.chosen != kNoIndex) {
+    row.home_server = s.cluster.accelerator(job.chosen_host).server;
+  } else if (job.workers.front().process == ProcessState::kJoined) {
     row.home_server = job.workers.front().server;
+  }
+  if (job.workers.front().process == ProcessState::kJoined &&
+      job.workers.front().server == row.home_server) {
     row.home = job.workers.front().sees_only;
   }
   if (s.jobs.UnitOf(job) == unit) row.holds = job.assigned;
@@ -619,7 +629,8 @@ bool PlansWhole(const State& s) {
   const std::vector<int>& capacity = s.cluster.Capacity();
   const int usable = std::accumulate(capacity.begin(), capacity.end(), 0);
   return !s.allocation.result().is_assignment || s.options.packing ||
-         s.jobs.elastic() || static_cast<size_t>(usable) != s.cluster.size() ||
+         s.options.introspection || s.jobs.elastic() ||
+         static_cast<size_t>(usable) != s.cluster.size() ||
          s.agents.any_own_checkpoints();
 }
 

@@ -181,6 +181,7 @@ static void AddProgress(const State& s, const Job& job, Time now,
                         PolicyJob& row);
 static void AddApps(const State& s, Time now, PolicyProblem& problem);
 static void AddPlacement(const State& s, PolicyProblem& problem);
+static void AddHosts(const State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, const PolicyJob& row,
                            PolicyProblem& problem, std::vector<double>& out);
@@ -269,7 +270,10 @@ void BuildProblem(State& s, Time now) {
   for (const PolicyEntity& entity : s.options.entities) {
     problem.entities.push_back(entity);
   }
-  if (s.options.progress) AddApps(s, now, problem);
+  if (s.options.progress) {
+    AddApps(s, now, problem);
+    AddHosts(s, problem);
+  }
   if (!s.allocation.prices().empty()) {
     std::map<std::string, double> prices(s.allocation.prices().begin(),
                                          s.allocation.prices().end());
@@ -397,6 +401,42 @@ void AddPlacement(const State& s, PolicyProblem& problem) {
     }
     for (size_t type = 0; type < count.size(); ++type) {
       if (count[type] > 0) problem.servers[type].push_back(count[type]);
+    }
+  }
+}
+
+// Adds the servers, and where the processes of each job are: on its
+// accelerators, or parked where it had some last.
+void AddHosts(const State& s, PolicyProblem& problem) {
+  const std::span<const uint32_t> type_of = s.cluster.usable_types();
+  std::vector<size_t> host_of(type_of.size(), kNoIndex);  // by id - 1
+  for (const auto& [server, ids] : s.cluster.servers()) {
+    std::map<uint32_t, size_t> host_of_type;
+    for (const AcceleratorId id : ids) {
+      const uint32_t type = type_of[id.value() - 1];
+      if (type == Cluster::kUnusable) continue;
+      const auto [found, added] =
+          host_of_type.try_emplace(type, problem.hosts.size());
+      if (added) problem.hosts.push_back({id, type, 0});
+      ++problem.hosts[found->second].capacity;
+      host_of[id.value() - 1] = found->second;
+    }
+  }
+  std::vector<AcceleratorId> places;
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const Job& job = s.jobs.at(problem.jobs[m].id);
+    places = job.assigned;
+    for (const Worker& worker : job.gang()) {
+      if (!job.assigned.empty() || !worker.is_live()) break;
+      places.push_back(worker.left_on);
+    }
+    std::map<size_t, int> counts;
+    for (const AcceleratorId place : places) {
+      if (place.valid()) ++counts[host_of[place.value() - 1]];
+    }
+    counts.erase(kNoIndex);
+    for (const auto& [host, count] : counts) {
+      problem.places.push_back({m, host, count});
     }
   }
 }

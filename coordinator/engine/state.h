@@ -19,6 +19,7 @@
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/failures.h"
+#include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/lease_book.h"
 #include "coordinator/engine/ledger.h"
@@ -73,6 +74,7 @@ struct State {
   IsolatedTime isolated{jobs, changes, cluster, throughputs, options, figures};
   TrialBook trials{terms,   jobs,       cluster,    throughputs,
                    options, allocation, candidates, figures};
+  IntrospectionBook introspection;
   Solving solving;
   // Rounds.
   RoundClock round{terms, jobs, options};

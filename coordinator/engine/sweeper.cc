@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/state.h"
@@ -63,6 +64,7 @@ void Sweep(State& s, Time now) {
   SweepDrains(s, now);
   SweepQuarantine(s, now);
   SweepStrangers(s, now);
+  SweepTrials(s, now);
   for (auto& [id, job] : s.jobs.live()) {
     for (int rank = 0; rank < static_cast<int>(job->workers.size()); ++rank) {
       SweepWorker(s, now, *job, rank);

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <tuple>
 #include <utility>
 
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/mechanism/mechanism.h"
+#include "core/ids.h"
 #include "core/units.h"
 
 namespace gavel::engine {
@@ -88,7 +90,8 @@ class Terms {
 // the engine looks at it after each event, and in NextDeadline. It decides
 // nothing.
 //
-// Not thread-safe. Snapshot fields: all but how long a fill may wait.
+// Not thread-safe. Snapshot fields: all but how long a fill may wait, and which
+// jobs are to be judged.
 
 class Agenda {
  public:
@@ -118,6 +121,11 @@ class Agenda {
   bool memory_due() const { return memory_due_; }
   void EndMakeRoom() { memory_due_ = false; }
 
+  // The job reported its speed, or its trial is due.
+  void JudgeSoon(JobId job) { judge_.insert(job); }
+  bool judge_due() const { return !judge_.empty(); }
+  std::set<JobId> TakeJudged() { return std::exchange(judge_, {}); }
+
   // Jobs or cluster changed since the last problem for the policy.
   void SolveSoon() { unsolved_ = true; }
   bool unsolved() const { return unsolved_; }
@@ -135,7 +143,10 @@ class Agenda {
 
   // Called after a row was replayed. A fill or an eviction that followed has a
   // row of its own.
-  void EndReplay() { fill_due_ = memory_due_ = false; }
+  void EndReplay() {
+    fill_due_ = memory_due_ = false;
+    judge_.clear();
+  }
 
   static auto State(auto& a) {
     return std::tie(a.fill_due_, a.unsolved_, a.unsolved_seq_,
@@ -149,6 +160,7 @@ class Agenda {
   bool fill_due_ = false;
   Time fill_by_ = kNever;
   bool memory_due_ = false;
+  std::set<JobId> judge_;
   bool unsolved_ = false;
   uint64_t unsolved_seq_ = 0;
   bool throughputs_moved_ = false;

@@ -141,7 +141,8 @@ void TrialBook::NoteTried(Job& job, Worker& worker) {
   const ShareUnit unit = jobs_.UnitOf(job);
   worker.profiles = unit.job == job.id &&
                     std::binary_search(trials_.begin(), trials_.end(), unit);
-  if (!options_.pair_trials || !unit.packed()) return;
+  const bool tries = options_.pair_trials || options_.introspection;
+  if (!tries || !unit.packed()) return;
   if (tried_pairs_.contains({unit, type})) return;
   Job& partner = jobs_.at(job.partner);
   if (partner.HoldsAny()) {

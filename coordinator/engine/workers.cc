@@ -852,6 +852,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
     s.speeds.RemoveJob(job.id);
     s.ledger.RemoveJob(job.id);
     s.trials.ForgetJob(job.id);
+    s.introspection.ForgetJob(job.id);
   }
   s.agenda.SolveSoon();
   s.agenda.FillSoon();

@@ -71,10 +71,10 @@ class Assigner {
   std::optional<size_t> FitWhereItRuns(size_t job) const;
 
   // A job may be assigned at most once, alone or in a pair.
-  void Assign(size_t job, size_t type) {
+  void Assign(size_t job, size_t type, AcceleratorId host = {}) {
     room_[type] -= Job(job).scale_factor;
     assert(assigned_ < assignment_.size());
-    assignment_[assigned_++] = {{Job(job).id, JobId()}, type};
+    assignment_[assigned_++] = {{Job(job).id, JobId()}, type, host};
   }
   // Assigns a pair, which shares the accelerators of one gang.
   void AssignPair(size_t a, size_t b, size_t type);

@@ -109,6 +109,7 @@ PolicyResult SolveFifoPerf(const PolicyProblem& problem);
 PolicyResult SolveFinishTimeFairness(const PolicyProblem& problem,
                                      PolicyForm form);
 PolicyResult SolveGandiva(const PolicyProblem& problem);
+PolicyResult SolveGandivaReactive(const PolicyProblem& problem);
 PolicyResult SolveIsolated(const PolicyProblem& problem);
 PolicyResult SolveMaxMinFairness(const PolicyProblem& problem, PolicyForm form,
                                  const LpOptions& options = {});

@@ -246,6 +246,31 @@ absl::Status CheckApp(const PolicyProblem& problem, size_t a) {
   return absl::OkStatus();
 }
 
+absl::Status CheckHosts(const PolicyProblem& problem) {
+  for (const PolicyHost& host : problem.hosts) {
+    if (host.id.valid() && host.type < problem.types.size() &&
+        host.capacity >= 1) {
+      continue;
+    }
+    return Refuse("host ", host.id.value(), ": ", host.capacity,
+                  " accelerators of type ", host.type, " of ",
+                  problem.types.size(), "; give 1 or more of a type");
+  }
+  size_t last = 0;
+  for (const PolicyPlace& place : problem.places) {
+    if (place.job < problem.jobs.size() && place.job >= last &&
+        place.host < problem.hosts.size() && place.count >= 1) {
+      last = place.job;
+      continue;
+    }
+    return Refuse("a place of job ", place.job, " with ", place.count,
+                  " accelerators on host ", place.host, " of ",
+                  problem.hosts.size(),
+                  "; give indices, ascending by job, and 1 or more");
+  }
+  return absl::OkStatus();
+}
+
 // The name of a column, for messages.
 std::string ColumnName(const PolicyProblem& problem, size_t column) {
   const std::string& type = problem.types[problem.TypeOfColumn(column)];
@@ -411,6 +436,7 @@ absl::Status CheckProblem(const PolicyProblem& problem) {
   for (size_t m = 0; m < problem.jobs.size(); ++m) {
     GAVEL_RETURN_IF_ERROR(CheckJob(problem, m));
   }
+  GAVEL_RETURN_IF_ERROR(CheckHosts(problem));
   if (problem.kinds.empty() && problem.pairs.empty()) return absl::OkStatus();
   std::vector<size_t> first_of;
   GAVEL_RETURN_IF_ERROR(CheckKinds(problem, &first_of));

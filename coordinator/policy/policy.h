@@ -73,6 +73,20 @@ struct PolicyApp {
   double ended_area_s = 0;
 };
 
+// The usable accelerators of one type on one server.
+struct PolicyHost {
+  AcceleratorId id;  // the first of them; names the host
+  size_t type = 0;   // index into PolicyProblem::types
+  int capacity = 0;  // >= 1
+};
+
+// Accelerators of a host that a job has, or that its parked processes had last.
+struct PolicyPlace {
+  size_t job = 0;   // index into PolicyProblem::jobs
+  size_t host = 0;  // index into PolicyProblem::hosts
+  int count = 0;    // >= 1
+};
+
 // Two kinds of jobs that may share accelerators. Both have the same scale
 // factor, and first <= second. If they are equal, the pair is two jobs of that
 // kind.
@@ -141,6 +155,11 @@ struct PolicyProblem {
   // [J] the number of accelerators on each server that has the type. Empty:
   // placement does not matter. Otherwise each inner list sums to capacity[j].
   std::vector<std::vector<int>> servers;
+  // The servers and which jobs are there, for policies that choose servers
+  // (gandiva_reactive). Hosts of a type together have at most its capacity.
+  // Empty: each type is one host. Places ascend by job.
+  std::vector<PolicyHost> hosts;
+  std::vector<PolicyPlace> places;
   double round_s = 0;  // length of a round, >= 0
   uint64_t round = 0;  // how many rounds there were
   SolverChoice solver = SolverChoice::kAuto;
@@ -209,6 +228,8 @@ class Allocation {
 struct TypeAssignment {
   ShareUnit unit;
   size_t type = 0;  // index into PolicyProblem::types; all s_u on this type
+  // The host that it is meant for (PolicyHost::id); invalid: any of the type.
+  AcceleratorId host = {};
   friend bool operator==(const TypeAssignment&,
                          const TypeAssignment&) = default;
 };

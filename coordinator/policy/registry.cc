@@ -54,6 +54,7 @@ constexpr Entry kPolicies[] = {
      kPacks},
     {"finish_time_fairness_perf", Call<SolveFinishTimeFairness, kAware>},
     {"gandiva", Call<SolveGandiva>, kPacks},
+    {"gandiva_reactive", Call<SolveGandivaReactive>},
     {"isolated", Call<SolveIsolated>, kNoProgress},
     {"max_min_fairness", Call<SolveMaxMin, kAgnostic>, kNoProgress},
     {"max_min_fairness_packed", Call<SolveMaxMin, kPacked>, kPacksNoProgress},

@@ -282,6 +282,7 @@ StatusRow StatusOf(const QueryView& view) {
   row.memory_rounds = options.memory_rounds;
   row.reset_interval_s = options.reset_interval_s;
   row.placement_sensitive = options.placement_sensitive;
+  row.introspection = options.introspection;
   row.rounds = engine.rounds();
   row.round_duration_s = options.round_duration_s;
   row.lease_duration_s = options.lease_duration_s;

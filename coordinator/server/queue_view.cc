@@ -61,6 +61,7 @@ std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
     if (!part.empty()) StrAppend(&notes, "; ", part);
   };
   if (job.active()) add(RenderResize(job));
+  if (job.active()) add(engine.TrialNotes(job));
   add(view.memory);
   // Nothing was measured of a job that has never run.
   const bool ran = view.progress.incarnations > 0;

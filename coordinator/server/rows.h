@@ -246,6 +246,7 @@ struct StatusRow {
   std::optional<double> memory_rounds;
   std::optional<double> reset_interval_s;
   std::optional<bool> placement_sensitive;
+  bool introspection = false;
   uint64_t rounds = 0;
   std::optional<double> round_duration_s;
   double lease_duration_s = 0;
@@ -267,7 +268,8 @@ GAVEL_ROW(StatusRow, term, seq, now_s, policy, policy_option, user_shares,
           entities, mechanism, queue, memory_rounds, reset_interval_s,
           placement_sensitive, rounds, round_duration_s, lease_duration_s,
           round_ends_in_s, outcome, objective, bound, gap, solver, detail,
-          kept_out, profiling, failures, troubles, jobs, app_shares)
+          kept_out, profiling, failures, troubles, jobs, app_shares,
+          introspection)
 
 // --- What a prediction needs: `gavel what-if`, `gavel policy --preview` ---
 

@@ -150,6 +150,11 @@ constexpr std::tuple kSchedulingKeys = {
          .example = "true",
          .meaning = "Whether the policy knows what gangs lose that are "
                     "spread over servers."}),
+    Key("introspection", &SchedulingSpec::introspection,
+        {.default_value = "false",
+         .example = "true",
+         .meaning = "Whether jobs are tried beside others and elsewhere, and "
+                    "what does not help is undone, whatever the policy."}),
     Key("throughputs", &SchedulingSpec::throughputs,
         {.values = "a path, relative to the cluster file",
          .otherwise = "none",

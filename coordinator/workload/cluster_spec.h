@@ -35,6 +35,7 @@ struct SchedulingSpec {
   std::string queue = "global";     // or "per_type"
   double reset_interval_s = 0;      // a new allocation at most this often
   bool placement_sensitive = false;
+  bool introspection = false;  // trials are made, and undone
   // Gavel's throughput file; relative to the cluster file. Empty: none.
   std::string throughputs;
   // Per accelerator and hour, by type.

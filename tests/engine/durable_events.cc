@@ -70,7 +70,14 @@ std::vector<Event> DurableEvents() {
           event::AcceleratorsDrained{"here", "here-0", false, true, 7.5},
           event::JobUpdated{JobId(3), update},
           event::PolicyChanged{"fifo", "max_min_fairness", true, false},
-          event::ServerForgotten{"here"}};
+          event::ServerForgotten{"here"},
+          event::TrialsNoted{{{TrialKind::kNeighbour,
+                               TrialStage::kKept,
+                               JobId(3),
+                               JobId(4),
+                               1.5,
+                               12,
+                               {AcceleratorId(5)}}}}};
 }
 
 }  // namespace gavel

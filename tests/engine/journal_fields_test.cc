@@ -50,11 +50,15 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
                 testing::FieldCount<SolveReport>());
   ExpectEveryMemberListed<ReasonRow>();
   ExpectEveryMemberListed<Resize>();
+  ExpectEveryMemberListed<TrialNote>();
+  ExpectEveryMemberListed<engine::IntrospectionBook::Pair>();
+  ExpectEveryMemberListed<engine::IntrospectionBook::Move>();
+  ExpectEveryMemberListed<engine::IntrospectionBook::Attempt>();
   ExpectEveryMemberListed<ProfiledCell>();
   ExpectEveryMemberListed<Worker::Known>();
   ExpectEveryMemberListed<Worker>(5);
   ExpectEveryMemberListed<Job::Pace>();
-  ExpectEveryMemberListed<Job>(7);
+  ExpectEveryMemberListed<Job>(8);
   ExpectEveryMemberListed<Agent>(1);
   ExpectEveryMemberListed<engine::App>();
   ExpectEveryMemberListed<DecidingPolicy>();

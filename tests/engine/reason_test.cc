@@ -208,6 +208,11 @@ std::vector<Case> Cases() {
        "held: it was ended, having run for its time_limit of 60 s; submit it "
        "again with a longer one, or let it run again with `gavel release 7`",
        {40, "7", 60}},
+      {reason::Tried{"to run beside job 7", 1.5, 12.4, "kept"},
+       "tried",
+       "tried to run beside job 7: kept at 1.50 times the rate before, for 12 "
+       "accelerator-seconds",
+       {41, "to run beside job 7", 1.5, 12.4, "kept"}},
   };
 }
 

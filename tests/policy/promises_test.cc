@@ -81,6 +81,7 @@ constexpr PolicyPromises kPromises[] = {
      .pareto = true,
      .sharing_incentive = true},
     {.name = "gandiva"},
+    {.name = "gandiva_reactive"},
     {.name = "isolated",
      .sharing_incentive = true,
      .envy_free = true,

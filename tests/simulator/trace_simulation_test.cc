@@ -486,6 +486,11 @@ struct SavedKind {
 const SavedKind kSavedKinds[] = {
     {"an assignment", "fifo_perf", [](SimulationOptions&, Trace&) {}},
     {"one for each round", "gandiva", [](SimulationOptions&, Trace&) {}},
+    {"servers", "gandiva_reactive", [](SimulationOptions&, Trace&) {}},
+    {"trials", "gandiva_reactive",
+     [](SimulationOptions& options, Trace&) {
+       options.engine.introspection = true;
+     }},
     {"shares", "max_min_fairness_perf", [](SimulationOptions&, Trace&) {}},
     {"shares by progress", "finish_time_fairness_perf",
      [](SimulationOptions&, Trace&) {}},
