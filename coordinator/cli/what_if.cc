@@ -606,6 +606,7 @@ namespace {
 
 struct PolicyOptions : ClientOptions {
   std::string name;
+  std::optional<double> f;
   bool preview = false;
 };
 
@@ -632,7 +633,14 @@ absl::Status ShowPreview(const PolicyOptions& options, Client& client) {
   return absl::OkStatus();
 }
 
-absl::Status RunPolicyCommand(const PolicyOptions& options) {
+absl::Status RunPolicyCommand(PolicyOptions options) {
+  if (options.f.has_value()) {
+    if (options.name != "themis") {
+      return absl::InvalidArgumentError(
+          "--f is the fairness knob of themis: gavel policy themis --f 0.5");
+    }
+    options.name = StrCat("themis_f=", *options.f);
+  }
   if (options.preview && options.name.empty()) {
     return absl::InvalidArgumentError(
         "--preview of which policy? Name it: gavel policy NAME --preview");
@@ -685,6 +693,10 @@ void AddPolicyCommand(CLI::App& app, int* exit_code) {
       RunPolicyCommand);
   AddClientOptions(command, &options);
   AddOption(command, "name", options.name, "POLICY", "the policy to set");
+  AddOption(command, "--f", options.f, "F",
+            "of themis: the fraction of the apps, the best-off ones, to which "
+            "an auction offers nothing (0.8)")
+      ->check(CLI::Range(0.0, 1.0));
   command.add_flag("--preview", options.preview,
                    "sets nothing: says who would gain and lose which share");
 }

@@ -294,7 +294,12 @@ absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
   for (size_t i = offered; i < worst.size(); ++i) {
     TakeAll(assigner, apps[worst[i].second].jobs);
   }
-  for (const Bidder& bidder : bidders) TakeAll(assigner, bidder.left());
+  // What a winner did not keep is not for itself, as long as others want it.
+  for (const bool won : {false, true}) {
+    for (size_t i = 0; i < bidders.size(); ++i) {
+      if ((notes[i].bid > 0) == won) TakeAll(assigner, bidders[i].left());
+    }
+  }
   PolicyResult result = assigner.Result("partial-allocation");
   result.each_round = true;
   for (auto& [place, note] : notes) result.bids.push_back(note);

@@ -41,6 +41,7 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<PolicyEntity>();
   ExpectEveryMemberListed<ThroughputTable::Figures>();
   ExpectEveryMemberListed<TypeAssignment>();
+  ExpectEveryMemberListed<AppBid>();
   // The base class counts as one member here, and its `iterations` is not
   // journaled.
   PolicyResult result;
@@ -55,6 +56,7 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<Job::Pace>();
   ExpectEveryMemberListed<Job>(7);
   ExpectEveryMemberListed<Agent>(1);
+  ExpectEveryMemberListed<engine::App>();
   ExpectEveryMemberListed<DecidingPolicy>();
   ExpectEveryMemberListed<Accelerator>();
   ExpectEveryMemberListed<TimeReceived::Seconds>();
