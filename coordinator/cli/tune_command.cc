@@ -1,4 +1,4 @@
-// `gavel tune`: its options, and what it shows.
+// The options of `gavel tune`, and its output while a search runs.
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -43,8 +43,8 @@ class TuneScreen {
         static_cast<double>(taken) / static_cast<double>(planned);
     const double begun =
         static_cast<double>(first_taken_) / static_cast<double>(planned);
-    // The bar takes what is left to go as fast as what was done since the
-    // command began.
+    // The bar expects the remaining steps to take as long, each, as the steps
+    // since the command began.
     const double elapsed_s =
         part > begun ? clock_.elapsed_s() * part / (part - begun) : 0;
     terminal_.Show(StrCat(RenderTrials(run_, terminal_.width()),

@@ -444,7 +444,7 @@ absl::Status TuneRun::LookAtJobs() {
   if (!client_) {
     GAVEL_ASSIGN_OR_RETURN(client_, options_.connection.Connect());
   }
-  // Of those that have ended only the latest, among which are ours.
+  // Only the latest ended jobs: ours are among them.
   GAVEL_ASSIGN_OR_RETURN(
       const std::vector<QueueRow> rows,
       RowsOf({{"app", spec_.name},

@@ -78,8 +78,9 @@ class TuneRun {
   };
 
   // Makes the folder, or reads the record in it. INVALID_ARGUMENT: the search
-  // file or the command is wrong. FAILED_PRECONDITION: the folder is of another
-  // search. ALREADY_EXISTS: the search is being carried out by another process.
+  // file or the command is wrong. FAILED_PRECONDITION: the folder belongs to
+  // another search. ALREADY_EXISTS: the search is being carried out by another
+  // process.
   static absl::StatusOr<std::unique_ptr<TuneRun>> Open(Options options);
 
   // Until the search is over, or `stop`: CANCELLED; its jobs go on. `show` is

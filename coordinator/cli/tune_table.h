@@ -1,5 +1,5 @@
-// What a search shows: its trials as a table, as JSON and as a page with a
-// plot. Pure. Stateless, thread-safe.
+// The trials of a search as a table, as JSON, and as a page with a plot. Pure.
+// Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_TUNE_TABLE_H_
 #define GAVEL_COORDINATOR_CLI_TUNE_TABLE_H_
 

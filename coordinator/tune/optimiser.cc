@@ -43,8 +43,8 @@ class Course {
     if (record == nullptr || record->outcome != Outcome::kDone) return {};
     return spec_.maximise ? -record->value : record->value;
   }
-  // Those of `trials` that have a metric, the best first; of equal ones the
-  // first.
+  // The trials with a metric, the best first. Equal trials keep the order of
+  // their numbers.
   std::vector<int> Ranked(const std::vector<int>& trials,
                           uint64_t steps) const {
     std::vector<std::pair<double, int>> losses;
@@ -198,8 +198,9 @@ void Evolve(const SearchSpec& spec, Course& course) {
   }
 }
 
-// In rounds: each live trial trains to its next rung; the program is told of
-// their values in the order of trials, and then asked for new trials.
+// Trials train in rounds: each live trial trains to its next rung, then the
+// program gets their values in the order of trials, and a question for each new
+// trial.
 void AskProgram(const SearchSpec& spec, const std::vector<Answer>& answers,
                 Course& course) {
   const std::vector<uint64_t> rungs = EvenRungs(spec);

@@ -1,7 +1,7 @@
-// Which trials of a search train next, and up to which step. Pure: a decision
-// is a function of the search file and of what has become of the trials so far,
-// so that a search resumes from its record alone, and no decision depends on
-// which trial was faster.
+// Decides which trials of a search train next, and up to which step. Pure: a
+// decision is a function of the search file and of what has become of the
+// trials so far, so that a search resumes from its record alone, and no
+// decision depends on which trial was faster.
 //
 // A trial trains in segments, from one number of steps to the next. The metric
 // at the end of a segment is all that decisions use. Called by `gavel tune`;
@@ -51,7 +51,7 @@ struct SegmentRecord {
   double value = 0;  // finite
 };
 
-// What the program of Method::kProgram answered.
+// An answer of the program of Method::kProgram.
 struct Answer {
   int trial = 0;
   uint64_t steps = 0;  // 0: it was asked for a trial; else told of a value
@@ -60,7 +60,7 @@ struct Answer {
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 
-// What the program is to be asked next.
+// The next question for the program.
 struct Question {
   int trial = 0;
   uint64_t steps = 0;           // as of Answer

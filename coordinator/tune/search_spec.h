@@ -102,7 +102,7 @@ std::vector<std::string> DrawTrial(const SearchSpec& spec, int trial);
 int GridSize(const SearchSpec& spec);
 std::vector<std::string> GridTrial(const SearchSpec& spec, int trial);
 
-// What population-based training makes of another trial's values (Jaderberg et
+// Perturbs another trial's values for population-based training (Jaderberg et
 // al. 2017, section 4.1): each number is multiplied by 0.8 or 1.2, within its
 // range; an integer moves by one at least, and a choice to a neighbour in its
 // list.

@@ -29,7 +29,7 @@ struct SearchState {
   std::vector<TrialSegment> segments;
   std::vector<Answer> answers;
 
-  // What Decide() reads.
+  // The segments as Decide() reads them.
   std::vector<SegmentRecord> begun() const {
     return {segments.begin(), segments.end()};
   }

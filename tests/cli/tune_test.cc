@@ -59,7 +59,7 @@ class TuneTest : public GavelClusterTest {
     EXPECT_EQ(ended.exit_code, 0) << ended.errors;
     return nlohmann::json::parse(ended.output, nullptr, false);
   }
-  // What a search found, without times and folders.
+  // The result of a search without times and folders.
   static nlohmann::json Found(nlohmann::json json) {
     json["best"].erase("checkpoint_directory");
     for (nlohmann::json& trial : json["trials"]) {

@@ -1,5 +1,5 @@
-// What holds for every method: bounds, independence of the order in which
-// trials train, and that a search resumes from its record.
+// Every method keeps its bounds, does not depend on the order in which trials
+// train, and resumes from its record.
 #include "tests/tune/searches.h"
 
 namespace gavel::tune {

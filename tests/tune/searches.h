@@ -78,7 +78,7 @@ class World {
     return rungs;
   }
 
-  // What the program of Method::kProgram answers.
+  // The program of Method::kProgram.
   std::function<Answer(const Question&)> answer = [](const Question& asked) {
     return Answer{asked.trial, asked.steps, false, {"0.1"}};
   };
