@@ -136,6 +136,11 @@ absl::Status CheckpointSaver::Open() {
   restored_step_ = generation.step;
   context_.stats.SetStepsDone(generation.step);
   context_.stats.SetLastGeneration(generation);
+  // Until the program reports them again, which may be after the next
+  // checkpoint.
+  for (const auto& [name, value] : restored_->scalars) {
+    context_.stats.scalars().Set(name, value);
+  }
   return absl::OkStatus();
 }
 

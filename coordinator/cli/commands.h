@@ -43,6 +43,10 @@ void AddLocalCommand(CLI::App& app, int* exit_code);
 void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
                       int* exit_code);
 
+// Searches hyperparameters on a coordinator. `program`: as of doctor.
+void AddTuneCommand(CLI::App& app, std::vector<std::string> program,
+                    int* exit_code);
+
 // submit, cancel, release, hold, requeue, checkpoint, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
 // list, export, import, below checkpoint: files of a job's checkpoint

@@ -368,11 +368,12 @@ constexpr char kFooter[] =
     "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
     "line.";
 
-// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor`: CLI11 would
-// read
-// "[a,b]" as two arguments.
+// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor` and `gavel
+// tune`: CLI11 would read "[a,b]" as two arguments.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
-  if (*argc < 2 || std::string_view(argv[1]) != "doctor") return {};
+  if (*argc < 2) return {};
+  const std::string_view command = argv[1];
+  if (command != "doctor" && command != "tune") return {};
   char** const end = argv + *argc;
   char** const dashes = std::find(argv, end, std::string_view("--"));
   *argc = static_cast<int>(dashes - argv);
@@ -429,10 +430,11 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   app->set_version_flag("--version", version);
   app->require_subcommand(1);
   AddLocalCommand(*app, exit_code);
-  AddDoctorCommand(*app, std::move(program), exit_code);
+  AddDoctorCommand(*app, program, exit_code);
   AddCoordinatorCommand(*app, typed, exit_code);
   AddAgentCommand(*app, typed, exit_code);
   AddClientCommands(*app, exit_code);
+  AddTuneCommand(*app, std::move(program), exit_code);
   AddOperatorCommands(*app, exit_code);
   AddPolicyCommand(*app, exit_code);
   AddQueryCommands(*app, exit_code);

@@ -14,6 +14,7 @@
 #include "coordinator/cli/command_options.h"
 #include "coordinator/command/command_line.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/tune/search_spec.h"
 #include "coordinator/workload/file_keys.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -334,12 +335,32 @@ count = 2
 
 )md";
 
+constexpr char kSearchFile[] = R"md(## `search.toml`
+
+What `gavel tune` reads: a search of hyperparameters ([tune.md](tune.md)). At most 64 KiB.
+
+```toml
+name = "digits"
+method = "hyperband"
+metric = "loss"
+steps = 8100
+steps_min = 100
+[[parameter]]
+name = "lr"
+kind = "log_uniform"
+min = 1e-5
+max = 0.1
+```
+
+)md";
+
 }  // namespace
 
 std::string FilesDocument() {
   std::string text =
       StrCat(kIntroduction, kJobFile, FormatFileTables(JobFileTables()),
-             kClusterFile, FormatFileTables(ClusterFileTables()));
+             kClusterFile, FormatFileTables(ClusterFileTables()), kSearchFile,
+             FormatFileTables(tune::SearchFileTables()));
   text.pop_back();  // the empty line behind the last table
   return text;
 }

@@ -538,8 +538,11 @@ absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
     if (!name.starts_with(kBytesPrefix)) sizes_bytes[name] = tensor.nbytes();
   }
   GAVEL_ASSIGN_OR_RETURN(Snapshot snapshot, FromTensors(std::move(tensors)));
-  Restored restored{
-      manifest.generation, manifest.world_size, std::move(snapshot), {}};
+  Restored restored{manifest.generation,
+                    manifest.world_size,
+                    std::move(snapshot),
+                    manifest.scalars,
+                    {}};
   history_ = {};
   Remember(FolderOf(attempt), std::move(manifest), sizes_bytes);
   return restored;

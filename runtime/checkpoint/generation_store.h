@@ -93,6 +93,7 @@ struct Restored {
   // Its tensors refer to the arena or to mapped files. While one of them is
   // alive, the next save uses other memory.
   Snapshot snapshot;
+  std::map<std::string, double> scalars;  // Manifest::scalars
   // Later generations that were rejected, with the reason; empty if none was.
   std::vector<std::string> notes;
 };

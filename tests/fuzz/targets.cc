@@ -25,6 +25,8 @@ std::span<const Target> Targets() {
       Target{"record", RunRecord, RecordSeeds},
       Target{"recovery", RunRecovery, RecoverySeeds},
       Target{"filter", RunFilter, FilterSeeds},
+      Target{"search", RunSearch, SearchSeeds},
+      Target{"answer", RunAnswer, AnswerSeeds},
   };
   return kTargets;
 }

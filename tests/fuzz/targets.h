@@ -45,6 +45,8 @@ void RunKeys(std::string_view bytes);
 void RunRecord(std::string_view bytes);
 void RunRecovery(std::string_view bytes);
 void RunFilter(std::string_view bytes);
+void RunSearch(std::string_view bytes);
+void RunAnswer(std::string_view bytes);
 
 std::vector<std::string> MessageSeeds();
 std::vector<std::string> EventSeeds();
@@ -63,6 +65,8 @@ std::vector<std::string> KeySeeds();
 std::vector<std::string> RecordSeeds();
 std::vector<std::string> RecoverySeeds();
 std::vector<std::string> FilterSeeds();
+std::vector<std::string> SearchSeeds();
+std::vector<std::string> AnswerSeeds();
 
 }  // namespace gavel::fuzz
 

@@ -5,6 +5,7 @@
 
 #include "coordinator/cli/table.h"
 #include "coordinator/server/principals.h"
+#include "coordinator/tune/search_state.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/json_fields.h"
@@ -93,6 +94,78 @@ void RunReply(std::string_view bytes) {
   ParseStatus(*json);
   ParseWhy(*json);
   ParseForecast(*json);
+}
+
+void RunSearch(std::string_view bytes) {
+  const auto spec = tune::ParseSearchSpec(bytes, "search.toml");
+  if (!spec.ok()) return;
+  Require(spec->trials > 0 && spec->trials <= tune::kTrialsMax,
+          "the number of trials is bounded");
+  const std::vector<std::string> values =
+      spec->method == tune::Method::kGrid
+          ? tune::GridTrial(*spec, spec->trials - 1)
+          : tune::DrawTrial(*spec, 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    Require(tune::CheckValue(spec->space[i], values[i]).ok(),
+            "what is drawn is in the space");
+  }
+  tune::Perturb(*spec, values, 0, spec->steps);
+  const tune::Plan plan = tune::Decide(*spec, {});
+  Require(plan.question || !plan.next.empty(), "a search begins");
+}
+
+void RunAnswer(std::string_view bytes) {
+  static const auto spec = tune::ParseSearchSpec(SearchSeeds()[0], "seed");
+  const auto values = tune::ParseAnswer(*spec, {1, 0, {}}, bytes);
+  if (values.ok() && !values->stop) {
+    Require(values->values.size() == spec->space.size(),
+            "each parameter has a value");
+  }
+  tune::ParseAnswer(*spec, {1, 9, 0.5}, bytes).IgnoreError();
+  tune::DecodeState(bytes).IgnoreError();
+}
+
+std::vector<std::string> SearchSeeds() {
+  constexpr char kSpace[] = R"(
+[[parameter]]
+name = "lr"
+kind = "log_uniform"
+min = 1e-5
+max = 0.1
+points = 3
+[[parameter]]
+name = "depth"
+kind = "integer"
+min = 2
+max = 5
+[[parameter]]
+name = "act"
+kind = "choice"
+values = ["relu", "tanh"]
+)";
+  const auto search = [&](const char* keys) {
+    return StrCat("name = \"s\"\nmetric = \"loss\"\nsteps = 81\n", keys,
+                  kSpace);
+  };
+  return {search("method = \"program\"\ntrials = 9\nprogram = [\"x\"]"),
+          search("method = \"hyperband\"\nsteps_min = 1\neta = 3\nseed = 1"),
+          search("method = \"population\"\ntrials = 9\nsteps_min = 9"),
+          search("method = \"median\"\ntrials = 9\nsteps_min = 9\n"
+                 "goal = \"max\""),
+          search("method = \"grid\"\ntrials_at_once = 2") +
+              "[job]\nscale_factor = 2\n"};
+}
+
+std::vector<std::string> AnswerSeeds() {
+  tune::SearchState state;
+  state.id = "abc123";
+  state.file = "x";
+  state.command = {"./train", "{lr}"};
+  state.segments.emplace_back();
+  state.answers = {{0, 0, false, {"0.1"}}};
+  return {R"({"values": {"lr": 0.01, "depth": 3, "act": "relu"}})",
+          R"({"done": true})", R"({"continue": false})",
+          tune::EncodeState(state)};
 }
 
 std::vector<std::string> JobSeeds() {

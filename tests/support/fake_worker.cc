@@ -5,6 +5,7 @@
 //   fake_worker [--steps N] [--step-ms MS] [--checkpoint-every N]
 //               [--exit-at STEP CODE] [--hang-at STEP] [--ignore-pauses]
 //               [--fail-resume CAUSE] [--log FILE] [--beside-step-ms MS]
+//               [--rate R]
 //
 // Each rank of a gang trains by itself; the state of the first rank is that of
 // the job.
@@ -22,6 +23,10 @@
 // that is counted twice, or left out, shows in the sum. It exits with 99 when
 // it finds another worker on its accelerator.
 //
+// With --rate its generations are folders with a manifest, as the runtime's,
+// which has a "loss" that is the lower the more steps it has done and the
+// nearer R is to 0.01.
+//
 // With --log every incarnation appends its actions to one file, and continues
 // only when they are on disk: "NANOSECONDS PID WORD ..."
 // (tests/reliability/worker_log.h).
@@ -31,6 +36,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -46,6 +52,7 @@
 #include "core/generation.h"
 #include "core/messages.h"
 #include "core/text.h"
+#include "runtime/generation/manifest.h"
 #include "runtime/lease/lease_machine.h"
 #include "runtime/transport/dealer_router.h"
 
@@ -83,6 +90,7 @@ struct Options {
   bool ignore_pauses = false;
   std::optional<ReleaseCause> fail_resume;
   std::string log;
+  double rate = 0;  // 0: not given
 };
 
 Options ParseOptions(int argc, char** argv) {
@@ -104,6 +112,9 @@ Options ParseOptions(int argc, char** argv) {
       options.fail_resume = static_cast<ReleaseCause>(next());
     }
     if (name == "--log" && i + 1 < argc) options.log = argv[++i];
+    if (name == "--rate" && i + 1 < argc) {
+      options.rate = std::strtod(argv[++i], nullptr);
+    }
     if (name == "--hang-at") {
       options.hang_at = next();
       continue;
@@ -127,35 +138,55 @@ struct State {
   uint64_t sum = 0;  // of the numbers of the steps, from 1
 };
 
-// Stores each generation as a file "generation-..." with "STEPS SUM".
+// Stores each generation as a file "generation-..." with "STEPS SUM"; with a
+// rate, as a folder of that name with the file as its shard.
 class Checkpoints {
  public:
-  explicit Checkpoints(std::string directory)
-      : directory_(std::move(directory)) {
+  Checkpoints(std::string directory, double rate)
+      : directory_(std::move(directory)), rate_(rate) {
     fs::create_directories(directory_);
   }
 
   State Restore(Generation* latest) const {
     for (const auto& entry : fs::directory_iterator(directory_)) {
       const auto one = ParseGenerationName(entry.path().filename().string());
-      if (one && *one > *latest) *latest = *one;
+      if (one && *one > *latest && IsWhole(entry.path())) *latest = *one;
     }
     State state;
     if (*latest == Generation{}) return state;
-    std::ifstream(directory_ / GenerationName(*latest)) >> state.steps >>
-        state.sum;
+    std::ifstream(FileOf(*latest)) >> state.steps >> state.sum;
     return state;
   }
 
   void Save(Generation generation, const State& state) const {
-    const fs::path path = directory_ / GenerationName(generation);
+    const fs::path path = FileOf(generation);
+    fs::create_directories(path.parent_path());
     const fs::path written = StrCat(path.string(), ".", getpid());
     std::ofstream(written) << state.steps << ' ' << state.sum << '\n';
     fs::rename(written, path);
+    if (rate_ > 0) SaveManifest(path.parent_path(), generation, state);
   }
 
  private:
+  fs::path FileOf(Generation generation) const {
+    const fs::path path = directory_ / GenerationName(generation);
+    return rate_ > 0 ? path / ShardFileName(0) : path;
+  }
+  bool IsWhole(const fs::path& path) const {
+    return rate_ == 0 || fs::exists(path / kManifestFileName);
+  }
+  void SaveManifest(const fs::path& folder, Generation generation,
+                    const State& state) const {
+    Manifest manifest;
+    manifest.generation = generation;
+    manifest.scalars["loss"] = std::abs(std::log10(rate_) + 2) +
+                               1 / (1 + static_cast<double>(state.sum));
+    std::ofstream(folder / kManifestTemporaryName) << EncodeManifest(manifest);
+    fs::rename(folder / kManifestTemporaryName, folder / kManifestFileName);
+  }
+
   fs::path directory_;
+  double rate_;
 };
 
 class EventLog {
@@ -218,7 +249,7 @@ class FakeWorker {
  public:
   explicit FakeWorker(const Options& options)
       : options_(options),
-        checkpoints_(Variable("GAVEL_CHECKPOINT_DIRECTORY")),
+        checkpoints_(Variable("GAVEL_CHECKPOINT_DIRECTORY"), options.rate),
         log_(options.log),
         trace_(Variable("GAVEL_TRACE_FILE")),
         machine_(LeaseOptions{KeyFromEnvironment()}) {
@@ -349,7 +380,8 @@ void FakeWorker::TrainOneStep() {
 
 void FakeWorker::Save() {
   if (epoch_ == 0 || !IsFirstRank()) return;
-  saved_ = Generation{epoch_, state_.steps};
+  // Never before the one that was restored, which may be another job's.
+  saved_ = Generation{std::max(epoch_, saved_.epoch), state_.steps};
   checkpoints_.Save(saved_, state_);
   // This is logged before anybody else hears of the generation.
   log_.Write("commit ", saved_.epoch, " ", saved_.step);

@@ -1,0 +1,558 @@
+#include "coordinator/cli/tune_run.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/cli/pytorch_files.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/tune_table.h"
+#include "coordinator/workload/job_spec.h"
+#include "coordinator/workload/toml_reader.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/files/stopwatch.h"
+#include "runtime/files/user_files.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/manifest.h"
+
+namespace gavel {
+
+using tune::Outcome;
+using tune::Segment;
+using tune::TrialSegment;
+
+// ---- The optimiser that is a program
+
+OptimiserProgram::OptimiserProgram(std::string name, pid_t pid,
+                                   Descriptor socket, double timeout_s)
+    : name_(std::move(name)),
+      pid_(pid),
+      socket_(std::move(socket)),
+      timeout_s_(timeout_s) {}
+
+absl::StatusOr<std::unique_ptr<OptimiserProgram>> OptimiserProgram::Start(
+    const std::vector<std::string>& argv, double timeout_s) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::ErrnoToStatus(errno, "no socket for the optimiser");
+  }
+  Descriptor ours(ends[0]);
+  const Descriptor its(ends[1]);
+  fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+  std::vector<char*> words;
+  for (const std::string& word : argv) {
+    words.push_back(const_cast<char*>(word.c_str()));
+  }
+  words.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, its.get(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, its.get(), STDOUT_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes,
+                                 words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0) {
+    return absl::ErrnoToStatus(
+        error, StrCat("the optimiser ", argv[0], " can't be started"));
+  }
+  return std::unique_ptr<OptimiserProgram>(
+      new OptimiserProgram(argv[0], pid, std::move(ours), timeout_s));
+}
+
+OptimiserProgram::~OptimiserProgram() {
+  kill(-pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+absl::Status OptimiserProgram::Wait(short events, double until_s) const {
+  while (true) {
+    const double left_s = until_s - MonotonicNow();
+    pollfd item{socket_.get(), events, 0};
+    const int ready =
+        left_s <= 0 ? 0 : poll(&item, 1, static_cast<int>(left_s * 1000) + 1);
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno == EINTR) continue;
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "the optimiser %s did not %s within %.0f s; run it by "
+        "hand to see why, then run this command again",
+        name_, events == POLLIN ? "answer" : "read", timeout_s_));
+  }
+}
+
+absl::Status OptimiserProgram::Write(const std::string& line) {
+  const std::string text = line + "\n";
+  const double until_s = MonotonicNow() + timeout_s_;
+  for (size_t sent = 0; sent < text.size();) {
+    const ssize_t count = send(socket_.get(), text.data() + sent,
+                               text.size() - sent, MSG_NOSIGNAL);
+    if (count > 0) {
+      sent += static_cast<size_t>(count);
+    } else if (errno == EAGAIN || errno == EINTR) {
+      GAVEL_RETURN_IF_ERROR(Wait(POLLOUT, until_s));
+    } else {
+      return absl::UnavailableError(
+          StrCat("the optimiser ", name_,
+                 " has ended; see what it wrote above, then run this command "
+                 "again"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> OptimiserProgram::Read() {
+  const double until_s = MonotonicNow() + timeout_s_;
+  while (true) {
+    const size_t end = read_.find('\n');
+    if (end != std::string::npos) {
+      std::string line = read_.substr(0, end);
+      read_.erase(0, end + 1);
+      return line;
+    }
+    if (read_.size() > tune::kAnswerBytesMax) {
+      return absl::ResourceExhaustedError(
+          StrCat("the optimiser ", name_, " wrote a line of more than ",
+                 tune::kAnswerBytesMax,
+                 " bytes; its standard output is for answers only"));
+    }
+    char buffer[4096];
+    const ssize_t count = recv(socket_.get(), buffer, sizeof buffer, 0);
+    if (count > 0) {
+      read_.append(buffer, static_cast<size_t>(count));
+    } else if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+      GAVEL_RETURN_IF_ERROR(Wait(POLLIN, until_s));
+    } else {
+      return absl::UnavailableError(
+          StrCat("the optimiser ", name_,
+                 " has ended without an answer; see what it wrote above, then "
+                 "run this command again"));
+    }
+  }
+}
+
+// ---- The search
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLookInterval_s = 0.5;
+constexpr size_t kRecordBytesMax = size_t{256} << 20;
+// So many failures and no success end a search: something is wrong with all.
+constexpr int kFailuresMax = 3;
+
+std::string RecordIn(const std::string& folder) {
+  return folder + "/search.json";
+}
+
+std::string NewId() {
+  return absl::StrFormat("%06x", std::random_device()() & 0xffffff);
+}
+
+std::string TextArray(const std::vector<std::string>& texts) {
+  std::string array;
+  for (const std::string& text : texts) {
+    StrAppend(&array, array.empty() ? "[" : ", ", QuoteToml(text));
+  }
+  return array + "]";
+}
+
+// The folder of the newest committed generation at that step.
+absl::StatusOr<std::string> GenerationAt(const std::string& directory,
+                                         uint64_t step) {
+  GAVEL_ASSIGN_OR_RETURN(const Attempts attempts,
+                         ListAttempts(FileSystem::Posix(), directory));
+  for (size_t i = attempts.committed.size(); i-- > 0;) {
+    const Attempt& attempt = attempts.committed[i];
+    if (attempt.generation.step == step) {
+      return StrCat(directory, "/", AttemptName(attempt));
+    }
+  }
+  const uint64_t last = attempts.committed.empty()
+                            ? 0
+                            : attempts.committed.back().generation.step;
+  return absl::NotFoundError(
+      StrCat(directory, " has no checkpoint at step ", step,
+             last > 0 ? StrCat(", the last is of step ", last) : "",
+             "; the program must train until the session stops it, and the "
+             "directory be on a disk that this machine shares"));
+}
+
+}  // namespace
+
+TuneRun::TuneRun(Options options, tune::SearchSpec spec,
+                 tune::SearchState state, FileLock lock)
+    : options_(std::move(options)),
+      spec_(std::move(spec)),
+      state_(std::move(state)),
+      lock_(std::move(lock)) {}
+
+absl::StatusOr<std::unique_ptr<TuneRun>> TuneRun::Open(Options options) {
+  GAVEL_ASSIGN_OR_RETURN(tune::SearchSpec spec,
+                         tune::ParseSearchSpec(options.text, options.source));
+  GAVEL_RETURN_IF_ERROR(tune::CheckArguments(options.command, spec.space));
+  GAVEL_RETURN_IF_ERROR(MakeDirectory(options.folder));
+  std::error_code error;
+  options.folder = fs::canonical(options.folder, error).string();
+  const std::string path = RecordIn(options.folder);
+  GAVEL_ASSIGN_OR_RETURN(FileLock lock, FileLock::Take(path));
+  tune::SearchState state;
+  if (fs::exists(path, error)) {
+    GAVEL_ASSIGN_OR_RETURN(const std::string text,
+                           ReadFile(path, kRecordBytesMax));
+    absl::StatusOr<tune::SearchState> read = tune::DecodeState(text);
+    if (!read.ok()) return Annotate(read.status(), path);
+    state = *std::move(read);
+    if (state.file != options.text || state.command != options.command) {
+      return absl::FailedPreconditionError(StrCat(
+          options.folder, " is of a search with another ",
+          state.file != options.text ? "search file" : "command",
+          "; give both as they were to continue it, or another --folder"));
+    }
+  } else {
+    state = {NewId(), options.text, options.command, {}, {}};
+  }
+  std::unique_ptr<TuneRun> run(new TuneRun(std::move(options), std::move(spec),
+                                           std::move(state), std::move(lock)));
+  const Segment first{0, 0, run->spec_.steps, 0,
+                      tune::DrawTrial(run->spec_, 0)};
+  GAVEL_RETURN_IF_ERROR(run->JobText(first).status());
+  GAVEL_RETURN_IF_ERROR(run->Save());
+  return run;
+}
+
+std::string TuneRun::JobName(int trial) const {
+  return StrCat(spec_.name, "-", state_.id, "-", trial);
+}
+
+// The step at which the checkpoints of the segment's directory begin: where the
+// trial last continued another one's.
+uint64_t TuneRun::LifeOf(const Segment& segment) const {
+  if (segment.source != segment.trial) return segment.from_steps;
+  uint64_t life = 0;
+  for (const TrialSegment& one : state_.segments) {
+    if (one.segment.trial != segment.trial) continue;
+    if (one.segment.source == one.segment.trial) continue;
+    if (one.segment.to_steps <= segment.from_steps) {
+      life = std::max(life, one.segment.from_steps);
+    }
+  }
+  return life;
+}
+
+std::string TuneRun::DirectoryOf(int trial, uint64_t steps) const {
+  for (const TrialSegment& one : state_.segments) {
+    if (one.segment.trial != trial || one.segment.to_steps != steps) continue;
+    return StrCat(options_.folder, "/trials/", trial, "/", LifeOf(one.segment));
+  }
+  return StrCat(options_.folder, "/trials/", trial, "/0");
+}
+
+absl::StatusOr<std::string> TuneRun::JobText(const Segment& segment) const {
+  std::vector<std::string> argv;
+  for (const std::string& argument : options_.command) {
+    GAVEL_ASSIGN_OR_RETURN(
+        std::string filled,
+        tune::FillIn(argument, spec_.space, segment.values, segment.trial));
+    argv.push_back(std::move(filled));
+  }
+  std::error_code error;
+  const std::string text = StrCat(
+      "name = ", QuoteToml(JobName(segment.trial)),
+      "\napp = ", QuoteToml(spec_.name), "\ncommand = ", TextArray(argv),
+      "\nsteps_total = ", segment.to_steps,
+      "\nworking_directory = ", QuoteToml(fs::current_path(error).string()),
+      "\ncheckpoint_directory = ",
+      QuoteToml(StrCat(options_.folder, "/trials/", segment.trial, "/",
+                       LifeOf(segment))),
+      "\n", spec_.job, "\n");
+  GAVEL_ASSIGN_OR_RETURN(JobSpec job,
+                         ParseJobSpec(text, StrCat(options_.source, " [job]")));
+  // The options of an optimizer are in the checkpoint of the other trial: those
+  // of the command line count.
+  if (spec_.method == tune::Method::kPopulation) {
+    const std::pair<std::string, std::string> keep = {
+        "GAVEL_KEEP_PROGRAM_OPTIONS", "1"};
+    const auto at = std::ranges::lower_bound(job.environment, keep);
+    if (at == job.environment.end() || at->first != keep.first) {
+      job.environment.insert(at, keep);
+    }
+  }
+  return FormatJobSpec(job);
+}
+
+absl::Status TuneRun::Save() const {
+  return ReplaceFile(RecordIn(options_.folder), tune::EncodeState(state_));
+}
+
+absl::Status TuneRun::Ask(const tune::Question& question) {
+  if (!program_) {
+    GAVEL_ASSIGN_OR_RETURN(
+        program_, OptimiserProgram::Start(spec_.program,
+                                          OptimiserProgram::kAnswerTimeout_s));
+    GAVEL_RETURN_IF_ERROR(program_->Write(tune::StartLine(spec_, state_)));
+  }
+  const std::string line = tune::QuestionLine(question);
+  GAVEL_RETURN_IF_ERROR(program_->Write(line));
+  GAVEL_ASSIGN_OR_RETURN(const std::string read, program_->Read());
+  absl::StatusOr<tune::Answer> answer =
+      tune::ParseAnswer(spec_, question, read);
+  if (!answer.ok()) {
+    return Annotate(answer.status(),
+                    StrCat("the optimiser's answer to ", line));
+  }
+  state_.answers.push_back(*std::move(answer));
+  return Save();
+}
+
+absl::Status TuneRun::Begin(const std::vector<Segment>& next) {
+  for (const Segment& segment : next) {
+    if (segment.source == segment.trial) continue;
+    GAVEL_RETURN_IF_ERROR(CopySource(segment));
+  }
+  auto running = std::ranges::count(state_.segments, Outcome::kRunning,
+                                    &TrialSegment::outcome);
+  bool changed = false;
+  for (const Segment& segment : next) {
+    if (running++ >= spec_.trials_at_once) break;
+    TrialSegment begun;
+    begun.segment = segment;
+    state_.segments.push_back(std::move(begun));
+    changed = true;
+  }
+  return changed ? Save() : absl::OkStatus();
+}
+
+// Commits the generation of the other trial in the directory of this one: its
+// files, the manifest last. Shards do not change once they are written, so a
+// link is as good as a copy.
+absl::Status TuneRun::CopySource(const Segment& segment) const {
+  const std::string from = DirectoryOf(segment.source, segment.from_steps);
+  const std::string to = StrCat(options_.folder, "/trials/", segment.trial, "/",
+                                segment.from_steps);
+  if (fs::exists(to)) {
+    if (GenerationAt(to, segment.from_steps).ok()) return absl::OkStatus();
+  }
+  GAVEL_ASSIGN_OR_RETURN(const std::string generation,
+                         GenerationAt(from, segment.from_steps));
+  const std::string copy =
+      StrCat(to, "/", fs::path(generation).filename().string());
+  GAVEL_RETURN_IF_ERROR(CreateDirectories(FileSystem::Posix(), copy));
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(generation, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!ParseShardFileName(name)) continue;
+    const fs::path target = fs::path(copy) / name;
+    fs::remove(target, error);
+    fs::create_hard_link(entry.path(), target, error);
+    if (error) fs::copy_file(entry.path(), target, error);
+    if (error) {
+      return absl::UnknownError(StrCat(target.string(), ": ", error.message(),
+                                       "; free the disk or allow it, then run "
+                                       "this command again"));
+    }
+  }
+  const std::string manifest = StrCat("/", kManifestFileName);
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::string text,
+      ReadFile(generation + manifest, kManifestSizeBytesMax));
+  return ReplaceFile(copy + manifest, text, kSharedMode);
+}
+
+absl::Status TuneRun::Run(const std::atomic<bool>& stop,
+                          const std::function<void()>& show) {
+  while (!stop) {
+    const tune::Plan plan = tune::Decide(spec_, state_.begun(), state_.answers);
+    if (plan.question) {
+      GAVEL_RETURN_IF_ERROR(Ask(*plan.question));
+      continue;
+    }
+    over_ = plan.over;
+    if (over_) break;
+    GAVEL_RETURN_IF_ERROR(Begin(plan.next));
+    const absl::Status looked = LookAtJobs();
+    trouble_ = absl::IsUnavailable(looked) ? std::string(looked.message()) : "";
+    if (!looked.ok() && trouble_.empty()) return looked;
+    if (!looked.ok()) client_.reset();
+    show();
+    GAVEL_RETURN_IF_ERROR(CheckFailures());
+    if (client_) {
+      client_->Sleep(kLookInterval_s);
+    } else {
+      usleep(static_cast<useconds_t>(kLookInterval_s * 1e6));
+    }
+  }
+  if (!over_) {
+    return absl::CancelledError(
+        "the search was stopped here, and its jobs go on; the same command "
+        "continues it, and with --cancel it ends the jobs");
+  }
+  show();
+  if (tune::BestOf(spec_, state_.begun())) return absl::OkStatus();
+  return CheckFailures();
+}
+
+absl::Status TuneRun::CheckFailures() const {
+  int failures = 0;
+  const TrialSegment* first = nullptr;
+  for (const TrialSegment& one : state_.segments) {
+    if (one.outcome == Outcome::kDone) return absl::OkStatus();
+    if (one.outcome != Outcome::kFailed) continue;
+    if (failures++ == 0) first = &one;
+  }
+  if (first == nullptr || (failures < kFailuresMax && !over_)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      StrCat("the search ends, as none of its first ", failures,
+             " trials came to an end; trial ", first->segment.trial, ": ",
+             first->why, "; then begin anew with another --folder"));
+}
+
+absl::StatusOr<std::vector<QueueRow>> TuneRun::RowsOf(Json filter) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const Json json,
+      client_->Query(QueryKind::kQueue, JobId(), filter.dump()));
+  return ParseQueue(json);
+}
+
+absl::Status TuneRun::LookAtJobs() {
+  if (!client_) {
+    GAVEL_ASSIGN_OR_RETURN(client_, options_.connection.Connect());
+  }
+  // Only the latest ended jobs: ours are among them.
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::vector<QueueRow> rows,
+      RowsOf({{"app", spec_.name},
+              {"ended_max", 100 + 4 * uint64_t(spec_.trials_at_once)}}));
+  std::map<uint64_t, QueueRow> by_id;
+  for (const QueueRow& row : rows) by_id.emplace(row.id, row);
+  steps_now_.clear();
+  bool changed = false;
+  for (TrialSegment& one : state_.segments) {
+    if (one.outcome != Outcome::kRunning) continue;
+    const Segment& segment = one.segment;
+    const QueueRow* row = nullptr;
+    if (const auto at = by_id.find(one.job); at != by_id.end()) {
+      row = &at->second;
+    } else {
+      // It may have been submitted, which is not in the record.
+      GAVEL_ASSIGN_OR_RETURN(const std::vector<QueueRow> named,
+                             RowsOf({{"name", JobName(segment.trial)}}));
+      for (const QueueRow& other : named) {
+        if (other.steps_total != segment.to_steps) continue;
+        row = &(by_id[other.id] = other);
+      }
+    }
+    if (row == nullptr) {
+      GAVEL_RETURN_IF_ERROR(Submit(one));
+      changed = true;
+      continue;
+    }
+    changed |= one.job != row->id;
+    one.job = row->id;
+    steps_now_[segment.trial] = row->steps_done;
+    if (!row->Ended()) continue;
+    TakeEnd(*row, one);
+    changed = true;
+    if (row->Over()) continue;
+    // It is held after failures, and nobody releases it.
+    client_->Command(CommandKind::kCancel, JobId(row->id)).IgnoreError();
+  }
+  if (!changed) return absl::OkStatus();
+  GAVEL_RETURN_IF_ERROR(Save());
+  return WriteFile(options_.folder + "/report.html", TrialsPage(*this));
+}
+
+absl::Status TuneRun::Submit(TrialSegment& segment) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string text, JobText(segment.segment));
+  std::error_code error;
+  absl::StatusOr<JobId> job =
+      client_->Submit(options_.source, text, fs::current_path(error).string());
+  if (!job.ok()) return job.status();
+  segment.job = job->value();
+  segment.begun_s = WallClockNow();
+  return absl::OkStatus();
+}
+
+void TuneRun::TakeEnd(const QueueRow& row, TrialSegment& segment) const {
+  segment.begun_s = row.submitted_at_s;
+  segment.ended_s = row.ended_at_s.value_or(WallClockNow());
+  segment.outcome = Outcome::kFailed;
+  if (row.state == "CA") {
+    segment.why = StrCat("its job ", row.id, " was cancelled");
+    return;
+  }
+  if (row.state == "F") {
+    segment.why = StrCat("its job ", row.id, " failed: ", row.reason,
+                         "; `gavel logs ", row.id, "` shows its output");
+    return;
+  }
+  const absl::StatusOr<double> value = ReadMetric(segment.segment);
+  if (!value.ok()) {
+    segment.why = std::string(value.status().message());
+    return;
+  }
+  segment.outcome = Outcome::kDone;
+  segment.value = *value;
+}
+
+absl::StatusOr<double> TuneRun::ReadMetric(const Segment& segment) const {
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::string folder,
+      GenerationAt(DirectoryOf(segment.trial, segment.to_steps),
+                   segment.to_steps));
+  GAVEL_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(folder));
+  const auto found = manifest.scalars.find(spec_.metric);
+  if (found != manifest.scalars.end()) return found->second;
+  std::string names;
+  for (const auto& [name, value] : manifest.scalars) {
+    StrAppend(&names, names.empty() ? "" : ", ", name);
+  }
+  return absl::NotFoundError(StrCat("it reported no finite \"", spec_.metric,
+                                    "\" up to step ", segment.to_steps,
+                                    names.empty() ? "" : ", but ", names,
+                                    "; call session->Report(\"", spec_.metric,
+                                    "\", value), or name another metric"));
+}
+
+absl::Status TuneRun::CancelJobs() {
+  GAVEL_ASSIGN_OR_RETURN(client_, options_.connection.Connect());
+  return ForEach(state_.segments, [&](const TrialSegment& one) {
+    if (one.outcome != Outcome::kRunning || one.job == 0) {
+      return absl::OkStatus();
+    }
+    return client_->Command(CommandKind::kCancel, JobId(one.job));
+  });
+}
+
+uint64_t TuneRun::StepsNow(int trial) const {
+  const auto found = steps_now_.find(trial);
+  return found == steps_now_.end() ? 0 : found->second;
+}
+
+}  // namespace gavel

@@ -1,0 +1,306 @@
+#include "coordinator/tune/optimiser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace gavel::tune {
+namespace {
+
+// The course of a search so far, from which each method makes a plan: it wants
+// the segments in order, and those that are not begun yet become the plan's.
+class Course {
+ public:
+  Course(const SearchSpec& spec, const std::vector<SegmentRecord>& begun)
+      : spec_(spec) {
+    for (const SegmentRecord& record : begun) {
+      begun_[{record.segment.trial, record.segment.to_steps}] = &record;
+      if (record.outcome == Outcome::kRunning) ++running_;
+    }
+  }
+
+  // Whether the segment has ended; adds it to the plan if it is not begun.
+  bool Want(Segment segment) {
+    const SegmentRecord* record = Find(segment.trial, segment.to_steps);
+    if (record != nullptr) return record->outcome != Outcome::kRunning;
+    plan_.next.push_back(std::move(segment));
+    return false;
+  }
+  // A segment of the trial itself, with the values that it began with.
+  bool Want(int trial, uint64_t from_steps, uint64_t to_steps) {
+    return Want({trial, from_steps, to_steps, trial, ValuesOf(trial)});
+  }
+
+  bool Failed(int trial, uint64_t steps) const {
+    const SegmentRecord* record = Find(trial, steps);
+    return record != nullptr && record->outcome == Outcome::kFailed;
+  }
+  // Lower is better, whatever the goal; nothing: it has none.
+  std::optional<double> Loss(int trial, uint64_t steps) const {
+    const SegmentRecord* record = Find(trial, steps);
+    if (record == nullptr || record->outcome != Outcome::kDone) return {};
+    return spec_.maximise ? -record->value : record->value;
+  }
+  // The trials with a metric, the best first. Equal trials keep the order of
+  // their numbers.
+  std::vector<int> Ranked(const std::vector<int>& trials,
+                          uint64_t steps) const {
+    std::vector<std::pair<double, int>> losses;
+    for (const int trial : trials) {
+      if (const auto loss = Loss(trial, steps))
+        losses.push_back({*loss, trial});
+    }
+    std::ranges::sort(losses);
+    std::vector<int> ranked;
+    for (const auto& [loss, trial] : losses) ranked.push_back(trial);
+    return ranked;
+  }
+
+  std::vector<std::string> ValuesOf(int trial) const {
+    return spec_.method == Method::kGrid ? GridTrial(spec_, trial)
+                                         : DrawTrial(spec_, trial);
+  }
+
+  void Ask(Question question) { plan_.question = question; }
+  Plan Take() {
+    plan_.over = plan_.next.empty() && !plan_.question && running_ == 0;
+    return std::move(plan_);
+  }
+
+ private:
+  const SegmentRecord* Find(int trial, uint64_t steps) const {
+    const auto found = begun_.find({trial, steps});
+    return found == begun_.end() ? nullptr : found->second;
+  }
+
+  const SearchSpec& spec_;
+  std::map<std::pair<int, uint64_t>, const SegmentRecord*> begun_;
+  int running_ = 0;
+  Plan plan_;
+};
+
+// The first `count` numbers from `first` on.
+std::vector<int> Numbers(int first, int count) {
+  std::vector<int> numbers;
+  for (int i = 0; i < count; ++i) numbers.push_back(first + i);
+  return numbers;
+}
+
+// "Successive halving", the inner loop of Algorithm 1: trials that fail are
+// never among the best.
+void Halve(const SearchSpec& spec, int first, const Bracket& bracket,
+           Course& course) {
+  std::vector<int> trials = Numbers(first, bracket.trials);
+  uint64_t from = 0;
+  for (const uint64_t rung : bracket.rungs) {
+    bool all_there = true;
+    for (const int trial : trials) all_there &= course.Want(trial, from, rung);
+    if (!all_there) return;
+    const size_t kept = trials.size() / static_cast<size_t>(spec.eta);
+    trials = course.Ranked(trials, rung);
+    trials.resize(std::min(trials.size(), kept));
+    from = rung;
+  }
+}
+
+// The ends of a trial's segments: every steps_min steps, and the last.
+std::vector<uint64_t> EvenRungs(const SearchSpec& spec) {
+  std::vector<uint64_t> rungs;
+  for (uint64_t at = spec.steps_min; at < spec.steps; at += spec.steps_min) {
+    rungs.push_back(at);
+  }
+  rungs.push_back(spec.steps);
+  return rungs;
+}
+
+double MedianOf(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half]
+                                : (values[half - 1] + values[half]) / 2;
+}
+
+// "Stops a pending trial at step s if its best objective value by step s is
+// strictly worse than the median value of the running averages of all completed
+// trials' objectives reported up to step s." So that the order in which trials
+// come to s changes nothing, those before it by number count as completed: it
+// waits until each of them has come to s or has stopped.
+void StopByMedian(const SearchSpec& spec, Course& course) {
+  const std::vector<uint64_t> rungs = EvenRungs(spec);
+  // By rung: the running averages of the trials before, up to it.
+  std::vector<std::vector<double>> averages(rungs.size());
+  // The first rung at which some trial before has not ended its segment.
+  size_t pending = rungs.size();
+  for (int trial = 0; trial < spec.trials; ++trial) {
+    uint64_t from = 0;
+    double best = std::numeric_limits<double>::infinity();
+    double sum = 0;
+    for (size_t rung = 0; rung < rungs.size(); ++rung) {
+      if (!course.Want(trial, from, rungs[rung])) {
+        pending = std::min(pending, rung);
+        break;
+      }
+      const std::optional<double> loss = course.Loss(trial, rungs[rung]);
+      if (!loss) break;
+      best = std::min(best, *loss);
+      sum += *loss;
+      const bool judged = rung < pending;
+      const bool worse =
+          judged && !averages[rung].empty() && best > MedianOf(averages[rung]);
+      averages[rung].push_back(sum / static_cast<double>(rung + 1));
+      if (!judged) {
+        pending = rung + 1;
+        break;
+      }
+      if (worse) break;
+      from = rungs[rung];
+    }
+  }
+}
+
+// Truncation selection: a trial of the worst fifth, and one that failed,
+// continues from the checkpoint of one of the best fifth, with its values
+// perturbed.
+void Evolve(const SearchSpec& spec, Course& course) {
+  const std::vector<int> all = Numbers(0, spec.trials);
+  const int fifth = std::max(1, spec.trials / 5);
+  std::vector<std::vector<std::string>> values;
+  for (const int trial : all) values.push_back(course.ValuesOf(trial));
+  std::vector<int> source = all;
+  uint64_t from = 0;
+  for (const uint64_t rung : EvenRungs(spec)) {
+    bool all_there = true;
+    for (const int trial : all) {
+      const auto i = static_cast<size_t>(trial);
+      all_there &=
+          course.Want(Segment{trial, from, rung, source[i], values[i]});
+    }
+    if (!all_there) return;
+    const std::vector<int> ranked = course.Ranked(all, rung);
+    if (ranked.empty()) return;
+    const int good = static_cast<int>(ranked.size());
+    const std::vector<std::vector<std::string>> before = values;
+    source = all;
+    for (const int trial : all) {
+      const auto i = static_cast<size_t>(trial);
+      const auto place = std::ranges::find(ranked, trial) - ranked.begin();
+      if (place < spec.trials - fifth && place < good) continue;
+      const double part = Draw(spec.seed, i, kParametersMax, rung);
+      const int best =
+          ranked[static_cast<size_t>(part * std::min(fifth, good))];
+      if (best == trial) continue;  // all others failed
+      source[i] = best;
+      values[i] = Perturb(spec, before[static_cast<size_t>(best)], trial, rung);
+    }
+    from = rung;
+  }
+}
+
+// Trials train in rounds: each live trial trains to its next rung, then the
+// program gets their values in the order of trials, and a question for each new
+// trial.
+void AskProgram(const SearchSpec& spec, const std::vector<Answer>& answers,
+                Course& course) {
+  const std::vector<uint64_t> rungs = EvenRungs(spec);
+  struct Live {
+    int trial;
+    size_t rung;
+    const std::vector<std::string>* values;
+  };
+  std::vector<Live> live;
+  auto answer = answers.begin();
+  // The next answer; null: it is the next question.
+  const auto next = [&](Question question) -> const Answer* {
+    if (answer != answers.end()) return &*answer++;
+    course.Ask(question);
+    return nullptr;
+  };
+  int asked = 0;
+  bool more = true;
+  while (true) {
+    while (more && asked < spec.trials &&
+           live.size() < static_cast<size_t>(spec.trials_at_once)) {
+      const Answer* given = next({asked, 0, {}});
+      if (given == nullptr) return;
+      if (given->stop) {
+        more = false;
+      } else {
+        live.push_back({asked++, 0, &given->values});
+      }
+    }
+    if (live.empty()) return;
+    bool all_there = true;
+    for (const Live& one : live) {
+      const uint64_t from = one.rung == 0 ? 0 : rungs[one.rung - 1];
+      all_there &= course.Want(
+          Segment{one.trial, from, rungs[one.rung], one.trial, *one.values});
+    }
+    if (!all_there) return;
+    std::vector<Live> left;
+    for (const Live& one : live) {
+      const uint64_t steps = rungs[one.rung];
+      std::optional<double> value = course.Loss(one.trial, steps);
+      if (value && spec.maximise) value = -*value;
+      const Answer* given = next({one.trial, steps, value});
+      if (given == nullptr) return;
+      if (given->stop || !value || one.rung + 1 == rungs.size()) continue;
+      left.push_back({one.trial, one.rung + 1, one.values});
+    }
+    live = std::move(left);
+  }
+}
+
+}  // namespace
+
+Plan Decide(const SearchSpec& spec, const std::vector<SegmentRecord>& begun,
+            const std::vector<Answer>& answers) {
+  Course course(spec, begun);
+  int first = 0;
+  switch (spec.method) {
+    case Method::kRandom:
+    case Method::kGrid:
+      for (const int trial : Numbers(0, spec.trials)) {
+        course.Want(trial, 0, spec.steps);
+      }
+      break;
+    case Method::kSuccessiveHalving:
+    case Method::kHyperBand:
+      for (const Bracket& bracket : BracketsOf(spec)) {
+        Halve(spec, first, bracket, course);
+        first += bracket.trials;
+      }
+      break;
+    case Method::kMedian:
+      StopByMedian(spec, course);
+      break;
+    case Method::kPopulation:
+      Evolve(spec, course);
+      break;
+    case Method::kProgram:
+      AskProgram(spec, answers, course);
+      break;
+  }
+  return course.Take();
+}
+
+std::optional<Best> BestOf(const SearchSpec& spec,
+                           const std::vector<SegmentRecord>& begun) {
+  std::optional<Best> best;
+  for (const SegmentRecord& record : begun) {
+    if (record.outcome != Outcome::kDone) continue;
+    const Best one{record.segment.trial, record.segment.to_steps, record.value};
+    const auto is_better = [&] {
+      if (one.steps != best->steps) return one.steps > best->steps;
+      if (one.value != best->value) {
+        return (one.value > best->value) == spec.maximise;
+      }
+      return one.trial < best->trial;
+    };
+    if (!best || is_better()) best = one;
+  }
+  return best;
+}
+
+}  // namespace gavel::tune

@@ -1,0 +1,94 @@
+// Decides which trials of a search train next, and up to which step. Pure: a
+// decision is a function of the search file and of what has become of the
+// trials so far, so that a search resumes from its record alone, and no
+// decision depends on which trial was faster.
+//
+// A trial trains in segments, from one number of steps to the next. The metric
+// at the end of a segment is all that decisions use. Called by `gavel tune`;
+// values and functions, thread-safe.
+//
+//   random, grid: every trial trains to the end.
+//   successive_halving: Jamieson and Talwalkar 2016. Of each rung the best
+//     1/eta go on to the next, with eta times the steps.
+//   hyperband: Li et al., JMLR 2018, Algorithm 1.
+//   median: Golovin et al., KDD'17, section 3.2.2.
+//   population: Jaderberg et al. 2017, section 4.1, in step: all trials of the
+//     population are compared at the same number of steps.
+//   program: a program of the user's; see Question.
+#ifndef GAVEL_COORDINATOR_TUNE_OPTIMISER_H_
+#define GAVEL_COORDINATOR_TUNE_OPTIMISER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coordinator/tune/search_spec.h"
+
+namespace gavel::tune {
+
+struct Segment {
+  int trial = 0;  // from 0
+  uint64_t from_steps = 0;
+  uint64_t to_steps = 0;
+  // The trial whose checkpoint at from_steps it continues; another one is
+  // copied first.
+  int source = 0;
+  std::vector<std::string> values;
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+enum class Outcome : uint8_t {
+  kRunning,
+  kDone,    // `value` is the metric at to_steps
+  kFailed,  // without it, and there is no checkpoint at to_steps
+};
+
+// A segment that was begun.
+struct SegmentRecord {
+  Segment segment;
+  Outcome outcome = Outcome::kRunning;
+  double value = 0;  // finite
+};
+
+// An answer of the program of Method::kProgram.
+struct Answer {
+  int trial = 0;
+  uint64_t steps = 0;  // 0: it was asked for a trial; else told of a value
+  bool stop = false;   // there are no more trials; the trial stops
+  std::vector<std::string> values = {};  // of the new trial
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
+// The next question for the program.
+struct Question {
+  int trial = 0;
+  uint64_t steps = 0;           // as of Answer
+  std::optional<double> value;  // the metric at `steps`; nothing: it failed
+  friend bool operator==(const Question&, const Question&) = default;
+};
+
+struct Plan {
+  // Segments to begin, in this order, as far as trials_at_once allows. A
+  // checkpoint that several of them need is copied before any of them begins.
+  std::vector<Segment> next;
+  std::optional<Question> question;  // before anything else is begun
+  bool over = false;                 // nothing runs or is left to do
+};
+
+Plan Decide(const SearchSpec& spec, const std::vector<SegmentRecord>& begun,
+            const std::vector<Answer>& answers = {});
+
+// The trial with the best metric among those that trained longest; of equal
+// ones the first. Nothing: none has a metric.
+struct Best {
+  int trial = 0;
+  uint64_t steps = 0;
+  double value = 0;
+};
+std::optional<Best> BestOf(const SearchSpec& spec,
+                           const std::vector<SegmentRecord>& begun);
+
+}  // namespace gavel::tune
+
+#endif  // GAVEL_COORDINATOR_TUNE_OPTIMISER_H_
