@@ -23,145 +23,13 @@ constexpr double kStepsMax = 1e15;
 constexpr size_t kChoicesMax = 1000;
 constexpr size_t kTextBytesMax = 256;
 
-constexpr FileKey kSearchRows[] = {
-    {.name = "name",
-     .kind = KeyKind::kName,
-     .required = true,
-     .example = R"("digits")",
-     .meaning = "Name of the search: of its app, its jobs and its folder. At "
-                "most 40 characters."},
-    {.name = "method",
-     .values = "`random`, `grid`, `successive_halving`, `hyperband`, `median`, "
-               "`population` or `program`",
-     .required = true,
-     .example = R"("hyperband")",
-     .meaning = "How trials are chosen, continued and stopped."},
-    {.name = "metric",
-     .values = "1 to 64 bytes",
-     .required = true,
-     .example = R"("loss")",
-     .meaning = "The name that the program gives `session->Report`."},
-    {.name = "goal",
-     .values = "`min` or `max`",
-     .default_value = R"("min")",
-     .example = R"("max")",
-     .meaning = "Which values of the metric are better."},
-    {.name = "trials",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 1, .max = kTrialsMax},
-     .otherwise = "with `grid` and `hyperband`, which have a number of their "
-                  "own; else required",
-     .example = "27",
-     .meaning = "Number of trials; the size of a population."},
-    {.name = "trials_at_once",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 1, .max = 1000},
-     .default_value = "8",
-     .example = "16",
-     .meaning = "Trials that have a job at the same time."},
-    {.name = "steps",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 1},
-     .required = true,
-     .example = "8100",
-     .meaning = "Most steps of a trial."},
-    {.name = "steps_min",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 1},
-     .otherwise = "with `random` and `grid`, which do not decide before the "
-                  "end, and `program`, for which it is `steps`; else required",
-     .example = "100",
-     .meaning = "Steps of the first rung of `successive_halving` and "
-                "`hyperband`; steps between decisions of the others."},
-    {.name = "eta",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 2, .max = 1000},
-     .default_value = "3",
-     .example = "4",
-     .meaning = "One of so many trials goes on from a rung, for so many times "
-                "the steps."},
-    {.name = "seed",
-     .kind = KeyKind::kInteger,
-     .range = kNotNegative,
-     .default_value = "0",
-     .example = "7",
-     .meaning = "Of all that is drawn: equal searches have equal trials."},
-    {.name = "program",
-     .kind = KeyKind::kTexts,
-     .values = "1 to 1,024 strings, the first not empty",
-     .otherwise = "with all methods but `program`",
-     .example = R"(["python3", "optimiser.py"])",
-     .meaning = "The optimiser and its arguments; never a shell line."},
-    {.name = "parameter",
-     .kind = KeyKind::kTables,
-     .required = true,
-     .example = R"([{ name = "lr", kind = "uniform", min = 0.1, max = 1 }])",
-     .meaning = "The space, a table for each parameter, at most 64."},
-    {.name = "job",
-     .kind = KeyKind::kTable,
-     .otherwise = "no further keys",
-     .example = R"({ scale_factor = 2 })",
-     .meaning = "Further keys of the trials' job files. Not `name`, `command`, "
-                "`app`, `steps_total`, `checkpoint_directory` and "
-                "`working_directory`, which the search sets."},
-};
-
-constexpr FileKey kParameterRows[] = {
-    {.name = "name",
-     .values = "letters, digits and `_`, no digit first, at most 64",
-     .required = true,
-     .example = R"("lr")",
-     .meaning = "Arguments of the program have its value for `{NAME}`."},
-    {.name = "kind",
-     .values = "`uniform`, `log_uniform`, `integer` or `choice`",
-     .required = true,
-     .example = R"("log_uniform")",
-     .meaning = "What is drawn: a number, a number whose logarithm is uniform, "
-                "a whole number, or one of `values`."},
-    {.name = "min",
-     .kind = KeyKind::kNumber,
-     .range = {.min = -1e300, .max = 1e300},
-     .otherwise = "of a choice; else required",
-     .example = "1e-5",
-     .meaning = "Least value; above 0 for `log_uniform`."},
-    {.name = "max",
-     .kind = KeyKind::kNumber,
-     .range = {.min = -1e300, .max = 1e300},
-     .otherwise = "of a choice; else required",
-     .example = "0.1",
-     .meaning = "Largest value, above `min`."},
-    {.name = "values",
-     .kind = KeyKind::kTexts,
-     .values = "1 to 1,000 different strings of at most 256 bytes",
-     .otherwise = "of a number",
-     .example = R"(["16", "32", "64"])",
-     .meaning = "Values of a choice."},
-    {.name = "points",
-     .kind = KeyKind::kInteger,
-     .range = {.min = 2, .max = kTrialsMax},
-     .otherwise = "all integers; required of other numbers in a `grid`",
-     .example = "5",
-     .meaning = "Values that a grid takes of a number, from `min` to `max`."},
-};
-
-constexpr FileTable kSearchTables[] = {
-    {"", "At the top of the file, before the first table:", kSearchRows},
-    {"[[parameter]]", "Once for each parameter.", kParameterRows},
-};
-
-constexpr std::array<std::string_view, 7> kMethodNames = {
+// In the order of Method, of Parameter::Kind, and of SearchSpec::maximise.
+constexpr std::string_view kMethodNames[] = {
     "random",     "grid",   "successive_halving", "hyperband", "median",
     "population", "program"};
-constexpr std::array<std::string_view, 4> kKindNames = {
-    "uniform", "log_uniform", "integer", "choice"};
-
-bool HasRungs(Method method) {
-  return method != Method::kRandom && method != Method::kGrid;
-}
-
-bool HasOwnTrials(Method method) {
-  return method == Method::kGrid || method == Method::kHyperBand;
-}
+constexpr std::string_view kKindNames[] = {"uniform", "log_uniform", "integer",
+                                           "choice"};
+constexpr std::string_view kGoalNames[] = {"min", "max"};
 
 bool IsIdentifier(std::string_view name) {
   const auto is_part = [](char c) {
@@ -172,22 +40,174 @@ bool IsIdentifier(std::string_view name) {
          std::ranges::all_of(name, is_part);
 }
 
-template <class Enum, size_t kSize>
-void ReadWord(TomlReader& reader, std::string_view key,
-              const std::array<std::string_view, kSize>& words, Enum* out) {
-  std::string word;
-  if (!reader.Read(key, word)) return;
-  const auto found = std::ranges::find(words, word);
-  if (found != words.end()) {
-    *out = static_cast<Enum>(found - words.begin());
-    return;
-  }
-  std::string list;
-  for (const std::string_view one : words) {
-    StrAppend(&list, list.empty() ? "" : ", ", one);
-  }
+void CheckName(TomlReader& reader, std::string_view key,
+               const std::string& name) {
+  if (name.size() <= 40) return;
   reader.Fail(key,
-              StrCat(key, " is ", QuoteToml(word), "; write one of ", list));
+              "name is longer than 40 characters; write a shorter one, for the "
+              "names of jobs begin with it");
+}
+
+void CheckMetric(TomlReader& reader, std::string_view key,
+                 const std::string& metric) {
+  if (!metric.empty() && metric.size() <= 64) return;
+  reader.Fail(
+      key,
+      "metric is empty or longer than 64 bytes; write the name that the "
+      "program reports");
+}
+
+void CheckSteps(TomlReader& reader, std::string_view key,
+                const uint64_t& steps) {
+  if (steps > 0 && static_cast<double>(steps) <= kStepsMax) return;
+  reader.Fail(key, StrCat(key, " is ", steps, "; write 1 to 1e15"));
+}
+
+void CheckParameterName(TomlReader& reader, std::string_view key,
+                        const std::string& name) {
+  if (IsIdentifier(name) && name != "trial") return;
+  reader.Fail(key, StrCat(QuoteToml(name),
+                          " can't name a parameter; write letters, digits and "
+                          "_, no digit first, at most 64 (and not \"trial\", "
+                          "the number of the trial)"));
+}
+
+constexpr std::tuple kSearchKeys = {
+    Key("name", &SearchSpec::name,
+        {.kind = KeyKind::kName,
+         .required = true,
+         .example = R"("digits")",
+         .meaning =
+             "Name of the search: of its app, its jobs and its folder. At "
+             "most 40 characters."},
+        CheckName),
+    Key("method", &SearchSpec::method,
+        {.choices = kMethodNames,
+         .required = true,
+         .example = R"("hyperband")",
+         .meaning = "How trials are chosen, continued and stopped."}),
+    Key("metric", &SearchSpec::metric,
+        {.values = "1 to 64 bytes",
+         .required = true,
+         .example = R"("loss")",
+         .meaning = "The name that the program gives `session->Report`."},
+        CheckMetric),
+    Key("goal", &SearchSpec::maximise,
+        {.kind = KeyKind::kChoice,
+         .choices = kGoalNames,
+         .default_value = R"("min")",
+         .example = R"("max")",
+         .meaning = "Which values of the metric are better."}),
+    Key("trials", &SearchSpec::trials,
+        {.range = {.min = 1, .max = kTrialsMax},
+         .otherwise =
+             "with `grid` and `hyperband`, which have a number of their "
+             "own; else required",
+         .example = "27",
+         .meaning = "Number of trials; the size of a population."}),
+    Key("trials_at_once", &SearchSpec::trials_at_once,
+        {.range = {.min = 1, .max = 1000},
+         .default_value = "8",
+         .example = "16",
+         .meaning = "Trials that have a job at the same time."}),
+    Key("steps", &SearchSpec::steps,
+        {.range = {.min = 1},
+         .required = true,
+         .example = "8100",
+         .meaning = "Most steps of a trial."},
+        CheckSteps),
+    Key("steps_min", &SearchSpec::steps_min,
+        {.range = {.min = 1},
+         .otherwise =
+             "with `random` and `grid`, which do not decide before the "
+             "end, and `program`, for which it is `steps`; else required",
+         .example = "100",
+         .meaning = "Steps of the first rung of `successive_halving` and "
+                    "`hyperband`; steps between decisions of the others."},
+        CheckSteps),
+    Key("eta", &SearchSpec::eta,
+        {.range = {.min = 2, .max = 1000},
+         .default_value = "3",
+         .example = "4",
+         .meaning =
+             "One of so many trials goes on from a rung, for so many times "
+             "the steps."}),
+    Key("seed", &SearchSpec::seed,
+        {.range = kNotNegative,
+         .default_value = "0",
+         .example = "7",
+         .meaning = "Of all that is drawn: equal searches have equal trials."}),
+    Key("program", &SearchSpec::program,
+        {.values = "1 to 1,024 strings, the first not empty",
+         .otherwise = "with all methods but `program`",
+         .example = R"(["python3", "optimiser.py"])",
+         .meaning = "The optimiser and its arguments; never a shell line."}),
+    Key("parameter", &SearchSpec::space,
+        {.kind = KeyKind::kTables,
+         .required = true,
+         .example =
+             R"([{ name = "lr", kind = "uniform", min = 0.1, max = 1 }])",
+         .meaning = "The space, a table for each parameter, at most 64."}),
+    Key("job", &SearchSpec::job,
+        {.kind = KeyKind::kTable,
+         .otherwise = "no further keys",
+         .example = R"({ scale_factor = 2 })",
+         .meaning =
+             "Further keys of the trials' job files. Not `name`, `command`, "
+             "`app`, `steps_total`, `checkpoint_directory` and "
+             "`working_directory`, which the search sets."}),
+};
+constexpr auto kSearchRows = RowsOf(kSearchKeys);
+
+constexpr std::tuple kParameterKeys = {
+    Key("name", &Parameter::name,
+        {.values = "letters, digits and `_`, no digit first, at most 64",
+         .required = true,
+         .example = R"("lr")",
+         .meaning = "Arguments of the program have its value for `{NAME}`."},
+        CheckParameterName),
+    Key("kind", &Parameter::kind,
+        {.choices = kKindNames,
+         .required = true,
+         .example = R"("log_uniform")",
+         .meaning =
+             "What is drawn: a number, a number whose logarithm is uniform, "
+             "a whole number, or one of `values`."}),
+    Key("min", &Parameter::min,
+        {.range = {.min = -1e300, .max = 1e300},
+         .otherwise = "of a choice; else required",
+         .example = "1e-5",
+         .meaning = "Least value; above 0 for `log_uniform`."}),
+    Key("max", &Parameter::max,
+        {.range = {.min = -1e300, .max = 1e300},
+         .otherwise = "of a choice; else required",
+         .example = "0.1",
+         .meaning = "Largest value, above `min`."}),
+    Key("values", &Parameter::values,
+        {.values = "1 to 1,000 different strings of at most 256 bytes",
+         .otherwise = "of a number",
+         .example = R"(["16", "32", "64"])",
+         .meaning = "Values of a choice."}),
+    Key("points", &Parameter::points,
+        {.range = {.min = 2, .max = kTrialsMax},
+         .otherwise = "all integers; required of other numbers in a `grid`",
+         .example = "5",
+         .meaning =
+             "Values that a grid takes of a number, from `min` to `max`."}),
+};
+constexpr auto kParameterRows = RowsOf(kParameterKeys);
+
+constexpr FileTable kSearchTables[] = {
+    {"", "At the top of the file, before the first table:", kSearchRows},
+    {"[[parameter]]", "Once for each parameter.", kParameterRows},
+};
+
+bool HasRungs(Method method) {
+  return method != Method::kRandom && method != Method::kGrid;
+}
+
+bool HasOwnTrials(Method method) {
+  return method == Method::kGrid || method == Method::kHyperBand;
 }
 
 void CheckNumbers(const Parameter& parameter, bool grid, TomlReader& reader) {
@@ -251,19 +271,7 @@ void CheckChoice(const Parameter& parameter, TomlReader& reader) {
 
 Parameter ReadParameter(TomlReader reader, bool grid) {
   Parameter parameter;
-  if (reader.Read("name", parameter.name) &&
-      (!IsIdentifier(parameter.name) || parameter.name == "trial")) {
-    reader.Fail("name",
-                StrCat(QuoteToml(parameter.name),
-                       " can't name a parameter; write letters, digits and _, "
-                       "no digit first, at most 64 (and not \"trial\", the "
-                       "number of the trial)"));
-  }
-  ReadWord(reader, "kind", kKindNames, &parameter.kind);
-  reader.Read("min", parameter.min);
-  reader.Read("max", parameter.max);
-  reader.Read("values", parameter.values);
-  reader.Read("points", parameter.points);
+  ReadMembers(reader, kParameterKeys, parameter);
   if (parameter.kind == Parameter::Kind::kChoice) {
     CheckChoice(parameter, reader);
   } else {
@@ -362,31 +370,7 @@ absl::StatusOr<SearchSpec> ParseSearchSpec(std::string_view toml,
   absl::Status status;
   TomlReader reader(root, source, kSearchTables, "", status);
   SearchSpec spec;
-  if (reader.ReadName("name", spec.name) && spec.name.size() > 40) {
-    reader.Fail("name",
-                "name is longer than 40 characters; write a shorter "
-                "one, for the names of jobs begin with it");
-  }
-  ReadWord(reader, "method", kMethodNames, &spec.method);
-  if (reader.Read("metric", spec.metric) &&
-      (spec.metric.empty() || spec.metric.size() > 64)) {
-    reader.Fail("metric",
-                "metric is empty or longer than 64 bytes; write the "
-                "name that the program reports");
-  }
-  ReadWord(reader, "goal", std::array<std::string_view, 2>{"min", "max"},
-           &spec.maximise);
-  reader.Read("trials", spec.trials);
-  reader.Read("trials_at_once", spec.trials_at_once);
-  for (const auto& [key, steps] :
-       {std::pair("steps", &spec.steps), {"steps_min", &spec.steps_min}}) {
-    if (!reader.Read(key, *steps)) continue;
-    if (*steps > 0 && static_cast<double>(*steps) <= kStepsMax) continue;
-    reader.Fail(key, StrCat(key, " is ", *steps, "; write 1 to 1e15"));
-  }
-  reader.Read("eta", spec.eta);
-  reader.Read("seed", spec.seed);
-  reader.Read("program", spec.program);
+  ReadMembers(reader, kSearchKeys, spec);
   CheckMethod(spec, reader);
   CheckRungs(spec, reader);
   spec.job = ReadJob(reader);

@@ -213,6 +213,8 @@ constexpr auto RowsOf(const std::tuple<Keys...>& keys) {
 // that are tables.
 void ReadMembers(TomlReader& reader, const auto& keys, auto& object) {
   const auto read = [&](const auto& key) {
+    const KeyKind kind = key.row.kind;
+    if (kind == KeyKind::kTable || kind == KeyKind::kTables) return;
     auto& value = object.*key.member;
     if constexpr (requires { reader.Read(key.row, value); }) {
       const bool was_read = reader.Read(key.row, value);

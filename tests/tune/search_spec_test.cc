@@ -76,7 +76,8 @@ TEST(SearchSpec, AMistakeIsNamedWithItsRemedy) {
               IsInvalid("two parameters are named lr"));
   EXPECT_THAT(ParseWith("\"depth\"", "\"trial\""), IsInvalid("can't name"));
   EXPECT_THAT(ParseWith("\"depth\"", "\"a-b\""), IsInvalid("can't name"));
-  EXPECT_THAT(ParseWith("hyperband", "hyperbend"), IsInvalid("write one of"));
+  EXPECT_THAT(ParseWith("hyperband", "hyperbend"),
+              IsInvalid("write \"random\", "));
   EXPECT_THAT(ParseWith("seed = 5", "trials = 5"),
               IsInvalid("trials has no effect with method = \"hyperband\""));
   EXPECT_THAT(ParseWith("seed = 5", "program = ['x']"),
