@@ -377,8 +377,9 @@ class Improvement {
   }
 
   // A suspended job whose policy gives it no turn takes what nobody else uses.
+  // It can't lose by that, so it need not wait after an earlier trial.
   void ResumeElsewhere(const Job& job) {
-    if (!job.stays.last().valid() || !MayTry(job.id) ||
+    if (!job.stays.last().valid() || tried_.contains(job.id) ||
         !s_.allocation.result().is_assignment) {
       return;
     }

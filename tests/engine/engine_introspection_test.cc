@@ -105,7 +105,8 @@ TEST_F(TwoJobs, APairThatBeatsTurnsIsKept) {
   EXPECT_EQ(driver_.PackedPair(), pair);
   EXPECT_THAT(driver_.engine().TrialNotes(driver_.job(pair.job)),
               HasSubstr("kept at 1.61 times"));
-  for (int round = 0; round < 10; ++round) {
+  // Later its workers, which report nothing, would be taken to hang.
+  for (int round = 0; round < 5; ++round) {
     NextRound();
     EXPECT_EQ(driver_.PackedPair(), pair);
     EXPECT_NE(driver_.worker(pair.partner).held_epoch, 0u);
