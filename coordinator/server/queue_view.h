@@ -83,9 +83,9 @@ struct JobView {
   int last_end = 0;  // as Job::last_end
 };
 
-// `rho` is that of the job's app, if it is known. `before` has the facts of an
-// earlier view of the job, which are shared when they have not changed; may be
-// null. The cost does not grow with the number of jobs.
+// `rho_of` has the rho of the job's app, if it is known. `before` has the facts
+// of an earlier view of the job, which are shared when they have not changed;
+// may be null. The cost does not grow with the number of jobs.
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
                const std::map<JobId, double>& rho_of,
                std::shared_ptr<const JobFacts> before);
@@ -126,8 +126,8 @@ class PlanLine {
   WaitingLine line_;
 };
 
-// "rho 1.31; bid for 2 v100; won 2; share kept 0.87": what became of the job's
-// app in the last auction. Empty: the policy holds none.
+// "rho 1.31; bid for 2 v100; won 2; share kept 0.87": the job's app in the
+// last auction. Empty: the policy holds none.
 std::string AuctionText(const Job& job, const Engine& engine);
 
 struct QueueView {
