@@ -69,8 +69,8 @@ struct JobView {
   Named<double> scalars;
   JobShares shares;
   double received_s = 0;
-  std::optional<double> rho;     // of its app; nullopt: it can't run
-  std::optional<double> left_s;  // Engine::SecondsLeft
+  std::optional<double> rho;     // QueueRow::rho
+  std::optional<double> left_s;  // QueueRow::left_s
   std::string auction;           // AuctionText; of one job alone
   Time submitted_at = 0;
   Time ended_at = 0;
