@@ -299,6 +299,8 @@ JobShares Engine::SharesOf(JobId job, Time now) const {
 event::Received Engine::ReceivedOf(JobId job, Time now) const {
   return engine::ReceivedOf(*state_, job, now);
 }
+bool Engine::HasApps() const { return !state_->apps.all().empty(); }
+
 std::map<JobId, double> Engine::RhoOfJobs(Time now, const Job* of) const {
   return engine::RhoOfJobs(*state_, now, of);
 }

@@ -85,6 +85,8 @@ class Engine {
   // The time that an active job has received alone, from which its priorities
   // are computed.
   event::Received ReceivedOf(JobId job, Time now) const;
+  // Whether some live job names an app.
+  bool HasApps() const;
   // rho of the app of each active job that can run, or of one job's app.
   std::map<JobId, double> RhoOfJobs(Time now, const Job* of = nullptr) const;
   // The job's app in the auction of the last allocation; null:

@@ -156,28 +156,50 @@ bool KeepPairCell(State& s, Job& job, const Job& other,
   return true;
 }
 
-// Estimates the job by the jobs of its app that have the same workload and
-// scale factor, where one of them is known and the job itself is not.
+// Whether two jobs of an app can be taken to be equally fast.
+static bool IsAlike(const JobSpec& a, const JobSpec& b) {
+  return a.Workload() == b.Workload() && a.scale_factor == b.scale_factor;
+}
+
+// The speed by type, where it is known, of `job` or a job of its app like it.
+static std::map<std::string, double> KnownOfApp(const State& s, const App& app,
+                                                const Job& job) {
+  // The earliest jobs are the most likely ones to have run.
+  constexpr int kLookedAtMax = 64;
+  std::map<std::string, double> speeds;
+  const auto add = [&](JobId id) {
+    for (const std::string& type : s.cluster.types()) {
+      const Throughput known = s.throughputs.Get(id, type);
+      if (known.source == ThroughputSource::kGuessed) continue;
+      if (known.steps_per_s > 0) speeds.try_emplace(type, known.steps_per_s);
+    }
+  };
+  add(job.id);
+  int looked_at = 0;
+  for (const JobId id : app.jobs) {
+    if (++looked_at > kLookedAtMax) break;
+    if (IsAlike(s.jobs.at(id).spec, job.spec)) add(id);
+  }
+  return speeds;
+}
+
 static void EstimateByApp(State& s, const Job& job) {
   const App* app = s.apps.Find(job);
   if (app == nullptr) return;
-  std::map<std::string, double> estimates;
-  for (const std::string& type : s.cluster.types()) {
-    if (!s.throughputs.NeedsTrial(job.id, type)) continue;
-    for (const JobId id : app->jobs) {
-      const JobSpec& spec = s.jobs.at(id).spec;
-      const Throughput known = s.throughputs.Get(id, type);
-      if (spec.Workload() != job.spec.Workload() ||
-          spec.scale_factor != job.spec.scale_factor ||
-          known.source == ThroughputSource::kGuessed ||
-          !(known.steps_per_s > 0)) {
-        continue;
-      }
-      estimates[type] = known.steps_per_s;
-      break;
-    }
+  auto speeds = KnownOfApp(s, *app, job);
+  if (!speeds.empty()) s.throughputs.Estimate(job.id, std::move(speeds));
+}
+
+// Tells the other jobs of the app, when the job was measured for the first
+// time.
+static void TellApp(State& s, const Job& job) {
+  const App* app = s.apps.Find(job);
+  if (app == nullptr) return;
+  const auto speeds = KnownOfApp(s, *app, job);
+  for (const JobId id : app->jobs) {
+    if (IsAlike(s.jobs.at(id).spec, job.spec))
+      s.throughputs.Estimate(id, speeds);
   }
-  if (!estimates.empty()) s.throughputs.Estimate(job.id, std::move(estimates));
 }
 
 void FindTableRow(State& s, Job& job) {
@@ -229,16 +251,18 @@ void MeasureAlone(State& s, Time now, Job& job, const Progress& progress) {
   }
   const std::string name =
       s.figures.FigureName(job.id, type, s.figures.IsSpread(job));
+  const bool is_new = s.throughputs.NeedsTrial(job.id, name);
   if (!s.throughputs.MeasureSize(job.id, name, first.world_size,
                                  steps_per_s / s.figures.SpeedOf(job),
                                  progress.window_s, now)) {
     return;
   }
   s.agenda.SolveNextRound();
-  if (s.references.has_value()) return FindTableRow(s, job);
-  const App* app = s.apps.Find(job);
-  if (app == nullptr) return;
-  for (const JobId id : app->jobs) EstimateByApp(s, s.jobs.at(id));
+  if (s.references.has_value()) {
+    FindTableRow(s, job);
+  } else if (is_new) {
+    TellApp(s, job);
+  }
 }
 
 }  // namespace gavel::engine

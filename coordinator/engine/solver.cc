@@ -66,8 +66,6 @@ void AddWorth(TypeWorth worth, const WorthTerms& terms, const ShareUnit& unit,
   if (worth == TypeWorth::kThroughputPerCost) DivideByCost(terms, row.worth);
 }
 
-namespace {}  // namespace
-
 bool GroupShares::Counts(const Job& job) const {
   const std::string& name =
       group_ == Group::kUser ? job.spec.owner : job.spec.app;

@@ -307,21 +307,13 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 // 30 gave the least mean JCT near the load that a cluster can carry.
 constexpr double kJobsToCome = 30;
 
-double BestThroughput(const Assigner& assigner, size_t job) {
-  double best = 0;
-  for (size_t j = 0; j < assigner.types(); ++j) {
-    best = std::max(best, assigner.Throughput(job, j));
-  }
-  return best;
-}
-
 // How long jobs take: those of unknown length as long as the longest.
 class Durations {
  public:
   explicit Durations(const Assigner& assigner) : assigner_(assigner) {
     for (const size_t job : assigner.queue()) {
       longest_s_ = std::max(longest_s_, assigner.Job(job).steps_remaining /
-                                            BestThroughput(assigner, job));
+                                            assigner.BestThroughput(job));
     }
     if (longest_s_ == 0) longest_s_ = 1;
   }
@@ -330,7 +322,7 @@ class Durations {
     const double throughput = assigner_.Throughput(job, type);
     if (throughput <= 0) return kNever;
     double steps = assigner_.Job(job).steps_remaining;
-    if (steps <= 0) steps = longest_s_ * BestThroughput(assigner_, job);
+    if (steps <= 0) steps = longest_s_ * assigner_.BestThroughput(job);
     return steps / throughput;
   }
 

@@ -11,19 +11,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // not known.
 constexpr double kSecondsUnknown = 3600;
 
-double BestThroughput(const Assigner& assigner, size_t job) {
-  double best = 0;
-  for (size_t type = 0; type < assigner.types(); ++type) {
-    best = std::max(best, assigner.Throughput(job, type));
-  }
-  return best;
-}
-
 double StepsLeft(const Assigner& assigner, size_t job) {
   const PolicyJob& of = assigner.Job(job);
   if (of.steps_remaining > 0) return of.steps_remaining;
   if (of.steps_done > 0) return of.steps_done;
-  return kSecondsUnknown * BestThroughput(assigner, job);
+  return kSecondsUnknown * assigner.BestThroughput(job);
 }
 
 // T_id without the number of apps.
@@ -34,7 +26,7 @@ double SecondsAlone(const Assigner& assigner, const std::vector<size_t>& jobs,
   for (const size_t job : jobs) {
     const double steps =
         assigner.Job(job).steps_done + StepsLeft(assigner, job);
-    const double alone_s = steps / BestThroughput(assigner, job);
+    const double alone_s = steps / assigner.BestThroughput(job);
     longest_s = std::max(longest_s, alone_s);
     area_s += alone_s * assigner.Job(job).scale_factor;
   }
@@ -92,6 +84,18 @@ double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
   return longest_s > 0 ? std::max(longest_s, area_s / accelerators) : kInfinity;
 }
 
+double LeastSecondsLeft(const Assigner& assigner, const FairApp& app) {
+  double least_s = kInfinity;
+  for (const size_t job : app.jobs) {
+    for (size_t type = 0; type < assigner.types(); ++type) {
+      if (!assigner.Fits(job, type)) continue;
+      least_s = std::min(least_s, SecondsLeft(assigner, app, type,
+                                              assigner.Job(job).scale_factor));
+    }
+  }
+  return least_s;
+}
+
 double PresentRho(const Assigner& assigner, const FairApp& app,
                   double round_s) {
   std::vector<int> held(assigner.types(), 0);
@@ -104,16 +108,9 @@ double PresentRho(const Assigner& assigner, const FairApp& app,
   for (size_t type = 0; type < held.size(); ++type) {
     rate += 1 / SecondsLeft(assigner, app, type, held[type]);
   }
-  if (rate > 0) return Rho(app, 1 / rate);
-  double least_s = kInfinity;
-  for (const size_t job : app.jobs) {
-    for (size_t type = 0; type < assigner.types(); ++type) {
-      if (!assigner.Fits(job, type)) continue;
-      least_s = std::min(least_s, SecondsLeft(assigner, app, type,
-                                              assigner.Job(job).scale_factor));
-    }
-  }
-  return Rho(app, round_s + least_s);
+  const double left_s =
+      rate > 0 ? 1 / rate : round_s + LeastSecondsLeft(assigner, app);
+  return Rho(app, left_s);
 }
 
 }  // namespace gavel::policy

@@ -44,6 +44,9 @@ double SecondsLeft(const Assigner& assigner, size_t job, size_t type);
 double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
                    int accelerators);
 
+// The same on the one gang with room that serves the app best.
+double LeastSecondsLeft(const Assigner& assigner, const FairApp& app);
+
 // rho if the work left takes `left_s`.
 inline double Rho(const FairApp& app, double left_s) {
   return (app.age_s + left_s) / app.ideal_s;

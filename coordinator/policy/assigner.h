@@ -1,9 +1,10 @@
 // Hands out accelerators to one unit after another, for the policies that
-// choose accelerators themselves. Called by queues.cc, allox.cc and gandiva.cc.
-// Not thread-safe.
+// choose accelerators themselves. Called by queues.cc, allox.cc, gandiva.cc,
+// themis.cc and tiresias.cc. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 #define GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
 #include <optional>
@@ -33,6 +34,16 @@ class Assigner {
     return problem_.capacity[type] < Job(job).scale_factor
                ? 0
                : Rows()[job * types() + type];
+  }
+
+  // The job's throughput on the type where it is fastest; > 0 for jobs of the
+  // queue.
+  double BestThroughput(size_t job) const {
+    double best = 0;
+    for (size_t type = 0; type < types(); ++type) {
+      best = std::max(best, Throughput(job, type));
+    }
+    return best;
   }
 
   // The sum of the two jobs' normalised throughputs when they share this type:

@@ -11,22 +11,21 @@
 // 3. Partial allocation (partial_allocation.h) chooses a row of each bid, and
 //    the part of it that each app keeps. Auctions repeat, with what the apps
 //    hold by then, until one gives nothing.
-// 4. What is left goes to the apps outside the offer and then to all, one gang
-//    after the other, so that nothing that a job can use stays idle. Jobs that
-//    run go first, and stay on their type.
+// 4. The remaining accelerators go to the apps outside the offer and then to
+//    all, one gang after the other, so that none that a job can use stays idle.
+//    Jobs that run go first, and stay on their type.
 //
 // A part of a bundle is rounded to whole accelerators, up or down so that an
 // app keeps the fraction over the rounds: otherwise an app that bids for one
 // accelerator would never keep it.
 //
-// `strawman` is what Themis is compared with (section 2.3): the app of the
+// The paper compares Themis with `strawman` (section 2.3): the app of the
 // largest rho takes all that it can use, then the next one. An app that
 // overstates its rho starves the others.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -42,8 +41,7 @@
 namespace gavel::policy {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// The rest is given without an auction after so many.
+// After so many auctions, the rest is given without one.
 constexpr int kAuctionsMax = 4;
 
 // The apps with the largest rho first; ties go to the app whose job came first.
@@ -88,7 +86,7 @@ class Bidder {
   // `app` outlives the bidder.
   Bidder(const Assigner& assigner, const FairApp& app, double round_s)
       : app_(app), left_(app.jobs), held_(assigner.types(), 0) {
-    nothing_s_ = round_s + LeastSeconds(assigner);
+    nothing_s_ = round_s + LeastSecondsLeft(assigner, app);
   }
 
   const FairApp& app() const { return app_; }
@@ -163,19 +161,6 @@ class Bidder {
     const double factor = std::pow(static_cast<double>(jobs),
                                    2.0 / static_cast<double>(rows_max));
     return static_cast<size_t>(static_cast<double>(size) * factor) + 1;
-  }
-
-  double LeastSeconds(const Assigner& assigner) const {
-    double least_s = kInfinity;
-    for (const size_t job : app_.jobs) {
-      for (size_t type = 0; type < assigner.types(); ++type) {
-        if (!assigner.Fits(job, type)) continue;
-        least_s = std::min(
-            least_s,
-            SecondsLeft(assigner, app_, type, assigner.Job(job).scale_factor));
-      }
-    }
-    return least_s;
   }
 
   double RateHeld(const Assigner& assigner) const {

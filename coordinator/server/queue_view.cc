@@ -220,7 +220,7 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   if (const auto rho = rho_of.find(job.id); rho != rho_of.end()) {
     view.rho = rho->second;
   }
-  view.left_s = engine.SecondsLeft(job, now);
+  if (!job.spec.app.empty()) view.left_s = engine.SecondsLeft(job, now);
   view.submitted_at = job.submitted_at;
   view.ended_at = job.ended_at;
   // Jobs of an earlier version have none.
@@ -404,7 +404,10 @@ std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
   static const std::vector<std::shared_ptr<const JobView>> kNone;
   const auto& jobs_before = last_ == nullptr ? kNone : last_->jobs;
   auto before = jobs_before.begin();
-  const std::map<JobId, double> rho_of = engine_.RhoOfJobs(now);
+  // Where nobody has an app, listings do without: rho would double the time
+  // that the event loop takes for a view.
+  std::map<JobId, double> rho_of;
+  if (engine_.HasApps()) rho_of = engine_.RhoOfJobs(now);
   for (const auto& [id, job] : engine_.jobs()) {
     while (before != jobs_before.end() && (*before)->id < id) ++before;
     const bool known = before != jobs_before.end() && (*before)->id == id;

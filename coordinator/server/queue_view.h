@@ -69,8 +69,8 @@ struct JobView {
   Named<double> scalars;
   JobShares shares;
   double received_s = 0;
-  std::optional<double> rho;     // of its app; nullopt: it can't run
-  std::optional<double> left_s;  // Engine::SecondsLeft
+  std::optional<double> rho;     // QueueRow::rho
+  std::optional<double> left_s;  // QueueRow::left_s
   std::string auction;           // AuctionText; of one job alone
   Time submitted_at = 0;
   Time ended_at = 0;
@@ -83,9 +83,9 @@ struct JobView {
   int last_end = 0;  // as Job::last_end
 };
 
-// `rho` is that of the job's app, if it is known. `before` has the facts of an
-// earlier view of the job, which are shared when they have not changed; may be
-// null. The cost does not grow with the number of jobs.
+// `rho_of` has the rho of the job's app, if it is known. `before` has the facts
+// of an earlier view of the job, which are shared when they have not changed;
+// may be null. The cost does not grow with the number of jobs.
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
                const std::map<JobId, double>& rho_of,
                std::shared_ptr<const JobFacts> before);
@@ -126,8 +126,8 @@ class PlanLine {
   WaitingLine line_;
 };
 
-// "rho 1.31; bid for 2 v100; won 2; share kept 0.87": what became of the job's
-// app in the last auction. Empty: the policy holds none.
+// "rho 1.31; bid for 2 v100; won 2; share kept 0.87": the job's app in the
+// last auction. Empty: the policy holds none.
 std::string AuctionText(const Job& job, const Engine& engine);
 
 struct QueueView {

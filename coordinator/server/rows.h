@@ -113,10 +113,10 @@ struct QueueRow {
   std::string checkpoint_directory;
   std::optional<ExitRow> exit;  // null: none has failed, or it has finished
   // The finish-time fairness of its app, with what the app holds; null: it
-  // can't run.
+  // can't run, or no job of the listing names an app.
   std::optional<double> rho;
   // Seconds of its work that are left, alone where it is fastest; null: not
-  // known.
+  // known, or it names no app.
   std::optional<double> left_s;
 
   // Finished or cancelled.
