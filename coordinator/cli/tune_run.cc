@@ -219,7 +219,7 @@ absl::StatusOr<std::unique_ptr<TuneRun>> TuneRun::Open(Options options) {
   std::error_code error;
   options.folder = fs::canonical(options.folder, error).string();
   const std::string path = RecordIn(options.folder);
-  GAVEL_ASSIGN_OR_RETURN(FileLock lock, FileLock::Take(path));
+  GAVEL_ASSIGN_OR_RETURN(FileLock lock, FileLock::Take(path + ".lock"));
   tune::SearchState state;
   if (fs::exists(path, error)) {
     GAVEL_ASSIGN_OR_RETURN(const std::string text,
