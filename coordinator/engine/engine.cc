@@ -1,6 +1,7 @@
 #include "coordinator/engine/engine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -148,6 +149,14 @@ void Apply(State& s, Time now, const Event& event) {
   }
 }
 
+// Returns whether the round that starts at this very instant waits for a policy
+// that chooses for each round anew. That is so only without a planning lead, in
+// simulations, where the answer takes no time.
+bool AwaitsChoice(const State& s, Time now) {
+  return now == s.round.ends_at() && s.round.planned() &&
+         s.allocation.result().each_round && IsAnswerNear(s, now);
+}
+
 void TakeTick(State& s, Time now) {
   // A fill is still waiting, so the plan does not take account of the event
   // that called for it, such as the loss of an accelerator. Plan once more.
@@ -155,7 +164,7 @@ void TakeTick(State& s, Time now) {
     PlanRoundAhead(s, now);
   }
   Look(s, now);
-  if (s.round.IsOver(now)) {
+  if (s.round.IsOver(now) && !AwaitsChoice(s, now)) {
     Record(s, now, event::RoundStarted{ChooseTiers(s, now)});
     s.agenda.BeginRound();
   }
@@ -378,8 +387,10 @@ Actions Engine::Step(Time now, Event event) {
 Time Engine::NextDeadline() const {
   const engine::State& s = *state_;
   if (s.outbox.halted()) return kNever;
-  return std::min({s.agenda.next_sweep(), s.agenda.fill_by(),
-                   engine::NextSolve(s), s.round.NextDeadline()});
+  Time round = s.round.NextDeadline();
+  if (engine::AwaitsChoice(s, round)) round = std::nextafter(round, kNever);
+  return std::min(
+      {s.agenda.next_sweep(), s.agenda.fill_by(), engine::NextSolve(s), round});
 }
 
 void Engine::Replay(uint64_t seq, uint64_t term, Time time,

@@ -40,8 +40,8 @@ static auto FieldsOf(auto& s) {
   auto [accused, seconded] = Accusations::State(s.accusations);
   auto [avoided] = Avoidance::State(s.avoidance);
   auto [apps, present, presence, presence_at] = AppTable::State(s.apps);
-  auto [pairs_tried, moves_tried, moving, attempts, trial_debt, trial_debt_at] =
-      IntrospectionBook::State(s.introspection);
+  auto [pairs_tried, moves_tried, moving, attempts, lessons, trial_debt,
+        trial_debt_at] = IntrospectionBook::State(s.introspection);
   auto& [problem, problem_version, problem_guesses, groups, solve_epoch,
          problem_seq, solving, solved_placement, solved_at, solve_retry_at] =
       s.solving;
@@ -60,7 +60,7 @@ static auto FieldsOf(auto& s) {
       failure_rate, term_starts, s.launches, policy, drains, numbers_from,
       lost_leases_until, seconded, avoided, isolated_version, ended_ahead,
       wall_offset, silent, apps, present, presence, presence_at, pairs_tried,
-      moves_tried, moving, attempts, trial_debt, trial_debt_at);
+      moves_tried, moving, attempts, lessons, trial_debt, trial_debt_at);
   return std::tuple_cat(before, std::tuple(RowsAgain{&result.allocation}),
                         after);
 }

@@ -311,6 +311,9 @@ auto Fields(As<IntrospectionBook::Move> auto& m) {
 auto Fields(As<IntrospectionBook::Attempt> auto& a) {
   return std::tie(a.next_at, a.failures, a.last);
 }
+auto Fields(As<IntrospectionBook::Lesson> auto& l) {
+  return std::tie(l.sum, l.at);
+}
 
 auto Fields(As<App> auto& a) {
   return std::tie(a.began_at, a.presence, a.jobs, a.ended_longest_s,

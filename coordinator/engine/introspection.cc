@@ -32,6 +32,9 @@ constexpr double kBudget = 0.01;
 constexpr double kCredit_s = 30;
 // The back-off doubles at most so often.
 constexpr int kDoublingsMax = 6;
+// A lesson counts for this long, and this many are remembered.
+constexpr double kLesson_s = 24 * 3600;
+constexpr size_t kLessonsMax = 4096;
 // A move has helped if the job is at least this much faster.
 constexpr double kMoveGainMin = 1.02;
 // A job is slowed down by another one that came to its server at most this
@@ -100,6 +103,24 @@ std::optional<double> SumTogether(const State& s, const Job& a, const Job& b,
     return std::nullopt;
   }
   return together->first / alone_a + together->second / alone_b;
+}
+
+// Returns the key of the lesson of such a pair.
+std::string LessonOf(const State& s, const Job& a, const Job& b, size_t type) {
+  const auto [first, second] =
+      std::minmax(a.spec.Workload(), b.spec.Workload());
+  return StrCat(first, "\n", second, "\n", s.cluster.types()[type], "\n",
+                a.spec.scale_factor);
+}
+
+// Returns the sum that a pair of the same workloads had, or nothing if none was
+// tried.
+std::optional<double> Learnt(const State& s, Time now, const Job& a,
+                             const Job& b, size_t type) {
+  const auto& lessons = s.introspection.lessons;
+  const auto found = lessons.find(LessonOf(s, a, b, type));
+  if (found == lessons.end() || now > found->second.at + kLesson_s) return {};
+  return found->second.sum;
 }
 
 JobId OtherOf(const ShareUnit& unit, JobId job) {
@@ -184,10 +205,11 @@ class Improvement {
   bool Affords(double cost_s) const {
     return debt_s_ == 0 || debt_s_ + cost_s <= credit_s_;
   }
-  // The plan has the job's new places already.
+  // The plan has the job's new places already. The loss is an expectation: what
+  // was lost counts when the trial ends.
   void Begin(TrialKind kind, JobId job, JobId other, double cost_s,
-             double before = 0) {
-    debt_s_ += cost_s;
+             double before = 0, double loss_s = 0) {
+    debt_s_ += cost_s + loss_s;
     tried_.insert(job);
     if (kind == TrialKind::kPack) tried_.insert(other);
     const auto moved = units_.find({job, JobId()});
@@ -560,10 +582,21 @@ class Improvement {
     running.resize(std::min(running.size(), kLookedAtMax));
     waiting.resize(std::min(waiting.size(), kLookedAtMax));
     for (const auto& [low, job] : waiting) {
+      // Among equals, first those beside which the job need not move.
+      std::ranges::stable_sort(running, {}, [&](const auto& one) {
+        return std::pair(
+            one.first, units_.contains(one.second) && Comes(*job, one.second));
+      });
       for (const auto& [lowest, unit] : running) {
         if (units_.contains(unit) && PackOnto(*job, unit)) break;
       }
     }
+  }
+
+  // The job's last lease was on another accelerator than the unit's.
+  bool Comes(const Job& job, const ShareUnit& unit) const {
+    const AcceleratorId last = job.stays.last();
+    return last.valid() && std::ranges::count(units_.at(unit), last) == 0;
   }
 
   bool PackOnto(const Job& job, const ShareUnit& unit) {
@@ -575,22 +608,28 @@ class Improvement {
       return false;
     }
     const auto sum = SumTogether(s_, job, runs, type);
-    const bool is_good =
-        sum.has_value() && *sum > 1 && s_.figures.PairFits(job, runs, type);
-    if (!is_good && !s_.trials.IsPairTrial(job, runs, type)) return false;
+    const bool fits = s_.figures.PairFits(job, runs, type);
+    if (!sum.has_value() && !s_.trials.IsPairTrial(job, runs, type)) {
+      return false;
+    }
+    const auto expected = sum ? sum : Learnt(s_, now_, job, runs, type);
+    if (!fits || (expected.has_value() && *expected <= 1)) return false;
     if (s_.introspection.PartnerOf(runs.id).valid() ||
         s_.introspection.PartnerOf(job.id).valid()) {
       return false;
     }
-    const double loss_s = is_good ? 0 : kLossExpected * kTrial_s;
+    const double loss_s =
+        expected ? 0 : kLossExpected * kTrial_s * job.scale_factor;
+    // A job that comes from another accelerator moves there, and perhaps back.
     const double cost_s =
-        loss_s * job.scale_factor + PauseCost(runs) + PauseCost(job);
-    if (!Affords(cost_s)) return false;
+        PauseCost(runs) +
+        (Comes(job, unit) ? 2 * MoveCost(job) : PauseCost(job));
+    if (!Affords(cost_s + loss_s)) return false;
     Places places = std::move(units_.at(unit));
     units_.erase(unit);
     units_[PairOf(runs.id, job.id)] = std::move(places);
     planned_.insert(job.id);
-    Begin(TrialKind::kPack, runs.id, job.id, cost_s);
+    Begin(TrialKind::kPack, runs.id, job.id, cost_s, 0, loss_s);
     return true;
   }
 
@@ -631,14 +670,15 @@ void JudgePair(State& s, Time now, const ShareUnit& unit,
                         s.throughputs.Together(b->id, a->id, name);
   const auto sum = SumTogether(s, *a, *b, type);
   if (!measured && now < since + kTrial_s) return;
-  RoundUnit costs;
-  AddCosts(*a, costs);
-  AddCosts(*b, costs);
-  note.cost_s = costs.preempt_cost_s * a->scale_factor;
-  if (measured && sum.has_value()) {
-    note.value = *sum;
-    note.cost_s += std::max(0.0, 1 - *sum) * (now - since) * a->scale_factor;
-    if (*sum > 1) note.stage = TrialStage::kKept;
+  const bool known = measured && sum.has_value();
+  if (known) note.value = *sum;
+  if (known && *sum > 1) note.stage = TrialStage::kKept;
+  const double loss = known ? std::max(0.0, 1 - *sum) : kLossExpected;
+  note.cost_s = pair.cost_s + loss * (now - since) * a->scale_factor;
+  if (note.stage == TrialStage::kUndone) {
+    RoundUnit costs;
+    AddCosts(note.other == a->id ? *a : *b, costs);
+    note.cost_s += costs.preempt_cost_s * a->scale_factor;
   }
   notes.push_back(note);
 }
@@ -781,10 +821,17 @@ void On(State& s, Time now, const event::TrialsNoted& e) {
     }
     Job* stays = s.jobs.FindLive(note.job);
     Job* leaves = s.jobs.FindLive(note.other);
-    if (!pack || note.stage != TrialStage::kUndone || stays == nullptr ||
+    if (!pack || note.stage == TrialStage::kBegun || stays == nullptr ||
         leaves == nullptr || !s.jobs.Together(*stays, leaves->id)) {
       continue;
     }
+    if (note.value > 0) {
+      const auto type = s.cluster.TypeOf(stays->assigned.front());
+      if (book.lessons.size() >= kLessonsMax) book.lessons.clear();
+      book.lessons[LessonOf(s, *stays, *leaves, static_cast<size_t>(type))] = {
+          note.value, now};
+    }
+    if (note.stage != TrialStage::kUndone) continue;
     const std::vector<AcceleratorId> places = stays->assigned;
     Assign(s, now, *leaves, {}, JobId());
     Assign(s, now, *stays, places, JobId());

@@ -6,7 +6,8 @@
 // - Packing: while jobs wait, one of them runs beside a job that has its turn.
 //   The lowest utilisation goes to the least utilised accelerator. The pair is
 //   kept if the sum of both normalised rates is above that of turns, which is
-//   1, and is parted within a minute otherwise.
+//   1, and is parted within a minute otherwise. The result counts for other
+//   pairs of the same workloads, too.
 // - Migration: a suspended job resumes on accelerators that were vacated, a
 //   gang moves from several servers to one, and a job whose rate fell after
 //   another job came to its server moves to another server.
@@ -63,12 +64,19 @@ struct IntrospectionBook {
     Reason last;             // a reason::Tried
   };
 
+  // The result of a pair, for other pairs of the same workloads.
+  struct Lesson {
+    double sum = 0;  // of both normalised rates
+    Time at = 0;
+  };
+
   std::map<ShareUnit, Pair> pairs;  // change it by AddPair and ErasePair
   std::map<JobId, JobId> partners;  // in these; a job is in one at most
   std::map<JobId, Move> moves;
   // Where jobs move when the planned round begins. The plan may be made again.
   std::map<JobId, std::vector<AcceleratorId>> moving;
   std::map<JobId, Attempt> attempts;
+  std::map<std::string, Lesson> lessons;  // by workloads, type and scale factor
   // The cost of trials, as of `debt_at`; it fades as accelerators work.
   double debt_s = 0;
   Time debt_at = 0;
@@ -82,7 +90,7 @@ struct IntrospectionBook {
   void Rebuild();  // call this after State was read
 
   static auto State(auto& b) {
-    return std::tie(b.pairs, b.moves, b.moving, b.attempts, b.debt_s,
+    return std::tie(b.pairs, b.moves, b.moving, b.attempts, b.lessons, b.debt_s,
                     b.debt_at);
   }
 };

@@ -559,6 +559,7 @@ void AddUnits(const State& s, const Job& job, std::optional<Time> at,
 // unit's.
 void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
                RoundUnit& row) {
+  const Worker& first = job.workers.front();
   row.unit = unit;
   row.scale_factor = job.scale_factor;
   row.holds.clear();
@@ -567,12 +568,12 @@ void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
   row.claimed = job.claimed < 0 ? kNoIndex : static_cast<uint32_t>(job.claimed);
   if (job.chosen_host.valid() && job.chosen != kNoIndex) {
     row.home_server = s.cluster.accelerator(job.chosen_host).server;
-  } else if (job.workers.front().process == ProcessState::kJoined) {
-    row.home_server = job.workers.front().server;
+  } else if (first.process == ProcessState::kJoined) {
+    row.home_server = first.server;
   }
-  if (job.workers.front().process == ProcessState::kJoined &&
-      job.workers.front().server == row.home_server) {
-    row.home = job.workers.front().sees_only;
+  if (first.process == ProcessState::kJoined &&
+      first.server == row.home_server) {
+    row.home = first.sees_only.valid() ? first.sees_only : first.left_on;
   }
   if (s.jobs.UnitOf(job) == unit) row.holds = job.assigned;
 }

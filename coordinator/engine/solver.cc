@@ -735,7 +735,7 @@ void Drop(State& s) { s.solving.problem = nullptr; }
 
 bool solving(const State& s) { return s.solving.runs; }
 
-bool IsAnswerNear(State& s, Time now) {
+bool IsAnswerNear(const State& s, Time now) {
   return s.solving.runs || (s.agenda.unsolved() && SolveDue(s) <= now);
 }
 

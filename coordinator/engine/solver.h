@@ -126,7 +126,7 @@ void On(State& s, Time now, const event::AllocationReady& e);
 bool solving(const State& s);
 // A new allocation is being made, or will be as soon as the changes are on
 // disk.
-bool IsAnswerNear(State& s, Time now);
+bool IsAnswerNear(const State& s, Time now);
 // The time of the next call of MaybeSolve that may have something to do;
 // kNever if none.
 Time NextSolve(const State& s);

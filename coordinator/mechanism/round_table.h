@@ -57,7 +57,8 @@ struct RoundUnit {
   // RoundAssignment::claims.
   uint32_t claimed = kNoIndex;
   std::string home_server;  // where its process is; preferred; may be empty
-  // The one accelerator of it that its process sees; invalid: all.
+  // The one accelerator of it that its process sees, else that on which its
+  // lease ended last; preferred; may be invalid.
   AcceleratorId home;
   // The seconds of work that are lost when it gives up its accelerators and
   // comes back later (pause and resume), and when it resumes elsewhere at once.

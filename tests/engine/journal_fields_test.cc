@@ -54,6 +54,7 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<engine::IntrospectionBook::Pair>();
   ExpectEveryMemberListed<engine::IntrospectionBook::Move>();
   ExpectEveryMemberListed<engine::IntrospectionBook::Attempt>();
+  ExpectEveryMemberListed<engine::IntrospectionBook::Lesson>();
   ExpectEveryMemberListed<ProfiledCell>();
   ExpectEveryMemberListed<Worker::Known>();
   ExpectEveryMemberListed<Worker>(5);

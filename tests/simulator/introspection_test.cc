@@ -54,12 +54,16 @@ Workload RandomWorkload(uint64_t seed, double least, double most) {
   std::uniform_int_distribution<int> type(0, kTypes - 1);
   std::uniform_real_distribution<double> arrival(0, 3600);
   std::uniform_real_distribution<double> steps(10'000, 200'000);
+  // Jobs of equal weights would take turns in lockstep, with hardly a move,
+  // until the first trial.
+  std::uniform_real_distribution<double> weight(0.8, 1.25);
   std::vector<double> arrivals(24);
   for (double& one : arrivals) one = arrival(random);
   std::sort(arrivals.begin(), arrivals.end());
   std::vector<SmallJob> jobs;
   for (const double at : arrivals) {
-    jobs.push_back({StrCat("t", type(random)), steps(random), at});
+    jobs.push_back(
+        {StrCat("t", type(random)), steps(random), at, 1, weight(random)});
   }
   made.trace = SmallTrace(jobs);
   const char* policies[] = {"max_min_fairness", "gandiva_reactive", "fifo",
