@@ -13,66 +13,15 @@
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/files.h"
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
-#include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
 
 namespace gavel {
 namespace {
-
-struct SubmitOptions : ClientOptions {
-  std::vector<std::string> paths;
-};
-
-// Types that a job names and no server has, as far as servers are there.
-void WarnOfUnknownTypes(Client& client, const JobFile& file,
-                        const JobSpec& spec) {
-  if (spec.types.empty()) return;
-  const absl::StatusOr<Json> json = client.Query(QueryKind::kNodes);
-  if (!json.ok()) return;
-  std::set<std::string> known;
-  for (const NodeRow& node : ParseNodes(*json)) {
-    for (const AcceleratorRow& one : node.accelerators) known.insert(one.type);
-  }
-  if (known.empty()) return;
-  for (const std::string& type : spec.types) {
-    if (known.contains(type)) continue;
-    absl::FPrintF(stderr,
-                  "%s: types names \"%s\", which the cluster does not have; it "
-                  "has %s\n",
-                  file.path, type, absl::StrJoin(known, ", "));
-  }
-}
-
-absl::Status SubmitOne(Client& client, const JobFile& file, bool json,
-                       Json* submitted) {
-  GAVEL_ASSIGN_OR_RETURN(const JobId job,
-                         client.Submit(file.path, file.text, file.directory));
-  submitted->push_back({{"id", job.value()}, {"name", file.name}});
-  GAVEL_ASSIGN_OR_RETURN(const auto spec, ParseJobSpec(file.text, file.path));
-  for (const std::string& note : WithoutEffect(spec)) {
-    std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
-  }
-  WarnOfUnknownTypes(client, file, spec);
-  if (!json) absl::PrintF("Submitted job %d (%s)\n", job.value(), file.name);
-  return absl::OkStatus();
-}
-
-absl::Status Submit(const SubmitOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles(options.paths));
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  Json submitted = Json::array();
-  absl::Status status = ForEach(files, [&](const JobFile& file) {
-    return SubmitOne(*client, file, options.json, &submitted);
-  });
-  if (options.json) std::printf("%s\n", submitted.dump(2).c_str());
-  return status;
-}
 
 struct CommandOptions : ClientOptions {
   std::vector<std::string> jobs;
@@ -308,11 +257,6 @@ void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {
 }
 
 void AddClientCommands(CLI::App& app, int* exit_code) {
-  auto [submit, options] = AddCommand<SubmitOptions>(app, exit_code, "submit",
-                                                     "Submits jobs", Submit);
-  AddClientOptions(submit, &options);
-  AddOption(submit, "jobs", options.paths, "JOB.toml", "job files")->required();
-
   AddJobCommand(app, "cancel", "Ends jobs for good", CommandKind::kCancel,
                 "Cancelled", exit_code);
   AddJobCommand(app, "release", "Lets held jobs go on", CommandKind::kRelease,

@@ -672,11 +672,10 @@ struct WhatIfOptions : ClientOptions {
 
 absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
-  GAVEL_ASSIGN_OR_RETURN(const JobSpec spec,
-                         ParseJobSpec(files.front().text, options.job));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
-  absl::StatusOr<WhatIf> answer = Predict(live, spec, options.wall_limit_s);
+  absl::StatusOr<WhatIf> answer =
+      Predict(live, files.front().spec, options.wall_limit_s);
   GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
   const std::string text = options.json ? WhatIfJson(*answer).dump(2) + "\n"
                                         : RenderWhatIf(*answer, WallClockNow());

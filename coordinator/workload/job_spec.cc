@@ -4,8 +4,10 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
@@ -333,7 +335,101 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
   }
 }
 
+// The row of a key at the top of the file, or the one row of the table that
+// users choose the keys of; null: there is none.
+const FileKey* RowOf(std::string_view key, bool in_table,
+                     std::string_view name) {
+  for (const FileTable& table : JobFileTables()) {
+    const bool here = in_table ? table.heading == StrCat("[", key, "]")
+                               : table.heading.empty();
+    if (!here) continue;
+    for (const FileKey& row : table.keys) {
+      if (row.any_name || row.name == name) return &row;
+    }
+  }
+  return nullptr;
+}
+
+// The value as it would be in the file.
+std::string TomlOf(const FileKey* row, const std::string& value) {
+  if (row == nullptr) return value;
+  const char first = value.empty() ? ' ' : value.front();
+  const bool quoted = first == '"' || first == '\'';
+  switch (row->kind) {
+    case KeyKind::kText:
+    case KeyKind::kName:
+    case KeyKind::kChoice:
+    case KeyKind::kSize:
+      return quoted ? value : QuoteToml(value);
+    case KeyKind::kTexts: {
+      if (quoted || first == '[') return value;
+      std::vector<std::string> texts;
+      if (!value.empty()) texts = absl::StrSplit(value, ',');
+      return ToToml(*row, texts);
+    }
+    default:
+      return value;
+  }
+}
+
+// Puts the setting where the file would have it. A key of a table leaves the
+// other keys of the table as they are.
+absl::Status Override(const JobSetting& setting, toml::table& root) {
+  const std::string_view key = setting.key;
+  const size_t dot = key.find('.');
+  const bool in_table = dot != std::string_view::npos;
+  const std::string_view head = key.substr(0, dot);
+  const FileKey* const row =
+      RowOf(head, in_table, in_table ? key.substr(dot + 1) : head);
+  const std::string line = StrCat(key, " = ", TomlOf(row, setting.value), "\n");
+  absl::StatusOr<toml::table> parsed =
+      ParseToml(line, setting.flag, kJobSpecBytesMax);
+  if (!parsed.ok() && row != nullptr) {
+    return absl::InvalidArgumentError(
+        StrCat(setting.flag, ": ", QuoteToml(setting.value),
+               " is no value; write e.g. ",
+               row->any_name ? "" : StrCat(row->name, " = "), row->example));
+  }
+  GAVEL_RETURN_IF_ERROR(parsed.status());
+  if (parsed->size() != 1) {
+    return absl::InvalidArgumentError(
+        StrCat(setting.flag, ": give one key, as --set KEY=VALUE"));
+  }
+  const auto added = parsed->begin();
+  toml::table* const into = root.get_as<toml::table>(head);
+  toml::table* const from = added->second.as_table();
+  if (in_table && into != nullptr && from != nullptr) {
+    for (auto&& [name, value] : *from) {
+      into->insert_or_assign(name, std::move(value));
+    }
+    return absl::OkStatus();
+  }
+  // The user has named the table, and chooses any key (TomlReader).
+  if (from != nullptr) from->is_inline(true);
+  root.insert_or_assign(added->first, std::move(added->second));
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<JobSetting> ParseSetting(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        StrCat("--set ", text,
+               " names no key and value; write --set KEY=VALUE with a key of a "
+               "job file, such as --set weight=2"));
+  }
+  const std::string key(
+      absl::StripAsciiWhitespace(ToAbsl(text.substr(0, equals))));
+  const std::string value(
+      absl::StripAsciiWhitespace(ToAbsl(text.substr(equals + 1))));
+  return JobSetting{StrCat("--set ", key), key, value};
+}
+
+JobSetting ProgramSetting(const std::vector<std::string>& argv) {
+  return {StrCat("-- ", argv.front()), "command", ToToml(FileKey(), argv)};
+}
 
 bool IsValidName(std::string_view name) {
   return !name.empty() && name.size() <= kNameBytesMax &&
@@ -347,9 +443,13 @@ std::string RefusalOfType(std::string_view name) {
 }
 
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
-                                     std::string_view source) {
-  GAVEL_ASSIGN_OR_RETURN(const toml::table root,
+                                     std::string_view source,
+                                     std::span<const JobSetting> settings) {
+  GAVEL_ASSIGN_OR_RETURN(toml::table root,
                          ParseToml(toml, source, kJobSpecBytesMax));
+  for (const JobSetting& setting : settings) {
+    GAVEL_RETURN_IF_ERROR(Override(setting, root));
+  }
   absl::Status status;
   const std::span<const FileTable> tables = JobFileTables();
   TomlReader reader(root, source, tables, "", status);

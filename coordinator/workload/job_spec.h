@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -107,10 +108,29 @@ struct JobSpec {
 // frame of the protocol.
 inline constexpr size_t kJobSpecBytesMax = 48 * 1024;
 
-// Parses one job file. INVALID_ARGUMENT as "SOURCE:LINE:COLUMN: what; remedy",
-// for TOML errors, unknown keys, wrong types and values out of range.
+// A key of the file that a flag gives: it overrides the file's.
+struct JobSetting {
+  std::string flag;  // what errors begin with: "--gpus"
+  std::string key;   // "scale_factor"; in a table "environment.DATA"
+  // As in the file. Texts may come without quotes, and arrays of texts as
+  // "v100,p100".
+  std::string value;
+};
+
+// Reads the "KEY=VALUE" of --set. INVALID_ARGUMENT: there is no "=", or no key
+// before it.
+absl::StatusOr<JobSetting> ParseSetting(std::string_view text);
+
+// `command` with this program, as given behind "--". `argv`: not empty.
+JobSetting ProgramSetting(const std::vector<std::string>& argv);
+
+// Parses one job file, with keys that flags give. INVALID_ARGUMENT as
+// "SOURCE:LINE:COLUMN: what; remedy", or "FLAG: what; remedy" where a flag gave
+// the value, for TOML errors, unknown keys, wrong types and values out of
+// range.
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
-                                     std::string_view source);
+                                     std::string_view source,
+                                     std::span<const JobSetting> settings = {});
 
 // Sentences on the keys of the file that have no effect yet.
 std::vector<std::string> WithoutEffect(const JobSpec& spec);

@@ -51,6 +51,85 @@ absl::Status ErrorOf(std::string_view toml) {
   return ParseJobSpec(toml, "job.toml").status();
 }
 
+// A small job with these flags, each "FLAG|KEY|VALUE" or the text of a --set.
+absl::StatusOr<JobSpec> ParseWithFlags(const std::vector<std::string>& flags) {
+  std::vector<JobSetting> settings;
+  for (const std::string& flag : flags) {
+    absl::StatusOr<JobSetting> setting = ParseSetting(flag);
+    if (!setting.ok()) return setting.status();
+    settings.push_back(*std::move(setting));
+  }
+  return ParseJobSpec(
+      "name = \"a\"\ncommand = [\"./train\"]\nweight = 3\n"
+      "[environment]\nDATA = \"/data\"\n",
+      "job.toml", settings);
+}
+
+std::string ErrorWithFlag(const std::string& flag) {
+  return std::string(ParseWithFlags({flag}).status().message());
+}
+
+TEST(JobSettings, OverrideTheFileAndTheLastOneCounts) {
+  const absl::StatusOr<JobSpec> spec =
+      ParseWithFlags({"weight=2", "name=b", "types=v100,p100", "class = opaque",
+                      "steps_total=7", "environment.SEED=12", "weight=2.5",
+                      "throughputs.v100=4", "app=\"my app\""});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->weight, 2.5);
+  EXPECT_EQ(spec->name, "b");
+  EXPECT_EQ(spec->app, "my app");
+  EXPECT_EQ(spec->steps_total, 7u);
+  EXPECT_THAT(spec->types, ElementsAre("v100", "p100"));
+  EXPECT_EQ(spec->job_class, JobClass::kOpaque);
+  EXPECT_THAT(spec->environment,
+              ElementsAre(Pair("DATA", "/data"), Pair("SEED", "12")));
+  EXPECT_EQ(spec->throughputs.at("v100"), 4);
+  EXPECT_EQ(*ParseJobSpec(FormatJobSpec(*spec), "again"), *spec);
+}
+
+TEST(JobSettings, ReplaceAWholeTableInBraces) {
+  const absl::StatusOr<JobSpec> spec =
+      ParseWithFlags({"environment={ A = \"1\", name = \"x\" }"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->environment,
+              ElementsAre(Pair("A", "1"), Pair("name", "x")));
+}
+
+TEST(JobSettings, TakeAProgramWithAnyArguments) {
+  const std::vector<std::string> argv = {"./train", "[a,b]", "it's \"so\"", "",
+                                         "a\nb"};
+  const std::vector<JobSetting> settings = {ProgramSetting(argv),
+                                            {"--name", "name", "lm"}};
+  const absl::StatusOr<JobSpec> spec = ParseJobSpec("", "-- x", settings);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->argv, argv);
+}
+
+TEST(JobSettings, ErrorsNameTheFlagAndTheKey) {
+  EXPECT_EQ(ErrorWithFlag("weight=-1"),
+            "--set weight: weight is -1; write a number above 0");
+  EXPECT_EQ(ErrorWithFlag("weight=heavy"),
+            "--set weight: \"heavy\" is no value; write e.g. weight = 2.5");
+  EXPECT_EQ(ErrorWithFlag("wieght=2"),
+            "--set wieght: unknown key \"wieght\"; did you mean \"weight\"?");
+  EXPECT_THAT(ErrorWithFlag("class=batch"),
+              HasSubstr("--set class: class is \"batch\"; write \"training\""));
+  EXPECT_THAT(ErrorWithFlag("environment.2A=x"),
+              HasSubstr("--set environment.2A: \"2A\" is not the name"));
+  EXPECT_EQ(ErrorWithFlag("weight=1\nname=\"b\""),
+            "--set weight: give one key, as --set KEY=VALUE");
+  EXPECT_THAT(ErrorWithFlag("weight"), HasSubstr("names no key and value"));
+  EXPECT_THAT(ErrorWithFlag("=2"), HasSubstr("names no key and value"));
+  // An error of the file itself still has its line.
+  EXPECT_THAT(ErrorWithFlag("scale_factor_min=2"),
+              HasSubstr("--set scale_factor_min: scale_factor_min 2 exceeds"));
+  const std::vector<JobSetting> name = {{"--name", "name", "b"}};
+  EXPECT_THAT(ParseJobSpec("name = \"a\"\nwieght = 2\n", "job.toml", name)
+                  .status()
+                  .message(),
+              HasSubstr("job.toml:2:1: unknown key"));
+}
+
 TEST(JobSpecNotes, NameWhatHasNoEffectYet) {
   JobSpec spec;
   EXPECT_TRUE(WithoutEffect(spec).empty());
