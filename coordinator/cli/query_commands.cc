@@ -4,10 +4,13 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
@@ -34,37 +37,100 @@ struct QueryOptions : ClientOptions {
   std::string user;
   std::string app;
   std::vector<std::string> states;
+  std::vector<std::string> format;  // keys of the JSON
+  std::vector<std::string> sort;    // likewise; "-KEY": the largest first
 };
 
 using Render = std::function<std::string(const Json& json, size_t width)>;
 
-std::string RenderQueueJson(const Json& json, size_t width) {
-  std::vector<QueueRow> rows = ParseQueue(json);
-  SortLiveFirst(rows);
-  return RenderQueue(rows, width);
+// The keys of a job's row.
+std::vector<std::string_view> QueueKeys() {
+  std::vector<std::string_view> keys;
+  const QueueRow row;
+  VisitFields(
+      row, [&](const RowKey& key, const auto&) { keys.push_back(key.name); });
+  return keys;
 }
 
-// The filter that the coordinator is asked for; it is empty, which means all
-// jobs, without flags and for --json.
+absl::Status CheckKey(const char* option, std::string_view key) {
+  const std::vector<std::string_view> keys = QueueKeys();
+  if (std::ranges::find(keys, key) != keys.end()) return absl::OkStatus();
+  const auto add = [](std::string* out, std::string_view name) {
+    out->append(name);
+  };
+  return absl::InvalidArgumentError(
+      StrCat(option, " \"", key, "\" is no key of a job; the keys are ",
+             absl::StrJoin(keys, ", ", add)));
+}
+
+// Sorts rows by some of their keys; a value that is not known comes last.
+absl::Status SortBy(const std::vector<std::string>& keys, Json* rows) {
+  std::vector<Json> sorted(rows->begin(), rows->end());
+  // The last key first, each time keeping the order of equals.
+  for (size_t i = keys.size(); i-- > 0;) {
+    const bool falls = keys[i].starts_with('-');
+    const std::string key = keys[i].substr(falls ? 1 : 0);
+    GAVEL_RETURN_IF_ERROR(CheckKey("--sort", key));
+    std::ranges::stable_sort(sorted, [&](const Json& left, const Json& right) {
+      const Json a = left.value(key, Json());
+      const Json b = right.value(key, Json());
+      if (a.is_null() || b.is_null()) return !a.is_null() && b.is_null();
+      return falls ? b < a : a < b;
+    });
+  }
+  *rows = std::move(sorted);
+  return absl::OkStatus();
+}
+
+// Leaves each row these keys only.
+absl::Status KeepKeys(const std::vector<std::string>& keys, Json* rows) {
+  for (const std::string& key : keys) {
+    GAVEL_RETURN_IF_ERROR(CheckKey("--format", key));
+  }
+  if (keys.empty()) return absl::OkStatus();
+  for (Json& row : *rows) {
+    Json kept = Json::object();
+    for (const std::string& key : keys) kept[key] = row.value(key, Json());
+    row = std::move(kept);
+  }
+  return absl::OkStatus();
+}
+
+std::string CellOf(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) {
+    return value.get<std::string>().empty() ? "-" : value.get<std::string>();
+  }
+  if (value.is_number_float()) {
+    return absl::StrFormat("%g", value.get<double>());
+  }
+  return value.empty()
+             ? "-"
+             : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The rows as a table of these keys.
+std::string RenderKeys(const std::vector<std::string>& keys, const Json& rows,
+                       size_t width) {
+  std::vector<Column> columns;
+  for (const std::string& key : keys) {
+    columns.push_back(Left(absl::AsciiStrToUpper(key)));
+  }
+  TableRows cells;
+  for (const Json& row : rows) {
+    std::vector<std::string>& line = cells.emplace_back();
+    for (const std::string& key : keys) line.push_back(CellOf(row[key]));
+  }
+  return RenderTable(columns, cells, width);
+}
+
+// The filter is empty, which means all jobs, for --json without flags.
 absl::StatusOr<std::string> FilterOf(const QueryOptions& options) {
-  Json filter = Json::object();
-  for (const std::string& state : options.states) {
-    const std::vector<std::string> letters = StateLettersOf(state);
-    if (letters.empty()) {
-      return absl::InvalidArgumentError(StrCat(
-          "--state \"", state,
-          "\" is no state of a job; give PD or waiting, R or running, S or "
-          "paused, CG or pausing, F or held, CD or finished, CA or cancelled"));
-    }
-    for (const std::string& one : letters) filter["states"].push_back(one);
-  }
-  if (!options.user.empty()) filter["user"] = options.user;
-  if (!options.app.empty()) filter["app"] = options.app;
+  std::optional<size_t> ended_max;
   if (!options.all && !options.json && options.states.empty()) {
-    filter["ended_max"] = kEndedShown;
+    ended_max = kEndedShown;
   }
-  if (filter.empty()) return "";
-  return filter.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return QueueFilter(options.user, options.app, options.states, ended_max);
 }
 
 // Where a table leaves out jobs that have ended.
@@ -121,21 +187,39 @@ std::string RenderWhy(const Json& json, size_t) {
   return text;
 }
 
+absl::Status ShowQueue(Client& client, const QueryOptions& options,
+                       Terminal& terminal) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string filter, FilterOf(options));
+  GAVEL_ASSIGN_OR_RETURN(Json rows,
+                         client.Query(QueryKind::kQueue, JobId(), filter));
+  const std::string note = EndedNote(options, rows);
+  GAVEL_RETURN_IF_ERROR(SortBy(options.sort, &rows));
+  GAVEL_RETURN_IF_ERROR(KeepKeys(options.format, &rows));
+  const size_t width = terminal.table_width();
+  std::string text;
+  if (options.json) {
+    text = rows.dump(options.watch ? -1 : 2) + "\n";
+  } else if (!options.format.empty()) {
+    text = RenderKeys(options.format, rows, width);
+  } else {
+    std::vector<QueueRow> jobs = ParseQueue(rows);
+    if (options.sort.empty()) SortLiveFirst(jobs);
+    text = RenderQueue(jobs, width);
+  }
+  terminal.Show(text + note);
+  return absl::OkStatus();
+}
+
 absl::Status Show(Client& client, const QueryOptions& options, QueryKind kind,
                   const Render& render, Terminal& terminal) {
+  if (kind == QueryKind::kQueue) return ShowQueue(client, options, terminal);
   JobId job;
   if (!options.job.empty()) {
     GAVEL_ASSIGN_OR_RETURN(job, client.Resolve(options.job));
   }
-  std::string filter;
-  if (kind == QueryKind::kQueue) {
-    GAVEL_ASSIGN_OR_RETURN(filter, FilterOf(options));
-  }
-  GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(kind, job, filter));
-  std::string text = options.json ? json.dump(options.watch ? -1 : 2) + "\n"
-                                  : render(json, terminal.table_width());
-  if (kind == QueryKind::kQueue) text += EndedNote(options, json);
-  terminal.Show(text);
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(kind, job));
+  terminal.Show(options.json ? json.dump(2) + "\n"
+                             : render(json, terminal.table_width()));
   return absl::OkStatus();
 }
 
@@ -198,7 +282,7 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
                "Lists jobs, those that run first. ST: PD waiting, R running, S "
                "paused, CG pausing, CD finished, F held, CA cancelled. "
                "TARGET/GOT: share of time",
-               QueryKind::kQueue, RenderQueueJson);
+               QueryKind::kQueue, nullptr);
   queue.add_flag("--watch", of_queue.watch, "again every second");
   queue.add_flag("--all", of_queue.all,
                  "also jobs that ended before the last ten did");
@@ -207,6 +291,15 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
             "in these states only, by letters or word: R,waiting")
       ->delimiter(',');
   AddOption(queue, "--app", of_queue.app, "APP", "of one app only");
+  AddOption(queue, "--format", of_queue.format, "KEY",
+            "these columns, by the keys of --json: id,name,state,steps_done")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  AddOption(queue, "--sort", of_queue.sort, "KEY",
+            "by these keys of --json; -KEY: the largest first. "
+            "--sort=-steps_per_s,name")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 
   auto [apps, of_apps] = AddCommand<ClientOptions>(
       app, exit_code, "apps",

@@ -261,9 +261,11 @@ absl::StatusOr<int> Run(const SubmitOptions& options) {
     std::fflush(stdout);
   }
   Watch watch(*client, options, interrupts);
+  OutputOptions output;
+  output.json = options.json;
   GAVEL_ASSIGN_OR_RETURN(
       const Followed followed,
-      FollowOutput(*client, job, {.json = options.json},
+      FollowOutput(*client, job, output,
                    [&](const QueueRow& row) { return watch.Look(row); }));
   if (watch.left()) {
     absl::FPrintF(stderr,
