@@ -102,23 +102,38 @@ absl::StatusOr<std::vector<JobFile>> FilesOf(const SubmitOptions& options,
   return std::vector{std::move(file)};
 }
 
-// Types that a job names and no server has, as far as servers are there.
-void WarnOfUnknownTypes(Client& client, const JobFile& file) {
-  if (file.spec.types.empty()) return;
+void WarnOfUnknown(const JobFile& file, const char* key,
+                   const std::vector<std::string>& named,
+                   const std::set<std::string>& known) {
+  for (const std::string& name : named) {
+    if (known.contains(name)) continue;
+    absl::FPrintF(stderr,
+                  "%s: %s names \"%s\", which the cluster does not have; it "
+                  "has %s\n",
+                  file.path, key, name, absl::StrJoin(known, ", "));
+  }
+}
+
+// Types and servers that a job names and the cluster does not have, as far as
+// servers are there.
+void WarnOfUnknown(Client& client, const JobFile& file) {
+  const JobSpec& spec = file.spec;
+  if (spec.types.empty() && spec.servers.empty() &&
+      spec.exclude_servers.empty()) {
+    return;
+  }
   const absl::StatusOr<Json> json = client.Query(QueryKind::kNodes);
   if (!json.ok()) return;
-  std::set<std::string> known;
+  std::set<std::string> types;
+  std::set<std::string> servers;
   for (const NodeRow& node : ParseNodes(*json)) {
-    for (const AcceleratorRow& one : node.accelerators) known.insert(one.type);
+    servers.insert(node.server);
+    for (const AcceleratorRow& one : node.accelerators) types.insert(one.type);
   }
-  if (known.empty()) return;
-  for (const std::string& type : file.spec.types) {
-    if (known.contains(type)) continue;
-    absl::FPrintF(stderr,
-                  "%s: types names \"%s\", which the cluster does not have; it "
-                  "has %s\n",
-                  file.path, type, absl::StrJoin(known, ", "));
-  }
+  if (servers.empty()) return;
+  WarnOfUnknown(file, "types", spec.types, types);
+  WarnOfUnknown(file, "servers", spec.servers, servers);
+  WarnOfUnknown(file, "exclude_servers", spec.exclude_servers, servers);
 }
 
 absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
@@ -127,7 +142,7 @@ absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
   for (const std::string& note : WithoutEffect(file.spec)) {
     std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
   }
-  WarnOfUnknownTypes(client, file);
+  WarnOfUnknown(client, file);
   return job;
 }
 

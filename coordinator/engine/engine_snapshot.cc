@@ -82,6 +82,7 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
       }
     }
     BarTypes(s, *job);
+    BarServers(s, *job);
   }
   return absl::OkStatus();
 }

@@ -92,7 +92,7 @@ auto Fields(As<JobSpec> auto& s) {
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
-                  s.time_limit_s, s.workload);
+                  s.time_limit_s, s.workload, s.servers, s.exclude_servers);
 }
 
 // ---- settings

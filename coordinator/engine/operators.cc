@@ -389,6 +389,7 @@ void Release(State& s, Time now, Job& job) {
   });
   s.isolated.CountChanged(now);
   s.jobs.Release(job);
+  BarServers(s, job);  // servers may have joined while it was held
   s.changes.Touch(job);
   job.failures_in_a_row = 0;
   job.failed_starts = 0;
@@ -589,6 +590,7 @@ void On(State& s, Time now, const event::JobSubmitted& e) {
   s.apps.Add(now, job);
   s.throughputs.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
   BarTypes(s, job);
+  BarServers(s, job);
   job.profile = e.profile;
   FindTableRow(s, job);
   s.outbox.Emit(action::Reply{e.reply_to, id, ""});

@@ -351,6 +351,15 @@ struct KeptOut {
   JobId job;
 };
 
+struct NotItsServers {
+  static constexpr Text kName = "not_its_servers";
+  static constexpr Text kSentence =
+      "waiting: the servers that its file lets it have (%1$s) have not %2$d "
+      "accelerators of a type that it can use; `gavel nodes` lists them";
+  std::string servers;  // "here, there", "all but there"
+  int scale_factor = 1;
+};
+
 struct LosesPlace {
   static constexpr Text kName = "loses_place";
   static constexpr Text kSentence =
@@ -390,20 +399,22 @@ struct Tried {
 }  // namespace reason
 
 // Append only: the position of an alternative is its number in all journals.
-using ReasonVariant = std::variant<
-    reason::None, reason::Running, reason::Submitted, reason::NoServer,
-    reason::Priority, reason::NotInAllocation, reason::Starting,
-    reason::Pausing, reason::Ending, reason::WaitsForRelease, reason::Unusable,
-    reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
-    reason::Finished, reason::GangStarting, reason::HeldGang,
-    reason::RunningPacked, reason::OutOfMemory, reason::Grown,
-    reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
-    reason::ShrunkFailed, reason::Moving, reason::Stranded, reason::TooWide,
-    reason::HeldFetch, reason::StandsStill, reason::HeldHung,
-    reason::HeldDevice, reason::HeldSilent, reason::HeldHungLaunch,
-    reason::TooExtreme, reason::Drained, reason::HeldByUser,
-    reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
-    reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried>;
+using ReasonVariant =
+    std::variant<reason::None, reason::Running, reason::Submitted,
+                 reason::NoServer, reason::Priority, reason::NotInAllocation,
+                 reason::Starting, reason::Pausing, reason::Ending,
+                 reason::WaitsForRelease, reason::Unusable,
+                 reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
+                 reason::Finished, reason::GangStarting, reason::HeldGang,
+                 reason::RunningPacked, reason::OutOfMemory, reason::Grown,
+                 reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
+                 reason::ShrunkFailed, reason::Moving, reason::Stranded,
+                 reason::TooWide, reason::HeldFetch, reason::StandsStill,
+                 reason::HeldHung, reason::HeldDevice, reason::HeldSilent,
+                 reason::HeldHungLaunch, reason::TooExtreme, reason::Drained,
+                 reason::HeldByUser, reason::HeldUnready, reason::KeptOut,
+                 reason::LosesPlace, reason::RunningOpaque,
+                 reason::HeldTimeLimit, reason::Tried, reason::NotItsServers>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

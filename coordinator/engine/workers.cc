@@ -848,6 +848,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
     const double steps_done = s.figures.StepsDone(job, now);
     s.apps.End(now, job, s.figures.AloneSeconds(job, steps_done));
     s.avoidance.Forget(job.id);
+    s.avoidance.SetBarred(job.id, {});
     s.throughputs.RemoveJob(job.id);
     s.speeds.RemoveJob(job.id);
     s.ledger.RemoveJob(job.id);

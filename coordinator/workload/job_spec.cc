@@ -26,6 +26,7 @@ constexpr NumberRange kWorkerLimit = {.above_min = true, .max = 3600};
 constexpr size_t kArgumentsMax = 1024;
 constexpr size_t kVariablesMax = 1024;
 constexpr size_t kTypesMax = 64;
+constexpr size_t kServersMax = 256;
 constexpr size_t kNameBytesMax = 64;
 constexpr size_t kAppBytesMax = 256;
 
@@ -67,6 +68,19 @@ void CheckTypes(TomlReader& reader, std::string_view key,
   if (types.size() > kTypesMax) {
     reader.Fail(key, StrCat("types has ", types.size(), " names; write ",
                             kTypesMax, " at most"));
+  }
+}
+
+void CheckServers(TomlReader& reader, std::string_view key,
+                  const std::vector<std::string>& servers) {
+  if (std::ranges::count(servers, "") > 0) {
+    reader.Fail(key, StrCat(key,
+                            " has an empty name; write the names that "
+                            "`gavel nodes` shows"));
+  }
+  if (servers.size() > kServersMax) {
+    reader.Fail(key, StrCat(key, " has ", servers.size(), " names; write ",
+                            kServersMax, " at most"));
   }
 }
 
@@ -156,6 +170,19 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Accelerator types that the job may run on; it never "
                     "runs on others, whatever their speed."},
         CheckTypes),
+    Key("servers", &JobSpec::servers,
+        {.values = "at most 256 names of servers",
+         .otherwise = "all servers",
+         .example = R"(["gpu-1", "gpu-2"])",
+         .meaning = "Servers that the job may run on, by the names that "
+                    "`gavel nodes` shows."},
+        CheckServers),
+    Key("exclude_servers", &JobSpec::exclude_servers,
+        {.values = "at most 256 names of servers",
+         .otherwise = "none",
+         .example = R"(["gpu-7"])",
+         .meaning = "Servers that the job never runs on."},
+        CheckServers),
     Key("weight", &JobSpec::weight,
         {.range = kPositive,
          .default_value = "1",
@@ -457,6 +484,12 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   ReadMembers(reader, kJobKeys, spec);
   CheckScaleFactors(spec.scale_factor_min, spec.scale_factor,
                     spec.scale_factor_max, reader);
+  for (const std::string& server : spec.exclude_servers) {
+    if (std::ranges::count(spec.servers, server) == 0) continue;
+    reader.Fail("exclude_servers",
+                StrCat("servers and exclude_servers both name ",
+                       QuoteToml(server), "; leave it out of one of them"));
+  }
   if (spec.opaque() && spec.elastic()) {
     reader.FailHere(
         "a job of class \"opaque\" can't grow and shrink; leave "

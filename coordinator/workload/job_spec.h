@@ -61,6 +61,10 @@ struct JobSpec {
   // Types that it may run on, by their full names; empty: all.
   std::vector<std::string> types;
 
+  // Servers that it may run on; empty: all but exclude_servers.
+  std::vector<std::string> servers;
+  std::vector<std::string> exclude_servers;
+
   int retries_max = 3;  // failed ends in a row before the job is held
   // A worker that makes no step and passes no boundary for this long is ended.
   // Default: as the coordinator says (--hang-timeout); 0: never.

@@ -213,6 +213,11 @@ std::vector<Case> Cases() {
        "tried to run beside job 7: kept at 1.50 times the rate before, for 12 "
        "accelerator-seconds",
        {41, "to run beside job 7", 1.5, 12.4, "kept"}},
+      {reason::NotItsServers{"all but here", 2},
+       "not_its_servers",
+       "waiting: the servers that its file lets it have (all but here) have "
+       "not 2 accelerators of a type that it can use; `gavel nodes` lists them",
+       {42, "all but here", 2}},
   };
 }
 

@@ -130,6 +130,16 @@ TEST(JobSettings, ErrorsNameTheFlagAndTheKey) {
               HasSubstr("job.toml:2:1: unknown key"));
 }
 
+TEST(JobSpec, AServerIsWantedOrExcluded) {
+  EXPECT_EQ(ParseWith("servers = [\"a\", \"b\"]\nexclude_servers = [\"b\"]")
+                .status()
+                .message(),
+            "job.toml:4:19: servers and exclude_servers both name \"b\"; leave "
+            "it out of one of them");
+  EXPECT_THAT(ParseWith("servers = [\"\"]").status().message(),
+              HasSubstr("servers has an empty name"));
+}
+
 TEST(JobSpecNotes, NameWhatHasNoEffectYet) {
   JobSpec spec;
   EXPECT_TRUE(WithoutEffect(spec).empty());
