@@ -16,6 +16,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
+#include "coordinator/cli/what_if.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
@@ -34,6 +35,7 @@ struct QueryOptions : ClientOptions {
   // The options below belong to `queue`.
   bool watch = false;
   bool all = false;
+  bool start = false;
   std::string user;
   std::string app;
   std::vector<std::string> states;
@@ -187,8 +189,27 @@ std::string RenderWhy(const Json& json, size_t) {
   return text;
 }
 
+// When the jobs that wait start and end.
+absl::Status ShowForecast(Client& client, const QueryOptions& options,
+                          Terminal& terminal) {
+  constexpr double kSimulationLimit_s = 20;
+  GAVEL_ASSIGN_OR_RETURN(const std::string filter, FilterOf(options));
+  GAVEL_ASSIGN_OR_RETURN(Json rows,
+                         client.Query(QueryKind::kQueue, JobId(), filter));
+  GAVEL_RETURN_IF_ERROR(SortBy(options.sort, &rows));
+  const std::vector<QueueRow> jobs = ParseQueue(rows);
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  GAVEL_ASSIGN_OR_RETURN(const QueueForecast forecast,
+                         PredictQueue(live, kSimulationLimit_s));
+  terminal.Show(options.json
+                    ? ForecastJson(forecast, jobs).dump(2) + "\n"
+                    : RenderForecast(forecast, jobs, terminal.table_width()));
+  return absl::OkStatus();
+}
+
 absl::Status ShowQueue(Client& client, const QueryOptions& options,
                        Terminal& terminal) {
+  if (options.start) return ShowForecast(client, options, terminal);
   GAVEL_ASSIGN_OR_RETURN(const std::string filter, FilterOf(options));
   GAVEL_ASSIGN_OR_RETURN(Json rows,
                          client.Query(QueryKind::kQueue, JobId(), filter));
@@ -286,6 +307,10 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
   queue.add_flag("--watch", of_queue.watch, "again every second");
   queue.add_flag("--all", of_queue.all,
                  "also jobs that ended before the last ten did");
+  queue.add_flag("--start", of_queue.start,
+                 "when the jobs that wait are expected to start and end, and "
+                 "between which times if jobs are up to 1.25 times as fast or "
+                 "as slow as expected");
   AddOption(queue, "--user", of_queue.user, "USER", "of one user only");
   AddOption(queue, "--state", of_queue.states, "STATE",
             "in these states only, by letters or word: R,waiting")

@@ -24,9 +24,12 @@
 #include "coordinator/cli/job_output.h"
 #include "coordinator/cli/processes.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/cli/what_if.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/stopwatch.h"
 
 namespace gavel {
 namespace {
@@ -41,6 +44,7 @@ struct SubmitOptions : ClientOptions {
   std::optional<int> gpus;
   std::vector<std::string> settings;  // KEY=VALUE
   bool wait = false;
+  bool dry_run = false;
 };
 
 absl::StatusOr<std::vector<JobSetting>> SettingsOf(
@@ -136,17 +140,72 @@ void WarnOfUnknown(Client& client, const JobFile& file) {
   WarnOfUnknown(file, "exclude_servers", spec.exclude_servers, servers);
 }
 
-absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
-  GAVEL_ASSIGN_OR_RETURN(const JobId job,
-                         client.Submit(file.path, file.text, file.directory));
+// Writes notes on the job that are no errors.
+void TellNotes(Client& client, const JobFile& file) {
   for (const std::string& note : WithoutEffect(file.spec)) {
     std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
   }
   WarnOfUnknown(client, file);
+}
+
+absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
+  GAVEL_ASSIGN_OR_RETURN(const JobId job,
+                         client.Submit(file.path, file.text, file.directory));
+  TellNotes(client, file);
   return job;
 }
 
 // ---- submit
+
+// A forecast of a job, as if it were submitted now.
+struct DryRun {
+  std::vector<FitRow> fits;
+  std::optional<WhatIf> forecast;
+  std::string no_forecast;  // why there is none
+};
+
+absl::StatusOr<DryRun> Try(const JobFile& file, const LiveState& live) {
+  constexpr double kSimulationLimit_s = 20;
+  DryRun result;
+  absl::StatusOr<std::vector<FitRow>> fits = FitOf(file.spec, live.nodes);
+  GAVEL_RETURN_IF_ERROR(Annotate(fits.status(), file.path));
+  result.fits = *std::move(fits);
+  absl::StatusOr<WhatIf> forecast =
+      Predict(live, file.spec, kSimulationLimit_s);
+  if (forecast.ok()) {
+    result.forecast = *std::move(forecast);
+  } else {
+    result.no_forecast = std::string(forecast.status().message());
+  }
+  return result;
+}
+
+absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
+                    bool json) {
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  Json all = Json::array();
+  const absl::Status status = ForEach(files, [&](const JobFile& file) {
+    GAVEL_ASSIGN_OR_RETURN(const DryRun result, Try(file, live));
+    const std::string toml = FormatJobSpec(file.spec);
+    if (json) {
+      all.push_back({{"name", file.spec.name},
+                     {"job", toml},
+                     {"fits", FitJson(result.fits)},
+                     {"forecast",
+                      result.forecast ? WhatIfJson(*result.forecast) : Json()},
+                     {"no_forecast", result.no_forecast}});
+      return absl::OkStatus();
+    }
+    Terminal().Write(StrCat(
+        toml, "\n", RenderFit(result.fits),
+        result.forecast ? RenderWhatIf(*result.forecast, WallClockNow())
+                        : StrCat("  no forecast: ", result.no_forecast, "\n")));
+    return absl::OkStatus();
+  });
+  for (const JobFile& file : files) TellNotes(client, file);
+  if (json) std::printf("%s\n", all.dump(2).c_str());
+  return status;
+}
 
 absl::StatusOr<int> Submit(const SubmitOptions& options) {
   if (options.paths.empty() && options.program.empty()) {
@@ -154,6 +213,10 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
   }
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const auto files, FilesOf(options, *client));
+  if (options.dry_run) {
+    GAVEL_RETURN_IF_ERROR(TryAll(*client, files, options.json));
+    return kExitOk;
+  }
   std::vector<JobId> jobs;
   Json submitted = Json::array();
   const absl::Status status = ForEach(files, [&](const JobFile& file) {
@@ -177,7 +240,7 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
 
 constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
 
-// What to do about a job that the user is tired of.
+// The user's answer after Ctrl-C.
 enum class Wish { kCancel, kWatch, kLeave };
 
 // Counts SIGINT and SIGTERM. Made before other threads.
@@ -332,6 +395,10 @@ void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
   AddJobOptions(submit, &of_submit);
   submit.add_flag("--wait", of_submit.wait,
                   "until they have ended, with the exit code of `gavel wait`");
+  submit.add_flag(
+      "--dry-run", of_submit.dry_run,
+      "submits nothing: shows the job as it is read, where it fits, "
+      "and when it would start and end as `gavel what-if` does");
   AddOption(submit, "jobs", of_submit.paths, "JOB.toml", "job files");
   submit.footer(StrCat(
       "Called as: gavel submit [JOB.toml...] [OPTIONS] [-- ./train ...]\n",

@@ -116,6 +116,49 @@ TEST_F(SubmitTest, RefusesWrongFlagsByNameAndSubmitsNothing) {
   EXPECT_TRUE(Json({"queue"}).empty());
 }
 
+TEST_F(SubmitTest, ADryRunShowsTheJobAndItsForecastAndSubmitsNothing) {
+  StartCluster(1);
+  const std::vector<std::string> job = {
+      "submit", "--dry-run",       "--name", "lm",
+      "--set",  "steps_total=100", "--set",  "throughputs.cpu=10"};
+  const Ended text = DoWith(job, {"./train"});
+  EXPECT_EQ(text.exit_code, 0) << text.errors;
+  EXPECT_THAT(text.output,
+              AllOf(HasSubstr("name = \"lm\"\ncommand = [\"./train\"]"),
+                    HasSubstr("fits      1 cpu of here, 1 idle now"),
+                    HasSubstr("finishes  in ")));
+  std::vector<std::string> as_json = job;
+  as_json.push_back("--json");
+  const json answer = json::parse(DoWith(as_json, {"./train"}).output);
+  EXPECT_EQ(answer[0]["fits"][0]["accelerators"], 1);
+  EXPECT_NEAR(answer[0]["forecast"]["job"]["finish_in_s"].get<double>(), 10, 1);
+
+  const Ended endless = DoWith({"submit", "--dry-run"}, {"./train"});
+  EXPECT_EQ(endless.exit_code, 0) << endless.errors;
+  EXPECT_THAT(endless.output, HasSubstr("no forecast: "));
+  const Ended never =
+      DoWith({"submit", "--dry-run", "--gpus", "2"}, {"./train"});
+  EXPECT_EQ(never.exit_code, 1);
+  EXPECT_THAT(never.errors, HasSubstr("can never run: it needs 2"));
+  EXPECT_TRUE(Json({"queue"}).empty());
+}
+
+TEST_F(SubmitTest, QueueTellsWhenJobsThatWaitAreExpected) {
+  StartCluster(1);
+  for (const char* name : {"a", "b"}) {
+    DoWith({"submit", "--name", name, "--set", "steps_total=100000", "--set",
+            "throughputs.cpu=100"},
+           Trainer("100000"));
+  }
+  ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
+  const json forecast = Json({"queue", "--start"});
+  ASSERT_EQ(forecast["jobs"].size(), 1u);
+  const json& start = forecast["jobs"][0]["start"];
+  EXPECT_EQ(forecast["jobs"][0]["name"], "b");
+  EXPECT_LT(start["earliest_in_s"], start["latest_in_s"]);
+  EXPECT_THAT(Do({"queue", "--start"}).output, HasSubstr("STARTS IN"));
+}
+
 TEST_F(SubmitTest, RunShowsTheOutputAndEndsWithTheCodeOfTheJob) {
   StartCluster(1);
   const Ended good =
