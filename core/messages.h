@@ -37,6 +37,7 @@ struct JobUpdate {
   std::optional<std::vector<std::string>> types;
   std::optional<int> scale_factor_min;  // 0: scale_factor
   std::optional<int> scale_factor_max;
+  std::optional<double> time_limit_s;  // 0: none
 
   friend bool operator==(const JobUpdate&, const JobUpdate&) = default;
 };
@@ -399,6 +400,7 @@ struct LaunchWorker {
   std::string unix_user;        // runs the process; empty: the agent's user
   // The server with the job's last checkpoint, which must be fetched first.
   CheckpointSource source = {};
+  std::string env_file = "";  // absolute; empty: none
 };
 
 // Send SIGTERM now and SIGKILL after `grace_s`; 0: SIGKILL at once.

@@ -420,6 +420,8 @@ void AddOperatorCommands(CLI::App& app, int* exit_code) {
             "fewest workers; 0: its scale factor");
   AddOption(command, "--scale-factor-max", update.scale_factor_max, "",
             "most workers; 0: its scale factor");
+  AddOption(command, "--time-limit", update.time_limit_s, "SECONDS",
+            "that it may run in all; 0: no limit");
 }
 
 }  // namespace gavel

@@ -42,6 +42,7 @@ struct SubmitOptions : ClientOptions {
   std::optional<std::string> name;
   std::optional<std::string> types;  // by commas
   std::optional<int> gpus;
+  std::string not_before;
   std::vector<std::string> settings;  // KEY=VALUE
   bool wait = false;
   bool dry_run = false;
@@ -58,6 +59,13 @@ absl::StatusOr<std::vector<JobSetting>> SettingsOf(
   if (options.types) settings.push_back({"--types", "types", *options.types});
   if (options.gpus) {
     settings.push_back({"--gpus", "scale_factor", StrCat(*options.gpus)});
+  }
+  if (!options.not_before.empty()) {
+    const double now_s = WallClockNow();
+    GAVEL_ASSIGN_OR_RETURN(const double at_s,
+                           ParseTimeAhead(options.not_before, now_s));
+    settings.push_back({"--not-before", "not_before_s",
+                        absl::StrFormat("%.3f", std::max(at_s - now_s, 0.0))});
   }
   return settings;
 }
@@ -379,6 +387,8 @@ void AddJobOptions(CLI::App& command, SubmitOptions* options) {
             "accelerator types that it may run on: v100,p100");
   AddOption(command, "--gpus", options->gpus, "",
             "accelerators that it needs at once (`scale_factor`)");
+  AddOption(command, "--not-before", options->not_before, "TIME",
+            "it does not start before: 2026-11-21T18:30, or 2h from now");
   AddOption(command, "--set", options->settings, "KEY=VALUE",
             "any key of a job file: weight=2")
       ->allow_extra_args(false);

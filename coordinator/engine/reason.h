@@ -360,6 +360,15 @@ struct NotItsServers {
   int scale_factor = 1;
 };
 
+struct NotBefore {
+  static constexpr Text kName = "not_before";
+  static constexpr Text kSentence =
+      "waiting: its file says that it does not start before %1$s; `gavel "
+      "release %2$d` lets it start now";
+  std::string at;  // "2026-12-01T08:00:00Z"
+  JobId job;
+};
+
 struct LosesPlace {
   static constexpr Text kName = "loses_place";
   static constexpr Text kSentence =
@@ -379,8 +388,9 @@ struct RunningOpaque {
 struct HeldTimeLimit {
   static constexpr Text kName = "held_time_limit";
   static constexpr Text kSentence =
-      "held: it was ended, having run for its time_limit of %2$g s; submit it "
-      "again with a longer one, or let it run again with `gavel release %1$d`";
+      "held: it was ended, having run for its time_limit of %2$g s; `gavel "
+      "release %1$d` lets it run for as long again, after `gavel update %1$d "
+      "--time-limit SECONDS` for another time";
   JobId job;
   double time_limit_s = 0;
 };
@@ -399,22 +409,21 @@ struct Tried {
 }  // namespace reason
 
 // Append only: the position of an alternative is its number in all journals.
-using ReasonVariant =
-    std::variant<reason::None, reason::Running, reason::Submitted,
-                 reason::NoServer, reason::Priority, reason::NotInAllocation,
-                 reason::Starting, reason::Pausing, reason::Ending,
-                 reason::WaitsForRelease, reason::Unusable,
-                 reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
-                 reason::Finished, reason::GangStarting, reason::HeldGang,
-                 reason::RunningPacked, reason::OutOfMemory, reason::Grown,
-                 reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
-                 reason::ShrunkFailed, reason::Moving, reason::Stranded,
-                 reason::TooWide, reason::HeldFetch, reason::StandsStill,
-                 reason::HeldHung, reason::HeldDevice, reason::HeldSilent,
-                 reason::HeldHungLaunch, reason::TooExtreme, reason::Drained,
-                 reason::HeldByUser, reason::HeldUnready, reason::KeptOut,
-                 reason::LosesPlace, reason::RunningOpaque,
-                 reason::HeldTimeLimit, reason::Tried, reason::NotItsServers>;
+using ReasonVariant = std::variant<
+    reason::None, reason::Running, reason::Submitted, reason::NoServer,
+    reason::Priority, reason::NotInAllocation, reason::Starting,
+    reason::Pausing, reason::Ending, reason::WaitsForRelease, reason::Unusable,
+    reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
+    reason::Finished, reason::GangStarting, reason::HeldGang,
+    reason::RunningPacked, reason::OutOfMemory, reason::Grown,
+    reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
+    reason::ShrunkFailed, reason::Moving, reason::Stranded, reason::TooWide,
+    reason::HeldFetch, reason::StandsStill, reason::HeldHung,
+    reason::HeldDevice, reason::HeldSilent, reason::HeldHungLaunch,
+    reason::TooExtreme, reason::Drained, reason::HeldByUser,
+    reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
+    reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried,
+    reason::NotItsServers, reason::NotBefore>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

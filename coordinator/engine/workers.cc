@@ -265,6 +265,7 @@ Message LaunchMessage(State& s, const Job& job, int rank) {
                             job.spec.environment.begin(),
                             job.spec.environment.end());
   launch.unix_user = job.spec.unix_user;
+  launch.env_file = job.spec.env_file;
   if (job.spec.steps_total > 0) {
     launch.environment.emplace_back("GAVEL_STEPS",
                                     std::to_string(job.spec.steps_total));

@@ -117,6 +117,14 @@ constexpr std::tuple kJobKeys = {
          .otherwise = "no variables",
          .example = R"({ DATA = "/data/cifar10" })",
          .meaning = "Variables of the program's environment."}),
+    Key("env_file", &JobSpec::env_file,
+        {.values = "a path, not empty",
+         .otherwise = "none",
+         .example = R"("secrets.env")",
+         .meaning = "File of further variables, one `NAME=VALUE` a line, which "
+                    "the job's user reads on the server where a process "
+                    "starts. Its values leave the server by no way."},
+        CheckDirectory),
     Key("app", &JobSpec::app,
         {.values = "1 to 256 bytes",
          .otherwise = "an app of this job alone",
@@ -242,9 +250,18 @@ constexpr std::tuple kJobKeys = {
         {.range = kPositive,
          .otherwise = "none",
          .example = "7200",
-         .meaning = "Seconds that a job of class `opaque` may run: then it "
-                    "gets SIGTERM, after `pause_grace_s` SIGKILL, and is "
-                    "held."}),
+         .meaning = "Seconds that the job may run, over all its rounds. Then "
+                    "it stops at its next boundary with a checkpoint, or is "
+                    "ended after `pause_grace_s`, and is held. One of class "
+                    "`opaque` gets SIGTERM, and its time begins anew with each "
+                    "start."}),
+    Key("not_before_s", &JobSpec::not_before_s,
+        {.range = kPositive,
+         .otherwise = "it may start at once",
+         .example = "28800",
+         .meaning = "Seconds from submission to the time from which the job "
+                    "may start; `gavel submit --not-before` takes a time of "
+                    "day."}),
     Key("visibility", &JobSpec::leased_visibility,
         {.kind = KeyKind::kChoice,
          .choices = kVisibilities,
@@ -515,11 +532,6 @@ std::vector<std::string> WithoutEffect(const JobSpec& spec) {
         "class \"", kClassNames[static_cast<size_t>(spec.job_class)],
         "\" has no effect yet: the job is paused and moved as training is"));
   }
-  if (spec.time_limit_s.has_value() && !spec.opaque()) {
-    notes.emplace_back(
-        "time_limit has no effect without class = \"opaque\": other jobs are "
-        "paused in their turn");
-  }
   if (spec.budget.has_value()) {
     notes.emplace_back(
         "budget has no effect yet: the job runs on whatever it costs");
@@ -547,6 +559,10 @@ void ApplyUpdate(const JobUpdate& update, JobSpec* spec) {
   if (update.scale_factor_max) {
     spec->scale_factor_max = *update.scale_factor_max;
   }
+  if (update.time_limit_s) {
+    spec->time_limit_s.reset();
+    if (*update.time_limit_s != 0) spec->time_limit_s = *update.time_limit_s;
+  }
 }
 
 // By the parser itself, so that the bounds are the same.
@@ -554,7 +570,7 @@ absl::Status CheckUpdate(const JobUpdate& update, JobSpec spec) {
   if (update == JobUpdate()) {
     return absl::InvalidArgumentError(
         "nothing is to be changed; give one of --weight, --deadline, --entity, "
-        "--types, --scale-factor-min and --scale-factor-max");
+        "--types, --scale-factor-min, --scale-factor-max and --time-limit");
   }
   if (update.types && std::ranges::count(*update.types, "") > 0) {
     return absl::InvalidArgumentError(

@@ -74,8 +74,14 @@ struct JobSpec {
   // --pause-grace).
   std::optional<double> start_timeout_s, pause_grace_s;  // (0, 3600]
 
-  // An opaque job is ended after it has run for so long. Default: never.
+  // A job that has run for so long is held: over all its rounds, but an opaque
+  // one since its last start. Default: never.
   std::optional<double> time_limit_s;  // > 0
+  // It does not start before so long after its submission. Default: at once.
+  std::optional<double> not_before_s;  // > 0
+  // A file of NAME=VALUE lines on each server, whose variables only the
+  // processes of the job see. Empty: none.
+  std::string env_file;
 
   // Its processes see the accelerator of their lease and no other, also where
   // the server would let them see all.

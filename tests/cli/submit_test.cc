@@ -159,6 +159,56 @@ TEST_F(SubmitTest, QueueTellsWhenJobsThatWaitAreExpected) {
   EXPECT_THAT(Do({"queue", "--start"}).output, HasSubstr("STARTS IN"));
 }
 
+TEST_F(SubmitTest, SecretsOfAFileAreSeenByTheJobAlone) {
+  StartCluster(1);
+  Write("secrets.env", "TOKEN=hunter2-is-secret\n");
+  Write("job.toml",
+        "name = \"a\"\nenv_file = \"secrets.env\"\n"
+        "command = [\"sh\", \"-c\", \"test ${#TOKEN} = 17\"]\n");
+  EXPECT_EQ(Do({"run", Path("job.toml")}).exit_code, 0);
+  const std::string grep = StrCat("grep -rl hunter2 ", state());
+  const Process found({"sh", "-c", grep}, Path("found"));
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(found.pid()); }));
+  EXPECT_EQ(found.output(), "") << "in the journal, a log or a record";
+  EXPECT_THAT(Do({"queue", "--json", "--all"}).output,
+              Not(HasSubstr("hunter2")));
+
+  const Ended missing =
+      DoWith({"run", "--name", "b", "--set", "env_file=nothing.env"}, {"true"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.errors, HasSubstr("nothing.env: No such file"));
+}
+
+TEST_F(SubmitTest, ATimeLimitEndsTheJobWithACheckpointAndIsExtended) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "a", "--set", "time_limit=1"}, Trainer("100000"));
+  EXPECT_EQ(Do({"wait", "a"}).exit_code, 75);
+  const uint64_t step = CheckpointOf("a").steps;
+  EXPECT_GE(step, 1u);
+  EXPECT_EQ(QueueRow(endpoint_, "a")["code"], "held_time_limit");
+  EXPECT_EQ(Do({"update", "a", "--time-limit", "1000"}).exit_code, 0);
+  EXPECT_EQ(Do({"release", "a"}).exit_code, 0);
+  EXPECT_TRUE(ReachesStep(endpoint_, "a", step + 20));
+  EXPECT_EQ(Do({"update", "a", "--time-limit", "-1"}).exit_code, 1);
+}
+
+TEST_F(SubmitTest, AJobStartsNotBeforeItsTime) {
+  StartCluster(1);
+  const Ended submitted =
+      DoWith({"submit", "--name", "a", "--not-before", "2h"}, {"true"});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  const json row = QueueRow(endpoint_, "a");
+  EXPECT_EQ(row["state"], "PD");
+  EXPECT_EQ(row["code"], "not_before");
+  EXPECT_EQ(Do({"release", "a"}).exit_code, 0);
+  EXPECT_EQ(Do({"wait", "a"}).exit_code, 0);
+
+  DoWith({"submit", "--name", "b", "--set", "not_before_s=1"}, {"true"});
+  EXPECT_EQ(Do({"wait", "b"}).exit_code, 0);
+  EXPECT_THAT(DoWith({"submit", "--not-before", "yesterday"}, {"true"}).errors,
+              HasSubstr("yesterday"));
+}
+
 TEST_F(SubmitTest, RunShowsTheOutputAndEndsWithTheCodeOfTheJob) {
   StartCluster(1);
   const Ended good =

@@ -204,19 +204,17 @@ TEST(JobSpec, ReadsEveryClass) {
   EXPECT_EQ(ParseWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
 }
 
-TEST(JobSpec, ATimeLimitIsOfOpaqueJobs) {
+TEST(JobSpec, HasATimeLimitAndATimeToStart) {
   ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ParseWith("class = \"opaque\"\ntime_limit = 7200"));
+                       ParseWith("time_limit = 7200\nnot_before_s = 60"));
+  EXPECT_EQ(spec.not_before_s, 60);
   EXPECT_EQ(spec.time_limit_s, 7200);
   EXPECT_TRUE(WithoutEffect(spec).empty());
   ASSERT_OK_AND_ASSIGN(const JobSpec read,
                        ParseJobSpec(FormatJobSpec(spec), "b"));
   EXPECT_EQ(read, spec);
-  ASSERT_OK_AND_ASSIGN(const JobSpec training, ParseWith("time_limit = 7200"));
-  EXPECT_THAT(WithoutEffect(training),
-              ElementsAre(HasSubstr("no effect without class = \"opaque\"")));
-  EXPECT_THAT(ParseWith("class = \"opaque\"\ntime_limit = 0"),
-              IsInvalid("time_limit"));
+  EXPECT_THAT(ParseWith("time_limit = 0"), IsInvalid("time_limit"));
+  EXPECT_THAT(ParseWith("not_before_s = -1"), IsInvalid("not_before_s"));
 }
 
 TEST(JobSpec, AnOpaqueJobDoesNotGrow) {
@@ -431,9 +429,12 @@ class RandomSpecs {
     if (Int(0, 1) == 1) spec.entity = Name();
     spec.job_class = static_cast<JobClass>(Int(0, 3));
     spec.scale_factor = Int(1, 4096);
-    if (spec.opaque()) {
-      if (Int(0, 1) == 1) spec.time_limit_s = Positive();
-    } else {
+    if (Int(0, 1) == 1) spec.time_limit_s = Positive();
+    if (Int(0, 1) == 1) spec.not_before_s = Positive();
+    if (Int(0, 1) == 1) spec.env_file = Text();
+    for (int n = Int(0, 2); n > 0; --n) spec.servers.push_back(Name() + "-a");
+    if (Int(0, 1) == 1) spec.exclude_servers = {"b"};
+    if (!spec.opaque()) {
       spec.scale_factor_min = Int(0, spec.scale_factor);
       spec.scale_factor_max = Int(0, 1) * Int(spec.scale_factor, 4096);
     }
