@@ -194,11 +194,12 @@ auto Fields(As<QueryReply> auto& m) {
 }
 
 auto Fields(As<LogRequest> auto& m) {
-  return std::tie(m.request, m.worker, m.offset, m.server);
+  return std::tie(m.request, m.worker, m.offset, m.server, m.since_s);
 }
 
 auto Fields(As<LogReply> auto& m) {
-  return std::tie(m.request, m.data, m.next_offset, m.ended, m.error);
+  return std::tie(m.request, m.data, m.next_offset, m.ended, m.error,
+                  m.incarnation, m.written_s, m.server);
 }
 
 // ---- checkpoints that move between servers

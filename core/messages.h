@@ -498,6 +498,9 @@ struct LogRequest {
   WorkerId worker;
   uint64_t offset = 0;
   std::string server = "";  // of an earlier run; empty: of the last
+  // With offset 0, leaves out output from before this time, except for at most
+  // the last minute of it. Seconds since 1970; 0: leaves nothing out.
+  double since_s = 0;
 };
 
 struct LogReply {
@@ -506,6 +509,11 @@ struct LogReply {
   uint64_t next_offset = 0;
   bool ended = false;  // the job is over and all output was read
   std::string error;
+  // The process that wrote `data`, all of it, and about when it wrote the
+  // beginning, in seconds since 1970. 0: not known.
+  uint64_t incarnation = 0;
+  double written_s = 0;
+  std::string server = "";  // that has the log, by the coordinator
 };
 
 // ---- checkpoints that move between servers

@@ -136,10 +136,11 @@ absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
 }
 
 absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
-                                     const std::string& server) {
+                                     const std::string& server,
+                                     double since_s) {
   const uint64_t request = ++last_request_;
-  return Ask<LogReply>(LogRequest{request, worker, offset, server}, request,
-                       kLogTimeout_s);
+  return Ask<LogReply>(LogRequest{request, worker, offset, server, since_s},
+                       request, kLogTimeout_s);
 }
 
 absl::StatusOr<JobId> Client::Resolve(const std::string& job) {

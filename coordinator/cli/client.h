@@ -53,9 +53,9 @@ class Client {
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");
   // Errors about the log itself are in the reply. `server`: where it ran
-  // before; empty: where it ran last.
+  // before; empty: where it ran last. `since_s`: as in LogRequest.
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset,
-                               const std::string& server);
+                               const std::string& server, double since_s = 0);
 
   // Finds a job by its id, its name or "USER/NAME". Several jobs may have that
   // name: the caller's own job is preferred, then one that is not over (a held

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/table.h"
@@ -16,6 +14,7 @@
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/stopwatch.h"
 
 namespace gavel {
 namespace {
@@ -23,9 +22,10 @@ namespace {
 constexpr double kFollowInterval_s = 0.3;
 constexpr double kWaitInterval_s = 0.5;
 
-// Prints output as it is, or as lines of JSON: {"offset": bytes before it,
-// "data": text}. A program may write anything, so that a terminal gets it
-// Visible, unless --raw is given.
+// Prints output as it is, or as lines of JSON: {"offset": bytes before it on
+// the server, "data": text, and where, when and by which process it was
+// written}. A program may write anything, so that a terminal gets it Visible,
+// unless --raw is given.
 class Printer {
  public:
   explicit Printer(const OutputOptions& options)
@@ -36,9 +36,15 @@ class Printer {
   Printer& operator=(const Printer&) = delete;
 
   void Print(const LogReply& reply, uint64_t offset) {
+    if (reply.data.empty()) return;
     std::string text = reply.data;
-    if (json_ && !text.empty()) {
-      const Json line = {{"offset", offset}, {"data", reply.data}};
+    if (json_) {
+      Json line = {{"offset", offset}, {"data", reply.data}};
+      if (!reply.server.empty()) line["server"] = reply.server;
+      if (reply.incarnation > 0) {
+        line["incarnation"] = reply.incarnation;
+        line["written_s"] = reply.written_s;
+      }
       // A program may write bytes that are no text.
       text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
     }
@@ -106,21 +112,132 @@ std::vector<std::string> ServersOf(Client& client, const WorkerId& worker) {
   return servers;
 }
 
-// Each server keeps the output that was written there, so a job that has moved
-// has several logs.
-void TellOfOtherServers(Client& client, const WorkerId& worker) {
-  std::vector<std::string> servers = ServersOf(client, worker);
-  if (servers.size() < 2) return;
-  servers.pop_back();
-  for (std::string& server : servers) {
-    server = StrCat("`gavel logs ", worker.job.value(), " --rank ", worker.rank,
-                    " --server ", server, "`");
+// The output of a worker as one stream. Each server keeps its part of it, by
+// incarnation. An incarnation runs on one server, so the parts of all servers
+// in the order of incarnations make the stream.
+class JobStream {
+ public:
+  JobStream(Client& client, const WorkerId& worker,
+            const OutputOptions& options)
+      : client_(client), worker_(worker), options_(options), printer_(options) {
+    if (!options.server.empty()) {
+      sources_.push_back({options.server});
+      return;
+    }
+    for (const std::string& server : ServersOf(client, worker)) {
+      sources_.push_back({server});
+    }
   }
-  absl::FPrintF(stderr,
-                "gavel: what it wrote before on other servers is not shown; %s "
-                "tells\n",
-                absl::StrJoin(servers, " and "));
-}
+
+  // Prints the next piece. False: there is none now. UNAVAILABLE: the
+  // coordinator does not answer.
+  absl::StatusOr<bool> PrintPiece() {
+    GAVEL_RETURN_IF_ERROR(FetchLatest());
+    GAVEL_RETURN_IF_ERROR(FetchOthers());
+    Source* first = nullptr;
+    for (Source& source : sources_) {
+      if (source.piece.data.empty()) continue;
+      if (first == nullptr ||
+          source.piece.incarnation < first->piece.incarnation) {
+        first = &source;
+      }
+    }
+    if (first == nullptr) return false;
+    printer_.Print(first->piece, first->offset);
+    first->offset = first->piece.next_offset;
+    first->piece = LogReply();
+    any_ = true;
+    return true;
+  }
+
+  // Why the latest output can't be had; empty: it could.
+  const std::string& error() const { return error_; }
+  bool any() const { return any_; }  // something was printed
+  // Notes on servers before the latest.
+  void TellTroubles() {
+    for (Source& source : sources_) {
+      const bool troubled = !source.trouble.empty() && !source.server.empty();
+      if (!troubled || IsLatest(source)) continue;
+      PrintNotices({StrCat("what it wrote on ", source.server,
+                           " is not shown: ", source.trouble)});
+      source.trouble.clear();
+    }
+  }
+
+ private:
+  struct Source {
+    std::string server;
+    uint64_t offset = 0;
+    LogReply piece = {};  // fetched, and not printed yet
+    bool over = false;    // all of it was read, unless it is the latest again
+    std::string trouble = {};
+  };
+
+  bool IsLatest(const Source& source) const { return source.server == latest_; }
+  Source& SourceOf(const std::string& server) {
+    const auto found = std::ranges::find(sources_, server, &Source::server);
+    if (found != sources_.end()) return *found;
+    sources_.push_back({server});
+    return sources_.back();
+  }
+  absl::StatusOr<LogReply> Read(const Source& source,
+                                const std::string& server) {
+    return client_.Log(worker_, source.offset, server, options_.since_s);
+  }
+  static void Keep(LogReply reply, Source& source) {
+    source.trouble = reply.error;
+    if (reply.error.empty()) source.piece = std::move(reply);
+  }
+
+  // The latest server is whichever the coordinator says: the job may have moved
+  // since the last time.
+  absl::Status FetchLatest() {
+    if (!options_.server.empty()) latest_ = options_.server;
+    if (!SourceOf(latest_).piece.data.empty()) return absl::OkStatus();
+    const uint64_t offset = SourceOf(latest_).offset;
+    GAVEL_ASSIGN_OR_RETURN(LogReply reply,
+                           Read(SourceOf(latest_), options_.server));
+    const bool told = !reply.server.empty();
+    // A coordinator of an earlier version names no server.
+    if (!told && reply.error.empty() && latest_.empty()) {
+      std::erase_if(sources_, [](const Source& source) {
+        return !source.server.empty();
+      });
+    }
+    if (told && reply.server != latest_) {
+      latest_ = reply.server;
+      const Source& source = SourceOf(latest_);
+      if (!source.piece.data.empty()) return absl::OkStatus();
+      if (source.offset != offset) {
+        GAVEL_ASSIGN_OR_RETURN(reply, Read(source, latest_));
+      }
+    }
+    error_ = reply.error;
+    Keep(std::move(reply), SourceOf(latest_));
+    return absl::OkStatus();
+  }
+
+  // Each of the others has a piece then, as far as there is more.
+  absl::Status FetchOthers() {
+    for (Source& source : sources_) {
+      const bool has = !source.piece.data.empty() || source.over;
+      if (has || IsLatest(source) || source.server.empty()) continue;
+      GAVEL_ASSIGN_OR_RETURN(LogReply reply, Read(source, source.server));
+      Keep(std::move(reply), source);
+      source.over |= source.piece.data.empty();
+    }
+    return absl::OkStatus();
+  }
+
+  Client& client_;
+  const WorkerId worker_;
+  const OutputOptions& options_;
+  Printer printer_;
+  std::vector<Source> sources_;
+  std::string latest_;  // a server; empty: not known yet
+  std::string error_;
+  bool any_ = false;
+};
 
 }  // namespace
 
@@ -134,32 +251,26 @@ absl::StatusOr<QueueRow> JobOf(Client& client, JobId job) {
 
 absl::Status PrintOutput(Client& client, JobId job,
                          const OutputOptions& options) {
-  const WorkerId worker{job, options.rank};
-  Printer printer(options);
-  uint64_t offset = 0;
-  while (true) {
-    GAVEL_ASSIGN_OR_RETURN(const LogReply reply,
-                           client.Log(worker, offset, options.server));
-    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
-    printer.Print(reply, offset);
-    offset = std::max(offset, reply.next_offset);
-    if (reply.data.empty()) break;
+  JobStream stream(client, {job, options.rank}, options);
+  bool more = true;
+  while (more) {
+    GAVEL_ASSIGN_OR_RETURN(more, stream.PrintPiece());
   }
-  if (options.server.empty()) TellOfOtherServers(client, worker);
+  stream.TellTroubles();
+  if (stream.error().empty()) return absl::OkStatus();
+  if (!stream.any()) return absl::FailedPreconditionError(stream.error());
+  PrintNotices({stream.error()});
   return absl::OkStatus();
 }
 
 absl::StatusOr<Followed> FollowOutput(
     Client& client, JobId job, const OutputOptions& options,
     const std::function<bool(const QueueRow&)>& look) {
-  const WorkerId worker{job, options.rank};
   Followed followed;
   GAVEL_ASSIGN_OR_RETURN(followed.job, JobOf(client, job));
   GAVEL_RETURN_IF_ERROR(CheckRank(followed.job, options.rank));
-  if (options.server.empty()) TellOfOtherServers(client, worker);
-  Printer printer(options);
+  JobStream stream(client, {job, options.rank}, options);
   Patience patience(client);
-  uint64_t offset = 0;
   while (look == nullptr || look(followed.job)) {
     // The job is asked for before the log, so that all output up to its end is
     // read.
@@ -167,17 +278,15 @@ absl::StatusOr<Followed> FollowOutput(
     if (patience.Has(now.status())) continue;
     GAVEL_RETURN_IF_ERROR(now.status());
     followed.job = *std::move(now);
-    const absl::StatusOr<LogReply> reply =
-        client.Log(worker, offset, options.server);
-    if (patience.Has(reply.status())) continue;
-    GAVEL_RETURN_IF_ERROR(reply.status());
-    printer.Print(*reply, offset);
-    offset = std::max(offset, reply->next_offset);
-    if (!reply->data.empty()) continue;
+    const absl::StatusOr<bool> printed = stream.PrintPiece();
+    if (patience.Has(printed.status())) continue;
+    GAVEL_RETURN_IF_ERROR(printed.status());
+    stream.TellTroubles();
+    if (*printed) continue;
     // A job that is not over may be started again: its process may have ended,
     // its output goes on.
     if (followed.job.Ended()) {
-      followed.error = reply->error;
+      followed.error = stream.error();
       break;
     }
     client.Sleep(kFollowInterval_s);
@@ -227,15 +336,21 @@ namespace {
 struct LogsOptions : ClientOptions {
   std::string job;
   OutputOptions output;
+  std::string since;
   bool follow = false;
 };
 
 absl::Status ShowLogs(const LogsOptions& options) {
+  OutputOptions output = options.output;
+  if (!options.since.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(output.since_s,
+                           ParseWallTime(options.since, WallClockNow()));
+  }
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const JobId job, client->Resolve(options.job));
-  if (!options.follow) return PrintOutput(*client, job, options.output);
+  if (!options.follow) return PrintOutput(*client, job, output);
   GAVEL_ASSIGN_OR_RETURN(const Followed followed,
-                         FollowOutput(*client, job, options.output));
+                         FollowOutput(*client, job, output));
   if (!followed.error.empty()) {
     return absl::FailedPreconditionError(followed.error);
   }
@@ -277,14 +392,19 @@ absl::StatusOr<int> WaitForAll(Client& client, const std::vector<JobId>& jobs,
 
 void AddLogsCommand(CLI::App& app, int* exit_code) {
   auto [command, options] = AddCommand<LogsOptions>(
-      app, exit_code, "logs", "Shows the output of a job's worker", ShowLogs);
+      app, exit_code, "logs",
+      "Shows the output of a job's worker, on all servers where it ran",
+      ShowLogs);
   AddConnectionOptions(command, &options);
   OutputOptions& output = options.output;
   AddOption(command, "job", options.job, "JOB", "id or name")->required();
   AddOption(command, "--rank", output.rank, "", "which worker of a gang")
       ->check(CLI::NonNegativeNumber);
   AddOption(command, "--server", output.server, "SERVER",
-            "what it wrote there, before it moved");
+            "only what it wrote there");
+  AddOption(command, "--since", options.since, "TIME",
+            "only what it wrote since then, or up to a minute before: 10m ago, "
+            "or 2026-11-21T18:30");
   command.add_flag("-f,--follow", options.follow,
                    "goes on until the job has ended, and fails unless it has "
                    "finished");

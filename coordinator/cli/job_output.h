@@ -19,7 +19,8 @@ namespace gavel {
 
 struct OutputOptions {
   int rank = 0;
-  std::string server;  // empty: where it ran last
+  std::string server;  // what it wrote there only; empty: wherever it ran
+  double since_s = 0;  // seconds since 1970; 0: all
   bool json = false;   // lines of JSON
   bool raw = false;    // to a terminal, too
 };
@@ -27,7 +28,8 @@ struct OutputOptions {
 // The job as it is now. FAILED_PRECONDITION: there is no such job.
 absl::StatusOr<QueueRow> JobOf(Client& client, JobId job);
 
-// Prints what the job has written so far.
+// Prints what the job has written so far, on all servers on which it ran, in
+// the order of its processes. Notes on stderr tell what can't be shown.
 absl::Status PrintOutput(Client& client, JobId job,
                          const OutputOptions& options);
 

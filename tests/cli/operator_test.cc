@@ -296,7 +296,7 @@ TEST_F(OperatorTest, LogsOfAJobThatFailsFailAndGiveATerminalNoCommands) {
   EXPECT_EQ(Do({"logs", "-f", "b"}).exit_code, 0);
 }
 
-TEST_F(OperatorTest, LogsOfAJobThatMovedAreReadWhereItRanBefore) {
+TEST_F(OperatorTest, LogsOfAJobThatMovedAreOneStream) {
   StartCluster(1);
   SubmitLong("a");
   ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
@@ -313,9 +313,35 @@ TEST_F(OperatorTest, LogsOfAJobThatMovedAreReadWhereItRanBefore) {
     return row["accelerators"].size() == 1 &&
            row["accelerators"][0]["server"] == "there";
   }));
+  ASSERT_TRUE(Eventually([&] {
+    return Count(Do({"logs", "a"}).output, "starts at step") == 2;
+  }));
   const Ended now = Do({"logs", "a"});
-  EXPECT_THAT(now.output, Not(HasSubstr("starts at step 0")));
-  EXPECT_THAT(now.errors, HasSubstr("`gavel logs 1 --rank 0 --server here`"));
+  EXPECT_EQ(now.output.find("starts at step"),
+            now.output.find("starts at step 0"))
+      << "the first server's first";
+  EXPECT_THAT(Do({"logs", "a", "--server", "there"}).output,
+              Not(HasSubstr("starts at step 0")));
+  const json first = json::parse(
+      Do({"logs", "a", "--json"})
+          .output.substr(0, Do({"logs", "a", "--json"}).output.find('\n')));
+  EXPECT_EQ(first["server"], "here");
+  EXPECT_GT(first["written_s"], 1e9);
+  // It goes back, and the stream with it.
+  EXPECT_EQ(Do({"resume", "here"}).exit_code, 0);
+  EXPECT_EQ(Do({"drain", "there"}).exit_code, 0);
+  ASSERT_TRUE(Eventually([&] {
+    return Count(Do({"logs", "a"}).output, "starts at step") == 3;
+  }));
+  const auto follow = Start({"logs", "-f", "a", "--coordinator", endpoint_});
+  EXPECT_TRUE(Eventually(
+      [&] { return Count(follow->output(), "starts at step") == 3; }));
+  EXPECT_EQ(Do({"logs", "a", "--since", "1h"}).output.find("starts at step 0"),
+            now.output.find("starts at step 0"));
+  ExpectRefused({"logs", "a", "--since", "noon"}, "noon");
+  EXPECT_EQ(Do({"cancel", "a"}).exit_code, 0);
+  EXPECT_EQ(follow->Wait(), 1);
+  EXPECT_EQ(Count(follow->output(), "starts at step"), 3) << "once each";
   const Ended before = Do({"logs", "a", "--server", "here"});
   EXPECT_EQ(before.exit_code, 0) << before.errors;
   EXPECT_THAT(before.output, HasSubstr("starts at step 0"));
