@@ -148,7 +148,8 @@ auto Fields(As<AgentRejected> auto& m) {
 auto Fields(As<LaunchWorker> auto& m) {
   return std::tie(m.server, m.worker, m.position, m.job_name, m.argv,
                   m.working_directory, m.checkpoint_directory, m.environment,
-                  m.world_size, m.accelerator, m.unix_user, m.source);
+                  m.world_size, m.accelerator, m.unix_user, m.source,
+                  m.env_file);
 }
 
 auto Fields(As<StopWorker> auto& m) {
@@ -173,7 +174,7 @@ constexpr CommandKind LastOf(CommandKind) { return CommandKind::kPolicy; }
 
 auto Fields(As<JobUpdate> auto& u) {
   return std::tie(u.weight, u.deadline_s, u.entity, u.types, u.scale_factor_min,
-                  u.scale_factor_max);
+                  u.scale_factor_max, u.time_limit_s);
 }
 
 auto Fields(As<CommandRequest> auto& m) {
@@ -193,11 +194,12 @@ auto Fields(As<QueryReply> auto& m) {
 }
 
 auto Fields(As<LogRequest> auto& m) {
-  return std::tie(m.request, m.worker, m.offset, m.server);
+  return std::tie(m.request, m.worker, m.offset, m.server, m.since_s);
 }
 
 auto Fields(As<LogReply> auto& m) {
-  return std::tie(m.request, m.data, m.next_offset, m.ended, m.error);
+  return std::tie(m.request, m.data, m.next_offset, m.ended, m.error,
+                  m.incarnation, m.written_s, m.server);
 }
 
 // ---- checkpoints that move between servers

@@ -37,6 +37,7 @@ struct JobUpdate {
   std::optional<std::vector<std::string>> types;
   std::optional<int> scale_factor_min;  // 0: scale_factor
   std::optional<int> scale_factor_max;
+  std::optional<double> time_limit_s;  // 0: none
 
   friend bool operator==(const JobUpdate&, const JobUpdate&) = default;
 };
@@ -399,6 +400,7 @@ struct LaunchWorker {
   std::string unix_user;        // runs the process; empty: the agent's user
   // The server with the job's last checkpoint, which must be fetched first.
   CheckpointSource source = {};
+  std::string env_file = "";  // absolute; empty: none
 };
 
 // Send SIGTERM now and SIGKILL after `grace_s`; 0: SIGKILL at once.
@@ -496,6 +498,9 @@ struct LogRequest {
   WorkerId worker;
   uint64_t offset = 0;
   std::string server = "";  // of an earlier run; empty: of the last
+  // With offset 0, leaves out output from before this time, except for at most
+  // the last minute of it. Seconds since 1970; 0: leaves nothing out.
+  double since_s = 0;
 };
 
 struct LogReply {
@@ -504,6 +509,11 @@ struct LogReply {
   uint64_t next_offset = 0;
   bool ended = false;  // the job is over and all output was read
   std::string error;
+  // The process that wrote `data`, all of it, and about when it wrote the
+  // beginning, in seconds since 1970. 0: not known.
+  uint64_t incarnation = 0;
+  double written_s = 0;
+  std::string server = "";  // that has the log, by the coordinator
 };
 
 // ---- checkpoints that move between servers

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -30,6 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLogOwnerFile[] = "/owner";
+constexpr char kLogIndexFile[] = "/index";
 // The name of the cluster when the coordinator sends no id.
 constexpr char kUnnamedCluster[] = "unnamed";
 
@@ -58,6 +60,95 @@ std::optional<Segments> FindSegments(const std::string& folder) {
     found->newest = std::max(found->newest, segment);
   }
   return found;
+}
+
+// From this byte of all output on the incarnation wrote, at this time or later.
+// Offsets, incarnations and times only rise, unless the clock was set back.
+struct IndexEntry {
+  uint64_t offset = 0;
+  uint64_t incarnation = 0;
+  double wall_s = 0;
+};
+
+// The index of a folder, searched on disk. Empty where an earlier version wrote
+// the log.
+class LogIndex {
+ public:
+  explicit LogIndex(const std::string& folder)
+      : file_(open((folder + kLogIndexFile).c_str(),
+                   O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) {
+    struct stat info {};
+    if (file_.get() < 0 || fstat(file_.get(), &info) != 0) return;
+    size_ = static_cast<size_t>(info.st_size) / sizeof(IndexEntry);
+  }
+
+  // The entry that the byte belongs to; zeros: none.
+  IndexEntry At(uint64_t offset) const {
+    return Before(CountWhile(
+        [&](const IndexEntry& entry) { return entry.offset <= offset; }));
+  }
+  // Where the output of this incarnation ends.
+  uint64_t EndOf(uint64_t incarnation) const {
+    const size_t count = CountWhile([&](const IndexEntry& entry) {
+      return entry.incarnation <= incarnation;
+    });
+    return count == size_ ? std::numeric_limits<uint64_t>::max()
+                          : Get(count).offset;
+  }
+  // The byte at which, or behind which, the output since then begins.
+  uint64_t OffsetSince(double wall_s) const {
+    return Before(CountWhile([&](const IndexEntry& entry) {
+             return entry.wall_s <= wall_s;
+           }))
+        .offset;
+  }
+
+ private:
+  // The number of entries, from the first one on, for which `is` is true.
+  template <class Is>
+  size_t CountWhile(const Is& is) const {
+    size_t from = 0;
+    size_t to = size_;
+    while (from < to) {
+      const size_t middle = from + (to - from) / 2;
+      if (is(Get(middle))) {
+        from = middle + 1;
+      } else {
+        to = middle;
+      }
+    }
+    return from;
+  }
+  IndexEntry Before(size_t count) const {
+    return count == 0 ? IndexEntry() : Get(count - 1);
+  }
+  IndexEntry Get(size_t at) const {
+    IndexEntry entry;
+    const auto offset = static_cast<off_t>(at * sizeof entry);
+    if (pread(file_.get(), &entry, sizeof entry, offset) !=
+        static_cast<ssize_t>(sizeof entry)) {
+      return {};
+    }
+    return entry;
+  }
+
+  Descriptor file_;
+  size_t size_ = 0;  // entries
+};
+
+// Where to begin for `request`.
+uint64_t BeginOf(const std::string& folder, const LogIndex& index,
+                 const LogRequest& request) {
+  if (request.offset > 0 || !(request.since_s > 0)) return request.offset;
+  const std::optional<Segments> segments = FindSegments(folder);
+  if (!segments) return 0;
+  struct stat newest {};
+  const std::string path = SegmentPath(folder, segments->newest);
+  const bool quiet = stat(path.c_str(), &newest) == 0 &&
+                     static_cast<double>(newest.st_mtime) + 1 < request.since_s;
+  return quiet ? segments->newest * kLogSegmentBytes +
+                     static_cast<uint64_t>(newest.st_size)
+               : index.OffsetSince(request.since_s);
 }
 
 std::string OwnerText(const LogOwner& owner) {
@@ -241,7 +332,8 @@ std::string LogFolder(const std::string& logs_directory,
 
 absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& logs_directory,
                                           const LogOwner& owner,
-                                          const LogLimits& limits) {
+                                          const LogLimits& limits,
+                                          double wall_now_s) {
   const std::string folder =
       LogFolder(logs_directory, owner.cluster, owner.worker.worker());
   GAVEL_RETURN_IF_ERROR(MakeLogFolder(fs::path(folder).parent_path().string()));
@@ -256,7 +348,38 @@ absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& logs_directory,
   const std::optional<Segments> segments = FindSegments(folder);
   GAVEL_RETURN_IF_ERROR(log.OpenSegment(segments ? segments->newest : 0,
                                         /*anew=*/!segments.has_value()));
+  log.incarnation_ = owner.worker.incarnation;
+  GAVEL_RETURN_IF_ERROR(log.OpenIndex());
+  GAVEL_RETURN_IF_ERROR(log.NoteTime(wall_now_s));
   return log;
+}
+
+absl::Status WorkerLog::OpenIndex() {
+  const std::string path = folder_ + kLogIndexFile;
+  index_ = Descriptor(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
+           0600));
+  struct stat info {};
+  if (index_.get() < 0 || fstat(index_.get(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  // An entry of which a full disk took only a part.
+  const off_t part = info.st_size % static_cast<off_t>(sizeof(IndexEntry));
+  if (part != 0 && ftruncate(index_.get(), info.st_size - part) != 0) {
+    return absl::ErrnoToStatus(errno, ToAbsl(path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WorkerLog::NoteTime(double wall_now_s) {
+  const IndexEntry entry{segment_ * kLogSegmentBytes + size_, incarnation_,
+                         wall_now_s};
+  noted_s_ = wall_now_s;
+  if (write(index_.get(), &entry, sizeof entry) ==
+      static_cast<ssize_t>(sizeof entry)) {
+    return absl::OkStatus();
+  }
+  return absl::ErrnoToStatus(ENOSPC, ToAbsl(folder_ + kLogIndexFile));
 }
 
 absl::Status WorkerLog::Claim(const LogOwner& owner) {
@@ -290,7 +413,11 @@ absl::Status WorkerLog::OpenSegment(uint64_t segment, bool anew) {
   return absl::OkStatus();
 }
 
-absl::Status WorkerLog::Append(std::string_view data) {
+absl::Status WorkerLog::Append(std::string_view data, double wall_now_s) {
+  // Output that can be kept is worth more than its time.
+  if (wall_now_s - noted_s_ >= kLogTimeInterval_s) {
+    NoteTime(wall_now_s).IgnoreError();
+  }
   while (!data.empty()) {
     if (size_ >= kLogSegmentBytes) {
       GAVEL_RETURN_IF_ERROR(OpenSegment(segment_ + 1, /*anew=*/true));
@@ -316,26 +443,34 @@ LogReply ReadWorkerLog(const std::string& logs_directory,
   const std::string folder = LogFolder(logs_directory, cluster, request.worker);
   LogReply reply;
   reply.request = request.request;
-  reply.next_offset = request.offset;
-  uint64_t segment = request.offset / kLogSegmentBytes;
-  bool read = ReadPiece(SegmentPath(folder, segment),
-                        request.offset % kLogSegmentBytes, &reply.data);
+  const LogIndex index(folder);
+  uint64_t begin = BeginOf(folder, index, request);
+  size_t notice = 0;  // bytes of reply.data that are ours
+  uint64_t segment = begin / kLogSegmentBytes;
+  bool read = ReadPiece(SegmentPath(folder, segment), begin % kLogSegmentBytes,
+                        &reply.data);
   if (!read && errno == ENOENT) {
     const std::optional<Segments> segments = FindSegments(folder);
     if (!segments) return NothingYet(logs_directory, request);
     read = true;  // all that there is
     if (segment < segments->oldest) {
       segment = segments->oldest;
-      reply.next_offset = segment * kLogSegmentBytes;
-      reply.data = StrCat("[gavel: ", reply.next_offset - request.offset,
+      const uint64_t oldest = segment * kLogSegmentBytes;
+      reply.data = StrCat("[gavel: ", oldest - begin,
                           " bytes of output are no longer kept]\n");
-      const size_t notice = reply.data.size();
+      notice = reply.data.size();
+      begin = oldest;
       read = ReadPiece(SegmentPath(folder, segment), 0, &reply.data);
-      reply.next_offset += reply.data.size() - notice;
     }
-  } else {
-    reply.next_offset += reply.data.size();
   }
+  const IndexEntry entry = index.At(begin);
+  const uint64_t of_incarnation = index.EndOf(entry.incarnation) - begin;
+  if (reply.data.size() - notice > of_incarnation) {
+    reply.data.resize(notice + of_incarnation);
+  }
+  reply.next_offset = begin + reply.data.size() - notice;
+  reply.incarnation = entry.incarnation;
+  reply.written_s = entry.wall_s;
   if (!read) reply.error = StrCat(folder, ": ", std::strerror(errno));
   reply.ended = !read || (reply.data.empty() && !runs);
   return reply;

@@ -34,10 +34,17 @@ constexpr int kExecTimeout_ms = 10'000;
 constexpr char kDefaultPath[] = "/usr/local/bin:/usr/bin:/bin";
 
 // The child reports the stage at which it failed if it does not get to exec.
-enum class Stage : int { kChangeUser, kChangeDirectory, kRedirect, kExec };
+enum class Stage : int {
+  kChangeUser,
+  kChangeDirectory,
+  kRedirect,
+  kEnvFile,
+  kExec
+};
 struct Failure {
   Stage stage = Stage::kExec;
-  int error = 0;
+  int error = 0;  // 0: of env_file, whose line `line` is wrong
+  int line = 0;
   bool is_there = false;  // the program, so what lacks is its interpreter
 };
 
@@ -57,7 +64,11 @@ struct ChildPlan {
   int news = -1;
   std::vector<const char*> candidates;  // of argv[0]
   std::vector<char*> argv;              // ends with null
-  std::vector<char*> environment;       // ends with null
+  // Ends with null, and with room for the variables of env_file behind it.
+  std::vector<char*> environment;
+  size_t given = 0;                // of these, that are not of env_file
+  const char* env_file = nullptr;  // null: none
+  std::vector<char> env_text;      // room for it
 };
 
 // exec takes char* const[] for reasons of history; it changes nothing.
@@ -70,8 +81,9 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-[[noreturn]] void FailChild(Stage stage, int error, bool is_there = false) {
-  const Failure failure{stage, error, is_there};
+[[noreturn]] void FailChild(Stage stage, int error, bool is_there = false,
+                            int line = 0) {
+  const Failure failure{stage, error, line, is_there};
   [[maybe_unused]] const ssize_t written =
       write(kNewsDescriptor, &failure, sizeof failure);
   _exit(127);
@@ -114,6 +126,69 @@ bool ChangeUser(const UnixAccount& account) {
   return syscall(SYS_setresuid, 0, 0, 0) != 0;
 }
 
+// The length of the name in "NAME=VALUE"; 0: it is none.
+size_t NameLength(const char* text) {
+  size_t length = 0;
+  while (true) {
+    const char c = text[length];
+    const bool letter =
+        (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+    const bool digit = c >= '0' && c <= '9';
+    if (!letter && !(digit && length > 0)) break;
+    ++length;
+  }
+  return text[length] == '=' ? length : 0;
+}
+
+// Adds a variable, in place of one of that name that the file had before.
+// False: there are too many.
+bool AddVariable(char* entry, size_t name_length, ChildPlan& plan) {
+  size_t at = 0;
+  for (; plan.environment[at] != nullptr; ++at) {
+    if (strncmp(plan.environment[at], entry, name_length + 1) != 0) continue;
+    if (at >= plan.given) plan.environment[at] = entry;
+    return true;
+  }
+  // The last pointer stays null.
+  if (at + 1 >= plan.environment.size()) return false;
+  plan.environment[at] = entry;
+  return true;
+}
+
+void ReadEnvFile(ChildPlan& plan) {
+  const int file = open(plan.env_file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (file < 0) FailChild(Stage::kEnvFile, errno);
+  size_t size = 0;
+  while (true) {
+    const ssize_t bytes =
+        read(file, plan.env_text.data() + size, plan.env_text.size() - size);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes < 0) FailChild(Stage::kEnvFile, errno);
+    if (bytes == 0) break;
+    size += static_cast<size_t>(bytes);
+    if (size == plan.env_text.size()) FailChild(Stage::kEnvFile, EFBIG);
+  }
+  close(file);
+  char* const text = plan.env_text.data();
+  text[size] = '\n';
+  int line = 0;
+  for (size_t from = 0; from < size;) {
+    ++line;
+    size_t end = from;
+    while (text[end] != '\n') ++end;
+    const bool is_text = memchr(text + from, '\0', end - from) == nullptr;
+    size_t last = end;
+    if (last > from && text[last - 1] == '\r') --last;
+    text[last] = '\0';
+    char* const entry = text + from;
+    from = end + 1;
+    if (*entry == '#' || (is_text && *entry == '\0')) continue;
+    const size_t length = NameLength(entry);
+    if (!is_text || length == 0) FailChild(Stage::kEnvFile, 0, false, line);
+    if (!AddVariable(entry, length, plan)) FailChild(Stage::kEnvFile, E2BIG);
+  }
+}
+
 // As execvp: what is not there is passed over, what may not be run is
 // remembered.
 [[noreturn]] void ExecFirst(const ChildPlan& plan) {
@@ -132,7 +207,7 @@ bool ChangeUser(const UnixAccount& account) {
 }
 
 // Only async-signal-safe calls from here on.
-[[noreturn]] void RunChild(const ChildPlan& plan) {
+[[noreturn]] void RunChild(ChildPlan& plan) {
   if (!ArrangeDescriptors(plan)) FailChild(Stage::kRedirect, errno);
   // No process of another session can join the new group, so all processes in
   // it are this worker's.
@@ -151,12 +226,13 @@ bool ChangeUser(const UnixAccount& account) {
   if (plan.working_directory != nullptr && chdir(plan.working_directory) != 0) {
     FailChild(Stage::kChangeDirectory, errno);
   }
+  if (plan.env_file != nullptr) ReadEnvFile(plan);
   ExecFirst(plan);
 }
 
 // Forks with all signals blocked, so that no handler of the host runs in the
 // child.
-pid_t ForkChild(const ChildPlan& plan) {
+pid_t ForkChild(ChildPlan& plan) {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -222,6 +298,27 @@ absl::Status ExecError(const ProcessSpec& spec, const Failure& failure) {
   }
 }
 
+absl::Status EnvFileError(const ProcessSpec& spec, const Failure& failure) {
+  switch (failure.error) {
+    case 0:
+      return absl::FailedPreconditionError(
+          StrCat("env_file ", spec.env_file, ": line ", failure.line,
+                 " is not NAME=VALUE, with a name of letters, digits and _, "
+                 "no digit first; correct it, or begin it with #"));
+    case EFBIG:
+    case E2BIG:
+      return absl::FailedPreconditionError(StrCat(
+          "env_file ", spec.env_file, " has more than ", kEnvFileBytesMax,
+          " bytes or ", kEnvFileVariablesMax, " variables; shorten it"));
+    default:
+      return absl::Status(
+          absl::ErrnoToStatusCode(failure.error),
+          StrCat("env_file ", spec.env_file, ": ", std::strerror(failure.error),
+                 "; put it there on this server, readable for the job's user, "
+                 "or correct env_file in the job file"));
+  }
+}
+
 absl::Status SpawnError(const ProcessSpec& spec, const Failure& failure) {
   switch (failure.stage) {
     case Stage::kChangeUser:
@@ -237,6 +334,8 @@ absl::Status SpawnError(const ProcessSpec& spec, const Failure& failure) {
                  "; create it or correct working_directory in the job file"));
     case Stage::kRedirect:
       return absl::ErrnoToStatus(failure.error, ToAbsl(spec.output_path));
+    case Stage::kEnvFile:
+      return EnvFileError(spec, failure);
     case Stage::kExec:
       break;
   }
@@ -352,6 +451,12 @@ absl::StatusOr<ForkedProcess> ForkProcess(const ProcessSpec& spec) {
   }
   plan.argv = Pointers(spec.argv);
   plan.environment = Pointers(spec.environment);
+  plan.given = spec.environment.size();
+  if (!spec.env_file.empty()) {
+    plan.env_file = spec.env_file.c_str();
+    plan.env_text.resize(kEnvFileBytesMax + 1);
+    plan.environment.resize(plan.given + kEnvFileVariablesMax + 1, nullptr);
+  }
 
   process.pid = ForkChild(plan);
   if (process.pid < 0) {

@@ -52,7 +52,13 @@ struct ProcessSpec {
   // The user to change to before anything of the job is touched; nothing: this
   // process's user.
   std::optional<UnixAccount> account;
+  // A file of NAME=VALUE lines, which the new process reads, as that user, and
+  // adds to its environment; what `environment` has stays as it is. Empty
+  // lines, and those that begin with #, count for nothing. Empty: no file.
+  std::string env_file = "";
 };
+inline constexpr size_t kEnvFileBytesMax = 64 * 1024;
+inline constexpr size_t kEnvFileVariablesMax = 1024;
 
 // A new process on its way to exec.
 struct ForkedProcess {

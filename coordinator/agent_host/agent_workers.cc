@@ -92,6 +92,7 @@ absl::Status AgentWorkers::TryPrepare(const LaunchWorker& launch,
   spec.account = place.account;
   spec.argv = launch.argv;
   spec.working_directory = launch.working_directory;
+  spec.env_file = launch.env_file;
   spec.environment = WorkerEnvironment(here, place, own_environment_);
   spec.mark = options_.record->MarkOf(launch.worker);
   spec.environment.push_back(spec.mark);

@@ -136,10 +136,11 @@ absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
 }
 
 absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
-                                     const std::string& server) {
+                                     const std::string& server,
+                                     double since_s) {
   const uint64_t request = ++last_request_;
-  return Ask<LogReply>(LogRequest{request, worker, offset, server}, request,
-                       kLogTimeout_s);
+  return Ask<LogReply>(LogRequest{request, worker, offset, server, since_s},
+                       request, kLogTimeout_s);
 }
 
 absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
@@ -192,6 +193,27 @@ void Client::Sleep(double seconds) {
     const auto received = dealer_->Receive(SecondsUntil(end));
     if (!received.ok() || !received->has_value()) return;
   }
+}
+
+absl::StatusOr<std::string> QueueFilter(const std::string& user,
+                                        const std::string& app,
+                                        const std::vector<std::string>& states,
+                                        std::optional<size_t> ended_max) {
+  Json filter = Json::object();
+  for (const std::string& state : states) {
+    const std::vector<std::string> letters = StateLettersOf(state);
+    if (letters.empty()) {
+      return absl::InvalidArgumentError(StrCat(
+          "--state \"", state,
+          "\" is no state of a job; give PD or waiting, R or running, S or "
+          "paused, CG or pausing, F or held, CD or finished, CA or cancelled"));
+    }
+    for (const std::string& one : letters) filter["states"].push_back(one);
+  }
+  if (!user.empty()) filter["user"] = user;
+  if (!app.empty()) filter["app"] = app;
+  if (ended_max) filter["ended_max"] = *ended_max;
+  return filter.empty() ? "" : FilterText(filter);
 }
 
 }  // namespace gavel

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,9 @@ class Client {
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");
   // Errors about the log itself are in the reply. `server`: where it ran
-  // before; empty: where it ran last.
+  // before; empty: where it ran last. `since_s`: as in LogRequest.
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset,
-                               const std::string& server);
+                               const std::string& server, double since_s = 0);
 
   // Finds a job by its id, its name or "USER/NAME". Several jobs may have that
   // name: the caller's own job is preferred, then one that is not over (a held
@@ -106,6 +107,16 @@ void AddJobNames(CLI::App& command, std::vector<std::string>* jobs);
 absl::Status CommandJobs(const ClientOptions& options,
                          const std::vector<std::string>& jobs,
                          CommandRequest command, const char* done);
+absl::Status CommandJobs(Client& client, bool json,
+                         const std::vector<std::string>& jobs,
+                         CommandRequest command, const char* done);
+
+// The filter of a QueryKind::kQueue by these; empty: all jobs. `states`: by
+// letters or words. INVALID_ARGUMENT: no state of a job.
+absl::StatusOr<std::string> QueueFilter(
+    const std::string& user, const std::string& app,
+    const std::vector<std::string>& states,
+    std::optional<size_t> ended_max = std::nullopt);
 
 // Calls `each` for every one, also behind one that fails, but without a
 // coordinator for none. The first error, with the messages of the others as

@@ -1,4 +1,7 @@
 // The commands that change jobs or the cluster, and the options of all clients.
+#include <fnmatch.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -8,16 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
-#include "coordinator/cli/files.h"
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
-#include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
@@ -25,61 +27,107 @@
 namespace gavel {
 namespace {
 
-struct SubmitOptions : ClientOptions {
-  std::vector<std::string> paths;
-};
-
-// Types that a job names and no server has, as far as servers are there.
-void WarnOfUnknownTypes(Client& client, const JobFile& file,
-                        const JobSpec& spec) {
-  if (spec.types.empty()) return;
-  const absl::StatusOr<Json> json = client.Query(QueryKind::kNodes);
-  if (!json.ok()) return;
-  std::set<std::string> known;
-  for (const NodeRow& node : ParseNodes(*json)) {
-    for (const AcceleratorRow& one : node.accelerators) known.insert(one.type);
-  }
-  if (known.empty()) return;
-  for (const std::string& type : spec.types) {
-    if (known.contains(type)) continue;
-    absl::FPrintF(stderr,
-                  "%s: types names \"%s\", which the cluster does not have; it "
-                  "has %s\n",
-                  file.path, type, absl::StrJoin(known, ", "));
-  }
-}
-
-absl::Status SubmitOne(Client& client, const JobFile& file, bool json,
-                       Json* submitted) {
-  GAVEL_ASSIGN_OR_RETURN(const JobId job,
-                         client.Submit(file.path, file.text, file.directory));
-  submitted->push_back({{"id", job.value()}, {"name", file.name}});
-  GAVEL_ASSIGN_OR_RETURN(const auto spec, ParseJobSpec(file.text, file.path));
-  for (const std::string& note : WithoutEffect(spec)) {
-    std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
-  }
-  WarnOfUnknownTypes(client, file, spec);
-  if (!json) absl::PrintF("Submitted job %d (%s)\n", job.value(), file.name);
-  return absl::OkStatus();
-}
-
-absl::Status Submit(const SubmitOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles(options.paths));
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  Json submitted = Json::array();
-  absl::Status status = ForEach(files, [&](const JobFile& file) {
-    return SubmitOne(*client, file, options.json, &submitted);
-  });
-  if (options.json) std::printf("%s\n", submitted.dump(2).c_str());
-  return status;
-}
+// ---- Jobs that a command is for
 
 struct CommandOptions : ClientOptions {
   std::vector<std::string> jobs;
+  // Chooses jobs where none is named.
+  std::string user;
+  std::string app;
+  std::string name;  // a pattern of the shell: lm-*
+  std::vector<std::string> states;
+  bool yes = false;
+
+  bool Selects() const {
+    return !user.empty() || !app.empty() || !name.empty() || !states.empty();
+  }
 };
+
+// Whether the command does anything to a job in that state.
+bool Concerns(CommandKind kind, const QueueRow& job) {
+  switch (kind) {
+    case CommandKind::kRelease:
+      return job.state == "F";
+    case CommandKind::kHold:
+      return !job.Ended();
+    case CommandKind::kRequeue:
+      return job.state == "R" || job.state == "S" || job.state == "CG";
+    default:
+      return !job.Over();
+  }
+}
+
+absl::StatusOr<std::vector<QueueRow>> Select(Client& client,
+                                             const CommandOptions& options,
+                                             CommandKind kind) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::string filter,
+      QueueFilter(options.user, options.app, options.states));
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         client.Query(QueryKind::kQueue, JobId(), filter));
+  std::vector<QueueRow> rows = ParseQueue(json);
+  std::erase_if(rows, [&](const QueueRow& row) {
+    const bool named = options.name.empty() ||
+                       fnmatch(options.name.c_str(), row.name.c_str(), 0) == 0;
+    return !named || !Concerns(kind, row);
+  });
+  return rows;
+}
+
+// "3 jobs (4 lm-1, 5 lm-2, 7 lm-3)".
+std::string CountText(const std::vector<QueueRow>& rows) {
+  constexpr size_t kNamed = 5;
+  std::string text =
+      StrCat(rows.size(), rows.size() == 1 ? " job (" : " jobs (");
+  for (size_t i = 0; i < std::min(rows.size(), kNamed); ++i) {
+    StrAppend(&text, i == 0 ? "" : ", ", rows[i].id, " ", rows[i].name);
+  }
+  if (rows.size() > kNamed) {
+    StrAppend(&text, ", and ", rows.size() - kNamed, " more");
+  }
+  return text + ")";
+}
+
+absl::Status CommandSelected(const CommandOptions& options, CommandKind kind,
+                             const char* done) {
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<QueueRow> rows,
+                         Select(*client, options, kind));
+  if (rows.empty()) {
+    return absl::NotFoundError(
+        StrCat("no job that could be ", absl::AsciiStrToLower(done),
+               " is chosen by these options; `gavel queue` takes them, too"));
+  }
+  const std::string what = StrCat(CommandName(kind), " ", CountText(rows));
+  if (!options.yes) {
+    if (isatty(STDIN_FILENO) == 0) {
+      return absl::FailedPreconditionError(
+          StrCat("would ", what,
+                 "; nobody can be asked, as standard input is no terminal: "
+                 "give --yes"));
+    }
+    if (!Confirm(StrCat("Really ", what, "?"))) {
+      return absl::CancelledError("nothing was changed");
+    }
+  }
+  std::vector<std::string> jobs;
+  for (const QueueRow& row : rows) jobs.push_back(StrCat(row.id));
+  CommandRequest command;
+  command.kind = kind;
+  return CommandJobs(*client, options.json, jobs, std::move(command), done);
+}
 
 absl::Status Command(const CommandOptions& options, CommandKind kind,
                      const char* done) {
+  if (options.Selects() && options.jobs.empty()) {
+    return CommandSelected(options, kind, done);
+  }
+  if (options.Selects()) {
+    return absl::InvalidArgumentError(
+        "name jobs, or choose them by --user, --state, --name and --app, but "
+        "not both");
+  }
+  if (options.jobs.empty()) throw CLI::RequiredError("jobs");
   CommandRequest command;
   command.kind = kind;
   return CommandJobs(options, options.jobs, std::move(command), done);
@@ -99,6 +147,18 @@ void AddJobCommand(CLI::App& app, const char* name, const char* help,
       AddCommand<CommandOptions>(app, exit_code, name, help, run);
   AddClientOptions(command, &options);
   AddJobNames(command, &options.jobs);
+  command.get_option("jobs")->required(false);
+  AddOption(command, "--user", options.user, "USER", "all jobs of one user");
+  AddOption(command, "--state", options.states, "STATE",
+            "all in these states, by letters or word: PD,running")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  AddOption(command, "--name", options.name, "PATTERN",
+            "all whose names match: 'lm-*'");
+  AddOption(command, "--app", options.app, "APP", "all of one app");
+  command.add_flag("--yes", options.yes,
+                   "does not ask before it changes the jobs that these options "
+                   "choose");
 }
 
 // Adds `checkpoint`, which has running jobs write one, and below it the
@@ -113,7 +173,6 @@ void AddCheckpointCommand(CLI::App& app, int* exit_code) {
   command.get_option("jobs")->required(false);
   command.callback([options, exit_code, &command] {
     if (!command.get_subcommands().empty()) return;
-    if (options->jobs.empty()) throw CLI::RequiredError("jobs");
     *exit_code = ExitCodeOf(Command(*options, CommandKind::kCheckpoint,
                                     "Asked for a checkpoint of"));
   });
@@ -287,20 +346,26 @@ void AddClientOptions(CLI::App& command, ClientOptions* options) {
   command.add_flag("--json", options->json, "JSON instead of text");
 }
 
+absl::Status CommandJobs(Client& client, bool json,
+                         const std::vector<std::string>& jobs,
+                         CommandRequest command, const char* done) {
+  Json changed = Json::array();
+  absl::Status status = ForEach(jobs, [&](const std::string& name) {
+    GAVEL_ASSIGN_OR_RETURN(command.job, client.Resolve(name));
+    GAVEL_RETURN_IF_ERROR(client.Command(command));
+    changed.push_back({{"id", command.job.value()}});
+    if (!json) absl::PrintF("%s job %d\n", done, command.job.value());
+    return absl::OkStatus();
+  });
+  if (json) std::printf("%s\n", changed.dump(2).c_str());
+  return status;
+}
+
 absl::Status CommandJobs(const ClientOptions& options,
                          const std::vector<std::string>& jobs,
                          CommandRequest command, const char* done) {
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  Json changed = Json::array();
-  absl::Status status = ForEach(jobs, [&](const std::string& name) {
-    GAVEL_ASSIGN_OR_RETURN(command.job, client->Resolve(name));
-    GAVEL_RETURN_IF_ERROR(client->Command(command));
-    changed.push_back({{"id", command.job.value()}});
-    if (!options.json) absl::PrintF("%s job %d\n", done, command.job.value());
-    return absl::OkStatus();
-  });
-  if (options.json) std::printf("%s\n", changed.dump(2).c_str());
-  return status;
+  return CommandJobs(*client, options.json, jobs, std::move(command), done);
 }
 
 void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {
@@ -308,11 +373,6 @@ void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {
 }
 
 void AddClientCommands(CLI::App& app, int* exit_code) {
-  auto [submit, options] = AddCommand<SubmitOptions>(app, exit_code, "submit",
-                                                     "Submits jobs", Submit);
-  AddClientOptions(submit, &options);
-  AddOption(submit, "jobs", options.paths, "JOB.toml", "job files")->required();
-
   AddJobCommand(app, "cancel", "Ends jobs for good", CommandKind::kCancel,
                 "Cancelled", exit_code);
   AddJobCommand(app, "release", "Lets held jobs go on", CommandKind::kRelease,
@@ -360,6 +420,8 @@ void AddOperatorCommands(CLI::App& app, int* exit_code) {
             "fewest workers; 0: its scale factor");
   AddOption(command, "--scale-factor-max", update.scale_factor_max, "",
             "most workers; 0: its scale factor");
+  AddOption(command, "--time-limit", update.time_limit_s, "SECONDS",
+            "that it may run in all; 0: no limit");
 }
 
 }  // namespace gavel

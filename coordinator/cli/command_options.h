@@ -12,7 +12,7 @@
 namespace gavel {
 
 // A command below `app`, and its options, which live as long as it does: it
-// leaves the exit code of `run(options)`, a Status.
+// leaves the exit code of `run(options)`, a Status or a StatusOr<int>.
 template <class Options, class Run>
 std::pair<CLI::App&, Options&> AddCommand(CLI::App& app, int* exit_code,
                                           const std::string& name,

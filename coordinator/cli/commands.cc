@@ -19,6 +19,10 @@ int ExitCodeOf(const absl::Status& status) {
   return kExitFailed;
 }
 
+int ExitCodeOf(const absl::StatusOr<int>& exit_code) {
+  return exit_code.ok() ? *exit_code : ExitCodeOf(exit_code.status());
+}
+
 std::string CheckAboveZero(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);

@@ -1,7 +1,8 @@
 // The subcommands of `gavel`. Each Add function declares the options of a
 // command and the action that runs when the command is chosen. MakeCommandLine
 // calls all of them. The process ends with the exit code of the chosen command:
-// 0 done, 1 failed (the reason is on stderr), 2 a wrong command line.
+// 0 done, 1 failed (the reason is on stderr), 2 a wrong command line. Commands
+// that wait for jobs end with the code of a job (job_output.h).
 #ifndef GAVEL_COORDINATOR_CLI_COMMANDS_H_
 #define GAVEL_COORDINATOR_CLI_COMMANDS_H_
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace CLI {
 class App;
@@ -47,7 +49,10 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
 void AddTuneCommand(CLI::App& app, std::vector<std::string> program,
                     int* exit_code);
 
-// submit, cancel, release, hold, requeue, checkpoint, shutdown.
+// submit, run. `program`: as of doctor.
+void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
+                       int* exit_code);
+// cancel, release, hold, requeue, checkpoint, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
 // list, export, import, below checkpoint: files of a job's checkpoint
 // directory.
@@ -56,9 +61,11 @@ void AddCheckpointFilesCommands(CLI::App& app, int* exit_code);
 // drain, resume, update.
 void AddOperatorCommands(CLI::App& app, int* exit_code);
 
-// queue, nodes, why, status; logs.
+// queue, apps, nodes, why, status.
 void AddQueryCommands(CLI::App& app, int* exit_code);
+// They watch jobs.
 void AddLogsCommand(CLI::App& app, int* exit_code);
+void AddWaitCommand(CLI::App& app, int* exit_code);
 
 // They read the journal.
 void AddHistoryCommand(CLI::App& app, int* exit_code);
@@ -100,6 +107,8 @@ void AddHelpCommands(CLI::App& app, int* exit_code);
 
 // Writes "gavel: MESSAGE" to stderr unless `status` is OK; its exit code.
 int ExitCodeOf(const absl::Status& status);
+// The same of a command that says itself which exit code it ends with.
+int ExitCodeOf(const absl::StatusOr<int>& exit_code);
 // The same for a daemon, with the exit codes above.
 int DaemonExitCodeOf(const absl::Status& status);
 // For CLI::Option::check, whose own checks print the largest double there is.

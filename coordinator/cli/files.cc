@@ -31,28 +31,52 @@ absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path) {
   return ParseClusterSpec(text, path);
 }
 
+namespace {
+
+absl::Status Parse(std::span<const JobSetting> settings, JobFile* file) {
+  GAVEL_ASSIGN_OR_RETURN(file->spec,
+                         ParseJobSpec(file->text, file->path, settings));
+  if (!settings.empty()) file->text = FormatJobSpec(file->spec);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<JobFile>> ReadJobFiles(
-    const std::vector<std::string>& paths) {
+    const std::vector<std::string>& paths,
+    std::span<const JobSetting> settings) {
   std::vector<JobFile> files;
   std::map<std::string, std::string> path_of_name;
   for (const std::string& path : paths) {
     JobFile file;
     file.path = path;
     GAVEL_ASSIGN_OR_RETURN(file.text, ReadFile(path, kJobSpecBytesMax));
-    GAVEL_ASSIGN_OR_RETURN(const JobSpec spec, ParseJobSpec(file.text, path));
-    file.name = spec.name;
+    GAVEL_RETURN_IF_ERROR(Parse(settings, &file));
     std::error_code error;
     file.directory =
         fs::absolute(path, error).lexically_normal().parent_path().string();
-    const auto [other, is_new] = path_of_name.emplace(spec.name, path);
+    const auto [other, is_new] = path_of_name.emplace(file.spec.name, path);
     if (!is_new) {
-      return absl::InvalidArgumentError(StrCat(path, ": the name \"", spec.name,
-                                               "\" is taken by ", other->second,
-                                               "; give each job its own"));
+      return absl::InvalidArgumentError(
+          StrCat(path, ": the name \"", file.spec.name, "\" is taken by ",
+                 other->second, "; give each job its own"));
     }
     files.push_back(std::move(file));
   }
   return files;
+}
+
+absl::StatusOr<JobFile> MakeJobFile(const std::string& path,
+                                    std::span<const JobSetting> settings) {
+  JobFile file;
+  file.path = path;
+  GAVEL_RETURN_IF_ERROR(Parse(settings, &file));
+  std::error_code error;
+  file.directory = fs::current_path(error).string();
+  if (!error) return file;
+  return absl::FailedPreconditionError(
+      StrCat("the directory that you are in is gone: ", error.message(),
+             "; change to another one"));
 }
 
 }  // namespace gavel

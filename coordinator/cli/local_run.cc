@@ -345,10 +345,10 @@ class LocalRun {
       const JobFile& job = jobs_[submitted_];
       const auto found =
           std::ranges::find_if(earlier, [&](const QueueRow& row) {
-            return row.name == job.name && !row.Ended();
+            return row.name == job.spec.name && !row.Ended();
           });
       if (found != earlier.end()) {
-        Say(StrCat("gavel: job ", job.name, " goes on as job ", found->id,
+        Say(StrCat("gavel: job ", job.spec.name, " goes on as job ", found->id,
                    ", from step ", FormatCount(found->steps_done), "\n"));
         watched_.insert(found->id);
         continue;

@@ -1,12 +1,14 @@
-// The commands that ask the coordinator: queue, nodes, why, status and logs.
+// The commands that ask the coordinator: queue, apps, nodes, why and status.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client.h"
@@ -14,8 +16,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
-#include "coordinator/server/history_tables.h"
-#include "core/error_line.h"
+#include "coordinator/cli/what_if.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
@@ -34,40 +35,104 @@ struct QueryOptions : ClientOptions {
   // The options below belong to `queue`.
   bool watch = false;
   bool all = false;
+  bool start = false;
   std::string user;
   std::string app;
   std::vector<std::string> states;
+  std::vector<std::string> format;  // keys of the JSON
+  std::vector<std::string> sort;    // likewise; "-KEY": the largest first
 };
 
 using Render = std::function<std::string(const Json& json, size_t width)>;
 
-std::string RenderQueueJson(const Json& json, size_t width) {
-  std::vector<QueueRow> rows = ParseQueue(json);
-  SortLiveFirst(rows);
-  return RenderQueue(rows, width);
+// The keys of a job's row.
+std::vector<std::string_view> QueueKeys() {
+  std::vector<std::string_view> keys;
+  const QueueRow row;
+  VisitFields(
+      row, [&](const RowKey& key, const auto&) { keys.push_back(key.name); });
+  return keys;
 }
 
-// The filter that the coordinator is asked for; it is empty, which means all
-// jobs, without flags and for --json.
+absl::Status CheckKey(const char* option, std::string_view key) {
+  const std::vector<std::string_view> keys = QueueKeys();
+  if (std::ranges::find(keys, key) != keys.end()) return absl::OkStatus();
+  const auto add = [](std::string* out, std::string_view name) {
+    out->append(name);
+  };
+  return absl::InvalidArgumentError(
+      StrCat(option, " \"", key, "\" is no key of a job; the keys are ",
+             absl::StrJoin(keys, ", ", add)));
+}
+
+// Sorts rows by some of their keys; a value that is not known comes last.
+absl::Status SortBy(const std::vector<std::string>& keys, Json* rows) {
+  std::vector<Json> sorted(rows->begin(), rows->end());
+  // The last key first, each time keeping the order of equals.
+  for (size_t i = keys.size(); i-- > 0;) {
+    const bool falls = keys[i].starts_with('-');
+    const std::string key = keys[i].substr(falls ? 1 : 0);
+    GAVEL_RETURN_IF_ERROR(CheckKey("--sort", key));
+    std::ranges::stable_sort(sorted, [&](const Json& left, const Json& right) {
+      const Json a = left.value(key, Json());
+      const Json b = right.value(key, Json());
+      if (a.is_null() || b.is_null()) return !a.is_null() && b.is_null();
+      return falls ? b < a : a < b;
+    });
+  }
+  *rows = std::move(sorted);
+  return absl::OkStatus();
+}
+
+// Leaves each row these keys only.
+absl::Status KeepKeys(const std::vector<std::string>& keys, Json* rows) {
+  for (const std::string& key : keys) {
+    GAVEL_RETURN_IF_ERROR(CheckKey("--format", key));
+  }
+  if (keys.empty()) return absl::OkStatus();
+  for (Json& row : *rows) {
+    Json kept = Json::object();
+    for (const std::string& key : keys) kept[key] = row.value(key, Json());
+    row = std::move(kept);
+  }
+  return absl::OkStatus();
+}
+
+std::string CellOf(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) {
+    return value.get<std::string>().empty() ? "-" : value.get<std::string>();
+  }
+  if (value.is_number_float()) {
+    return absl::StrFormat("%g", value.get<double>());
+  }
+  return value.empty()
+             ? "-"
+             : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// The rows as a table of these keys.
+std::string RenderKeys(const std::vector<std::string>& keys, const Json& rows,
+                       size_t width) {
+  std::vector<Column> columns;
+  for (const std::string& key : keys) {
+    columns.push_back(Left(absl::AsciiStrToUpper(key)));
+  }
+  TableRows cells;
+  for (const Json& row : rows) {
+    std::vector<std::string>& line = cells.emplace_back();
+    for (const std::string& key : keys) line.push_back(CellOf(row[key]));
+  }
+  return RenderTable(columns, cells, width);
+}
+
+// The filter is empty, which means all jobs, for --json without flags.
 absl::StatusOr<std::string> FilterOf(const QueryOptions& options) {
-  Json filter = Json::object();
-  for (const std::string& state : options.states) {
-    const std::vector<std::string> letters = StateLettersOf(state);
-    if (letters.empty()) {
-      return absl::InvalidArgumentError(StrCat(
-          "--state \"", state,
-          "\" is no state of a job; give PD or waiting, R or running, S or "
-          "paused, CG or pausing, F or held, CD or finished, CA or cancelled"));
-    }
-    for (const std::string& one : letters) filter["states"].push_back(one);
-  }
-  if (!options.user.empty()) filter["user"] = options.user;
-  if (!options.app.empty()) filter["app"] = options.app;
+  std::optional<size_t> ended_max;
   if (!options.all && !options.json && options.states.empty()) {
-    filter["ended_max"] = kEndedShown;
+    ended_max = kEndedShown;
   }
-  if (filter.empty()) return "";
-  return filter.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return QueueFilter(options.user, options.app, options.states, ended_max);
 }
 
 // Where a table leaves out jobs that have ended.
@@ -124,21 +189,58 @@ std::string RenderWhy(const Json& json, size_t) {
   return text;
 }
 
+// When the jobs that wait start and end.
+absl::Status ShowForecast(Client& client, const QueryOptions& options,
+                          Terminal& terminal) {
+  constexpr double kSimulationLimit_s = 20;
+  GAVEL_ASSIGN_OR_RETURN(const std::string filter, FilterOf(options));
+  GAVEL_ASSIGN_OR_RETURN(Json rows,
+                         client.Query(QueryKind::kQueue, JobId(), filter));
+  GAVEL_RETURN_IF_ERROR(SortBy(options.sort, &rows));
+  const std::vector<QueueRow> jobs = ParseQueue(rows);
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  GAVEL_ASSIGN_OR_RETURN(const QueueForecast forecast,
+                         PredictQueue(live, kSimulationLimit_s));
+  terminal.Show(options.json
+                    ? ForecastJson(forecast, jobs).dump(2) + "\n"
+                    : RenderForecast(forecast, jobs, terminal.table_width()));
+  return absl::OkStatus();
+}
+
+absl::Status ShowQueue(Client& client, const QueryOptions& options,
+                       Terminal& terminal) {
+  if (options.start) return ShowForecast(client, options, terminal);
+  GAVEL_ASSIGN_OR_RETURN(const std::string filter, FilterOf(options));
+  GAVEL_ASSIGN_OR_RETURN(Json rows,
+                         client.Query(QueryKind::kQueue, JobId(), filter));
+  const std::string note = EndedNote(options, rows);
+  GAVEL_RETURN_IF_ERROR(SortBy(options.sort, &rows));
+  GAVEL_RETURN_IF_ERROR(KeepKeys(options.format, &rows));
+  const size_t width = terminal.table_width();
+  std::string text;
+  if (options.json) {
+    text = rows.dump(options.watch ? -1 : 2) + "\n";
+  } else if (!options.format.empty()) {
+    text = RenderKeys(options.format, rows, width);
+  } else {
+    std::vector<QueueRow> jobs = ParseQueue(rows);
+    if (options.sort.empty()) SortLiveFirst(jobs);
+    text = RenderQueue(jobs, width);
+  }
+  terminal.Show(text + note);
+  return absl::OkStatus();
+}
+
 absl::Status Show(Client& client, const QueryOptions& options, QueryKind kind,
                   const Render& render, Terminal& terminal) {
+  if (kind == QueryKind::kQueue) return ShowQueue(client, options, terminal);
   JobId job;
   if (!options.job.empty()) {
     GAVEL_ASSIGN_OR_RETURN(job, client.Resolve(options.job));
   }
-  std::string filter;
-  if (kind == QueryKind::kQueue) {
-    GAVEL_ASSIGN_OR_RETURN(filter, FilterOf(options));
-  }
-  GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(kind, job, filter));
-  std::string text = options.json ? json.dump(options.watch ? -1 : 2) + "\n"
-                                  : render(json, terminal.table_width());
-  if (kind == QueryKind::kQueue) text += EndedNote(options, json);
-  terminal.Show(text);
+  GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(kind, job));
+  terminal.Show(options.json ? json.dump(2) + "\n"
+                             : render(json, terminal.table_width()));
   return absl::OkStatus();
 }
 
@@ -193,148 +295,6 @@ std::pair<CLI::App&, QueryOptions&> AddQuery(CLI::App& app, int* exit_code,
   return added;
 }
 
-// ---- logs ----
-
-constexpr double kFollowInterval_s = 0.3;
-
-struct LogsOptions : ClientOptions {
-  std::string job;
-  int rank = 0;
-  std::string server;  // empty: where it ran last
-  bool follow = false;
-  bool raw = false;
-};
-
-// Prints output as it is, or as lines of JSON: {"offset": bytes before it,
-// "data": text}. A program may write anything, so that a terminal gets it
-// Visible, unless --raw is given.
-class Printer {
- public:
-  explicit Printer(const LogsOptions& options)
-      : json_(options.json),
-        visible_(Terminal().is_terminal() && !options.raw) {}
-  ~Printer() { Write(TakeVisible(&rest_, /*all=*/true)); }
-  Printer(const Printer&) = delete;
-  Printer& operator=(const Printer&) = delete;
-
-  void Print(const LogReply& reply, uint64_t offset) {
-    std::string text = reply.data;
-    if (json_ && !text.empty()) {
-      const Json line = {{"offset", offset}, {"data", reply.data}};
-      // A program may write bytes that are no text.
-      text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    }
-    if (!visible_) return Write(text);
-    rest_ += text;
-    Write(TakeVisible(&rest_, /*all=*/false));
-  }
-
- private:
-  static void Write(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
-  const bool json_;
-  const bool visible_;
-  std::string rest_;  // of a character of several bytes
-};
-
-// The job as it is now; nothing: it is forgotten. INVALID_ARGUMENT: the job
-// never has such a rank, however long one waits.
-absl::StatusOr<std::optional<QueueRow>> JobOf(Client& client,
-                                              const WorkerId& worker) {
-  GAVEL_ASSIGN_OR_RETURN(const Json json,
-                         client.Query(QueryKind::kQueue, worker.job));
-  std::vector<QueueRow> rows = ParseQueue(json);
-  if (rows.empty()) return std::nullopt;
-  const int ranks =
-      std::max(rows.front().scale_factor, rows.front().scale_factor_max);
-  if (worker.rank >= ranks) {
-    return absl::InvalidArgumentError(
-        StrCat("job ", worker.job.value(), " has no rank ", worker.rank,
-               ", its ranks are 0 to ", ranks - 1));
-  }
-  return std::move(rows.front());
-}
-
-// Servers on which the worker ran, the latest last; none where the history does
-// not tell.
-std::vector<std::string> ServersOf(Client& client, const WorkerId& worker) {
-  HistoryFilter filter;
-  filter.table = "leases";
-  const absl::StatusOr<Json> rows = client.Query(
-      QueryKind::kHistory, worker.job, FormatHistoryFilter(filter));
-  std::vector<std::string> servers;
-  if (!rows.ok() || !rows->is_array()) return servers;
-  for (const Json& row : *rows) {
-    if (row.value("rank", -1) != worker.rank) continue;
-    const std::string server = row.value("server", "");
-    std::erase(servers, server);
-    if (!server.empty()) servers.push_back(server);
-  }
-  return servers;
-}
-
-// Each server keeps the output that was written there, so a job that has moved
-// has several logs.
-void TellOfOtherServers(Client& client, const WorkerId& worker) {
-  std::vector<std::string> servers = ServersOf(client, worker);
-  if (servers.size() < 2) return;
-  servers.pop_back();
-  for (std::string& server : servers) {
-    server = StrCat("`gavel logs ", worker.job.value(), " --rank ", worker.rank,
-                    " --server ", server, "`");
-  }
-  absl::FPrintF(stderr,
-                "gavel: what it wrote before on other servers is not shown; %s "
-                "tells\n",
-                absl::StrJoin(servers, " and "));
-}
-
-// For the exit code of a command that followed a job: an error unless the job
-// has finished.
-absl::Status Outcome(const std::optional<QueueRow>& job) {
-  if (!job.has_value() || job->state == "CD") return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      StrCat("job ", job->id, " ", job->name, " is ", job->reason));
-}
-
-absl::Status ShowLogs(const LogsOptions& options) {
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  GAVEL_ASSIGN_OR_RETURN(const JobId id, client->Resolve(options.job));
-  const WorkerId worker{id, options.rank};
-  const bool tell = options.server.empty();
-  std::optional<QueueRow> job;
-  if (options.follow) {
-    GAVEL_ASSIGN_OR_RETURN(job, JobOf(*client, worker));
-    if (tell) TellOfOtherServers(*client, worker);
-  }
-  Printer printer(options);
-  uint64_t offset = 0;
-  while (true) {
-    // The job is asked for before the log, so that all output up to its end is
-    // read.
-    if (options.follow) {
-      GAVEL_ASSIGN_OR_RETURN(job, JobOf(*client, worker));
-    }
-    const bool ended = !job.has_value() || job->Ended();
-    GAVEL_ASSIGN_OR_RETURN(const LogReply reply,
-                           client->Log(worker, offset, options.server));
-    if (!reply.error.empty() && ended) {
-      return absl::FailedPreconditionError(reply.error);
-    }
-    printer.Print(reply, offset);
-    offset = reply.next_offset > offset ? reply.next_offset : offset;
-    if (!reply.data.empty()) continue;
-    // A job that is not over may be started again: its process may have ended,
-    // its output goes on.
-    if (ended) break;
-    client->Sleep(kFollowInterval_s);
-  }
-  if (!options.follow && tell) TellOfOtherServers(*client, worker);
-  return Outcome(job);
-}
-
 }  // namespace
 
 void AddQueryCommands(CLI::App& app, int* exit_code) {
@@ -343,15 +303,28 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
                "Lists jobs, those that run first. ST: PD waiting, R running, S "
                "paused, CG pausing, CD finished, F held, CA cancelled. "
                "TARGET/GOT: share of time",
-               QueryKind::kQueue, RenderQueueJson);
+               QueryKind::kQueue, nullptr);
   queue.add_flag("--watch", of_queue.watch, "again every second");
   queue.add_flag("--all", of_queue.all,
                  "also jobs that ended before the last ten did");
+  queue.add_flag("--start", of_queue.start,
+                 "when the jobs that wait are expected to start and end, and "
+                 "between which times if jobs are up to 1.25 times as fast or "
+                 "as slow as expected");
   AddOption(queue, "--user", of_queue.user, "USER", "of one user only");
   AddOption(queue, "--state", of_queue.states, "STATE",
             "in these states only, by letters or word: R,waiting")
       ->delimiter(',');
   AddOption(queue, "--app", of_queue.app, "APP", "of one app only");
+  AddOption(queue, "--format", of_queue.format, "KEY",
+            "these columns, by the keys of --json: id,name,state,steps_done")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  AddOption(queue, "--sort", of_queue.sort, "KEY",
+            "by these keys of --json; -KEY: the largest first. "
+            "--sort=-steps_per_s,name")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 
   auto [apps, of_apps] = AddCommand<ClientOptions>(
       app, exit_code, "apps",
@@ -375,24 +348,6 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
 
   AddQuery(app, exit_code, "status", "The coordinator itself: round, policy",
            QueryKind::kStatus, RenderStatusJson);
-}
-
-void AddLogsCommand(CLI::App& app, int* exit_code) {
-  auto [command, options] = AddCommand<LogsOptions>(
-      app, exit_code, "logs", "Shows the output of a job's worker", ShowLogs);
-  AddConnectionOptions(command, &options);
-  AddOption(command, "job", options.job, "JOB", "id or name")->required();
-  AddOption(command, "--rank", options.rank, "", "which worker of a gang")
-      ->check(CLI::NonNegativeNumber);
-  AddOption(command, "--server", options.server, "SERVER",
-            "what it wrote there, before it moved");
-  command.add_flag("-f,--follow", options.follow,
-                   "goes on until the job has ended, and fails unless it has "
-                   "finished");
-  command.add_flag("--json", options.json, "lines of JSON");
-  command.add_flag("--raw", options.raw,
-                   "to a terminal too the bytes as they are, which may change "
-                   "what it shows and does");
 }
 
 }  // namespace gavel

@@ -173,6 +173,12 @@ std::string Body(const event::JobsResized& e, const Engine&) {
     StrAppend(out, "job ", one.job.value(), " to ", one.scale_factor);
   });
 }
+std::string Body(const event::TimeReached& e, const Engine& engine) {
+  const Job* const job = engine.FindJob(e.job);
+  const bool held = job != nullptr && job->state == JobState::kHeld;
+  return StrCat("job ", e.job.value(),
+                held ? " has run for its time_limit" : " may start now");
+}
 std::string Body(const event::TrialsNoted& e, const Engine&) {
   constexpr const char* kKinds[] = {"beside", "to vacated accelerators",
                                     "to one server", "away from", "for"};

@@ -106,6 +106,13 @@ void Terminal::Write(const std::string& text) const {
   std::fflush(stdout);
 }
 
+bool Confirm(const std::string& question) {
+  std::fprintf(stderr, "%s [y/N] ", question.c_str());
+  std::array<char, 256> answer{};
+  if (std::fgets(answer.data(), answer.size(), stdin) == nullptr) return false;
+  return answer[0] == 'y' || answer[0] == 'Y';
+}
+
 std::string RenderBar(std::string_view label, double fraction, double elapsed_s,
                       std::string_view note, size_t width) {
   fraction = std::clamp(fraction, 0.0, 1.0);

@@ -36,6 +36,10 @@ class Terminal {
   size_t lines_shown_ = 0;
 };
 
+// Asks "QUESTION [y/N] " on stderr, and reads the answer from standard input,
+// which is a terminal. True: yes.
+bool Confirm(const std::string& question);
+
 // The functions below are pure, stateless and thread-safe.
 
 // "LABEL [#########...........]  45 %  2 min left  NOTE", at most `width`

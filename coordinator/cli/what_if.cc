@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
@@ -162,12 +164,31 @@ std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes) {
   return PartsOf(counts);
 }
 
+bool IsAnyOf(const std::string& name, const std::vector<std::string>& names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// Whether the job's file lets it run there, whatever the state of the
+// accelerator.
+bool MayUse(const JobSpec& spec, const std::string& server,
+            const std::string& type) {
+  const auto given = spec.throughputs.find(type);
+  return (spec.types.empty() || IsAnyOf(type, spec.types)) &&
+         (spec.servers.empty() || IsAnyOf(server, spec.servers)) &&
+         !IsAnyOf(server, spec.exclude_servers) &&
+         (given == spec.throughputs.end() || given->second > 0);
+}
+
 // The coordinator's options; defaults for those that it does not report.
-SimulationOptions SimulationOptionsOf(const LiveState& live) {
+absl::StatusOr<SimulationOptions> SimulationOptionsOf(const LiveState& live) {
   const StatusRow& status = live.status;
   SimulationOptions options;
   if (!status.policy.empty()) options.policy = status.policy;
   options.cluster = ClusterOf(live.nodes);
+  if (options.cluster.empty()) {
+    return absl::FailedPreconditionError(
+        "the cluster has no accelerators at present; start an agent");
+  }
   options.record_rounds = true;
   EngineOptions& engine = options.engine;
   engine.round_duration_s =
@@ -185,7 +206,10 @@ SimulationOptions SimulationOptionsOf(const LiveState& live) {
 
 // Types without a given throughput get that of jobs of the same app.
 absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
-                                    const std::vector<ForecastRow>& jobs) {
+                                    const LiveState& live) {
+  const std::vector<ForecastRow>& jobs = live.jobs;
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<FitRow> fits,
+                         FitOf(spec, live.nodes));
   PredictedJob job;
   job.name = spec.name;
   job.entity = spec.entity;
@@ -207,6 +231,9 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
   for (const auto& [type, rate] : spec.throughputs) {
     job.steps_per_s[type] = rate;
   }
+  std::erase_if(job.steps_per_s, [&](const auto& entry) {
+    return std::ranges::count(fits, entry.first, &FitRow::type) == 0;
+  });
   if (spec.steps_total == 0) {
     return absl::InvalidArgumentError(
         "the job names no steps_total; without it nobody knows when it is "
@@ -289,12 +316,9 @@ absl::StatusOr<LiveState> QueryLiveState(Client& client) {
 
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
-  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live.jobs));
-  const SimulationOptions options = SimulationOptionsOf(live);
-  if (options.cluster.empty()) {
-    return absl::FailedPreconditionError(
-        "the cluster has no accelerators at present; start an agent");
-  }
+  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live));
+  GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
+                         SimulationOptionsOf(live));
   WhatIf answer;
   answer.policy = options.policy;
   std::vector<PredictedJob> jobs;
@@ -321,6 +345,187 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
         {job.id, job.name, from_s, to_s, without.by_id[job.id].second});
   }
   return answer;
+}
+
+absl::StatusOr<std::vector<FitRow>> FitOf(const JobSpec& spec,
+                                          const std::vector<NodeRow>& nodes) {
+  std::map<std::string, FitRow> by_type;
+  std::map<std::string, int> all;  // by type, also where it may not run
+  for (const NodeRow& node : nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      ++all[one.type];
+      if (!MayUse(spec, node.server, one.type)) continue;
+      FitRow& row = by_type[one.type];
+      row.type = one.type;
+      ++row.accelerators;
+      row.idle += one.state == "idle" ? 1 : 0;
+      if (!IsAnyOf(node.server, row.servers)) {
+        row.servers.push_back(node.server);
+      }
+    }
+  }
+  if (all.empty()) {
+    return absl::FailedPreconditionError(
+        "the cluster has no accelerators at present; start an agent");
+  }
+  std::vector<FitRow> fits;
+  std::vector<std::string> has;
+  for (const auto& [type, count] : all) {
+    const auto row = by_type.find(type);
+    const int may = row == by_type.end() ? 0 : row->second.accelerators;
+    has.push_back(may == count ? StrCat(count, " ", type)
+                               : StrCat(count, " ", type,
+                                        ", of which its file lets it "
+                                        "have ",
+                                        may));
+    if (may > 0 && may >= spec.LeastWorkers()) fits.push_back(row->second);
+  }
+  if (!fits.empty()) return fits;
+  return absl::FailedPreconditionError(StrCat(
+      "job \"", spec.name, "\" can never run: it needs ", spec.LeastWorkers(),
+      " accelerators of one type, and the cluster "
+      "has ",
+      absl::StrJoin(has, "; "),
+      "; change its scale_factor, types, servers or throughputs, or add "
+      "accelerators"));
+}
+
+std::string RenderFit(const std::vector<FitRow>& rows) {
+  std::string text;
+  for (const FitRow& row : rows) {
+    StrAppend(&text, text.empty() ? "  fits      " : "            ",
+              row.accelerators, " ", row.type, " of ",
+              absl::StrJoin(row.servers, ", "), ", ", row.idle, " idle now\n");
+  }
+  return text;
+}
+
+Json FitJson(const std::vector<FitRow>& rows) {
+  Json json = Json::array();
+  for (const FitRow& row : rows) {
+    json.push_back({{"type", row.type},
+                    {"accelerators", row.accelerators},
+                    {"idle", row.idle},
+                    {"servers", row.servers}});
+  }
+  return json;
+}
+
+// ---- the prediction of a queue
+
+namespace {
+
+constexpr int kForecastRuns = 9;
+
+Spread SpreadOf(std::vector<Time> times) {
+  std::ranges::sort(times);
+  return {times.front(), times[times.size() / 2], times.back()};
+}
+
+bool Waits(const QueueRow& row) {
+  return row.state == "PD" || row.state == "S";
+}
+
+const JobForecast* FindForecast(const QueueForecast& forecast, uint64_t id) {
+  const auto found =
+      std::ranges::lower_bound(forecast.jobs, id, {}, &JobForecast::id);
+  return found == forecast.jobs.end() || found->id != id ? nullptr : &*found;
+}
+
+// "5m", "2m to 9m".
+std::string SpreadText(const Spread& spread) {
+  const std::string earliest = In(spread.earliest_s);
+  const std::string latest = In(spread.latest_s);
+  return earliest == latest ? earliest : StrCat(earliest, " to ", latest);
+}
+
+Json SpreadJson(const Spread& spread) {
+  // kNever becomes null.
+  return {{"earliest_in_s", spread.earliest_s},
+          {"median_in_s", spread.median_s},
+          {"latest_in_s", spread.latest_s}};
+}
+
+}  // namespace
+
+absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
+                                           double wall_limit_s) {
+  GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
+                         SimulationOptionsOf(live));
+  QueueForecast forecast;
+  if (live.jobs.empty()) return forecast;
+  std::mt19937_64 random;  // the same draws each time
+  std::uniform_real_distribution<double> exponent(-1, 1);
+  std::map<uint64_t, std::pair<std::vector<Time>, std::vector<Time>>> times;
+  for (int run = 0; run < kForecastRuns; ++run) {
+    std::vector<PredictedJob> jobs;
+    for (const ForecastRow& row : live.jobs) {
+      jobs.push_back(JobOf(row));
+      // The first run is with the speeds that are expected.
+      const double factor =
+          run == 0 ? 1 : std::pow(kSpeedSpread, exponent(random));
+      if (jobs.back().steps < kEndlessSteps) jobs.back().steps *= factor;
+    }
+    GAVEL_ASSIGN_OR_RETURN(
+        const Ends ends,
+        Simulate(options, std::move(jobs), wall_limit_s / kForecastRuns));
+    forecast.cut_short |= ends.cut_short;
+    for (const ForecastRow& row : live.jobs) {
+      const auto found = ends.by_id.find(row.id);
+      const auto [start_s, finish_s] =
+          found == ends.by_id.end() ? std::pair(kNever, kNever) : found->second;
+      times[row.id].first.push_back(start_s);
+      times[row.id].second.push_back(row.steps_left ? finish_s : kNever);
+    }
+  }
+  for (auto& [id, of_job] : times) {
+    forecast.jobs.push_back({id, SpreadOf(std::move(of_job.first)),
+                             SpreadOf(std::move(of_job.second))});
+  }
+  return forecast;
+}
+
+std::string RenderForecast(const QueueForecast& forecast,
+                           const std::vector<QueueRow>& rows, size_t width) {
+  TableRows cells;
+  for (const QueueRow& row : rows) {
+    if (!Waits(row)) continue;
+    const JobForecast* const job = FindForecast(forecast, row.id);
+    const Spread none;
+    const Spread& start = job == nullptr ? none : job->start;
+    const Spread& finish = job == nullptr ? none : job->finish;
+    cells.push_back({StrCat(row.id), row.name, row.state, In(start.median_s),
+                     SpreadText(start), In(finish.median_s), SpreadText(finish),
+                     row.reason});
+  }
+  if (cells.empty()) return "no job waits\n";
+  std::string text = RenderTable(
+      {Right("JOBID", 7), Left("NAME", 14), Left("ST", 2), Right("STARTS IN"),
+       Right("SPREAD"), Right("ENDS IN"), Right("SPREAD"), Left("REASON")},
+      cells, width);
+  if (forecast.cut_short) {
+    text +=
+        "the simulation took too long and was cut short; \"-\" is what it "
+        "did not come to\n";
+  }
+  return text;
+}
+
+Json ForecastJson(const QueueForecast& forecast,
+                  const std::vector<QueueRow>& rows) {
+  Json jobs = Json::array();
+  for (const QueueRow& row : rows) {
+    if (!Waits(row)) continue;
+    const JobForecast* const job = FindForecast(forecast, row.id);
+    jobs.push_back(
+        {{"id", row.id},
+         {"name", row.name},
+         {"state", row.state},
+         {"reason", row.reason},
+         {"start", SpreadJson(job == nullptr ? Spread() : job->start)},
+         {"finish", SpreadJson(job == nullptr ? Spread() : job->finish)}});
+  }
+  return {{"jobs", std::move(jobs)}, {"cut_short", forecast.cut_short}};
 }
 
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
@@ -672,11 +877,10 @@ struct WhatIfOptions : ClientOptions {
 
 absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
-  GAVEL_ASSIGN_OR_RETURN(const JobSpec spec,
-                         ParseJobSpec(files.front().text, options.job));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
-  absl::StatusOr<WhatIf> answer = Predict(live, spec, options.wall_limit_s);
+  absl::StatusOr<WhatIf> answer =
+      Predict(live, files.front().spec, options.wall_limit_s);
   GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
   const std::string text = options.json ? WhatIfJson(*answer).dump(2) + "\n"
                                         : RenderWhatIf(*answer, WallClockNow());

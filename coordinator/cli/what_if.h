@@ -95,6 +95,50 @@ absl::StatusOr<LiveState> QueryLiveState(Client& client);
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s);
 
+// Accelerators of one type that a job could have, on the servers that it names.
+struct FitRow {
+  std::string type;
+  int accelerators = 0;
+  int idle = 0;  // of these, at present
+  std::vector<std::string> servers;
+};
+// The types of which the job could have enough. FAILED_PRECONDITION: there is
+// none, so that it would never run; or the cluster has no accelerators.
+absl::StatusOr<std::vector<FitRow>> FitOf(const JobSpec& spec,
+                                          const std::vector<NodeRow>& nodes);
+std::string RenderFit(const std::vector<FitRow>& rows);
+Json FitJson(const std::vector<FitRow>& rows);
+
+// ---- When the jobs that wait start and end (`gavel queue --start`).
+//
+// Nobody knows exactly how fast jobs will be. So the prediction is made several
+// times, with each job up to kSpeedSpread times as fast or as slow as expected.
+
+inline constexpr double kSpeedSpread = 1.25;
+
+struct Spread {
+  Time earliest_s = kNever;  // from now; kNever: not within the simulation
+  Time median_s = kNever;
+  Time latest_s = kNever;
+};
+struct JobForecast {
+  uint64_t id = 0;
+  Spread start;
+  Spread finish;  // a job without steps_total: never
+};
+struct QueueForecast {
+  std::vector<JobForecast> jobs;  // that have not ended, by id
+  bool cut_short = false;
+};
+// FAILED_PRECONDITION: there are no accelerators.
+absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
+                                           double wall_limit_s);
+// The jobs of `rows` that wait, in their order.
+std::string RenderForecast(const QueueForecast& forecast,
+                           const std::vector<QueueRow>& rows, size_t width);
+Json ForecastJson(const QueueForecast& forecast,
+                  const std::vector<QueueRow>& rows);
+
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s);
 Json WhatIfJson(const WhatIf& answer);
 

@@ -52,7 +52,6 @@ constexpr Foreign kForeign[] = {
     {"status", "health"},
     {"submit", "apply bsub create qsub sbatch srun"},
     {"submit,coordinator,agent", "start"},
-    {"submit,local", "run"},
     {"sweep", "run_sweep_continuous.py run_sweep_static.py"},
     {"usage", "sreport sshare"},
     {"user add", "add-user adduser"},
@@ -366,14 +365,17 @@ constexpr char kFooter[] =
     "JOB is an id or a name. `gavel COMMAND --help` tells the options of each "
     "command.\n"
     "Exit codes: 0 done, 1 failed (the reason is on stderr), 2 a wrong command "
-    "line.";
+    "line; `run`, `wait` and `submit --wait`: of the job.";
 
-// Takes "-- PROGRAM ARGUMENTS..." off the end of `gavel doctor` and `gavel
-// tune`: CLI11 would read "[a,b]" as two arguments.
+// Takes "-- PROGRAM ARGUMENTS..." off the end of the commands that have it:
+// CLI11 would read "[a,b]" as two arguments.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
   if (*argc < 2) return {};
-  const std::string_view command = argv[1];
-  if (command != "doctor" && command != "tune") return {};
+  constexpr std::string_view kCommands[] = {"doctor", "run", "submit", "tune"};
+  if (std::ranges::find(kCommands, std::string_view(argv[1])) ==
+      std::end(kCommands)) {
+    return {};
+  }
   char** const end = argv + *argc;
   char** const dashes = std::find(argv, end, std::string_view("--"));
   *argc = static_cast<int>(dashes - argv);
@@ -433,12 +435,14 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   AddDoctorCommand(*app, program, exit_code);
   AddCoordinatorCommand(*app, typed, exit_code);
   AddAgentCommand(*app, typed, exit_code);
+  AddSubmitCommands(*app, program, exit_code);
   AddClientCommands(*app, exit_code);
   AddTuneCommand(*app, std::move(program), exit_code);
   AddOperatorCommands(*app, exit_code);
   AddPolicyCommand(*app, exit_code);
   AddQueryCommands(*app, exit_code);
   AddLogsCommand(*app, exit_code);
+  AddWaitCommand(*app, exit_code);
   AddHistoryCommand(*app, exit_code);
   AddUsageCommand(*app, exit_code);
   AddReplayCommand(*app, exit_code);

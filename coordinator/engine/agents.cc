@@ -223,6 +223,7 @@ void On(State& s, Time now, const event::ServerJoined& e) {
       s.throughputs.AddGiven(id, job->spec.throughputs);
     }
   }
+  for (auto& [id, job] : s.jobs.live()) BarServers(s, *job);
   const Time swept_at =
       IsAnotherAgent(hello, known)
           ? std::max(s.leases.earlier_until(), s.terms.LeasesOver(now)) +

@@ -171,13 +171,13 @@ bool Figures::PairFits(const Job& a, const Job& b, size_t type) const {
 }
 
 bool Figures::IsKeptOut(const Job& job, size_t type) const {
-  return avoidance_.IsKeptOut(job.id) &&
+  return avoidance_.IsRestricted(job.id) &&
          avoidance_.CountLeft(job.id, type) < job.spec.LeastWorkers();
 }
 
 const std::vector<bool>& Figures::UsableTypes(const Job& job) const {
   const std::vector<std::string>& types = cluster_.types();
-  const bool kept_out = avoidance_.IsKeptOut(job.id);
+  const bool kept_out = avoidance_.IsRestricted(job.id);
   if (!kept_out && job.usable_version == throughputs_.version() &&
       job.usable.size() == types.size()) {
     return job.usable;

@@ -9,6 +9,7 @@
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/explanations.h"
 #include "coordinator/engine/introspection.h"
+#include "coordinator/engine/job_times.h"
 #include "coordinator/engine/leases.h"
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/memory_plan.h"
@@ -99,6 +100,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::JobsResized& e) { record(e); },
           [&](event::PolicyChanged& e) { record(e); },
           [&](event::TrialsNoted& e) { record(e); },
+          [&](event::TimeReached& e) { record(e); },
       },
       event);
 }
@@ -132,6 +134,7 @@ void Apply(State& s, Time now, const Event& event) {
           [&](const event::PolicyChanged& e) { On(s, now, e); },
           [&](const event::PricesChanged& e) { On(s, now, e); },
           [&](const event::TrialsNoted& e) { On(s, now, e); },
+          [&](const event::TimeReached& e) { On(s, now, e); },
           // These are not durable.
           [](const event::LeaseRequested&) {},
           [](const event::AgentHeard&) {},

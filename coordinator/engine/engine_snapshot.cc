@@ -6,6 +6,7 @@
 
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fields.h"
+#include "coordinator/engine/job_times.h"
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/state.h"
 #include "core/packer.h"
@@ -74,6 +75,7 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
   s.apps.Rebuild(s.jobs);
   s.allocation.Rebuild();
   s.introspection.Rebuild();
+  RebuildTimes(s);
   for (const auto& [id, job] : s.jobs.live()) {
     for (Worker& worker : job->workers) {
       // Older snapshots have one progress for both.
@@ -82,6 +84,7 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
       }
     }
     BarTypes(s, *job);
+    BarServers(s, *job);
   }
   return absl::OkStatus();
 }

@@ -333,6 +333,12 @@ struct TrialsNoted {
   std::vector<TrialNote> trials;
 };
 
+// The time has come that the job's file names: its not_before, or it has run
+// for its time_limit.
+struct TimeReached {
+  JobId job;
+};
+
 // ---- not durable
 
 struct LeaseRequested {
@@ -375,9 +381,9 @@ using EventVariant = std::variant<
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
     event::JobsResized, event::AcceleratorsDrained, event::JobUpdated,
     event::PolicyChanged, event::ServerForgotten, event::TrialsNoted,
-    event::LeaseRequested, event::AgentHeard, event::WorkerSaidFinished,
-    event::Persisted, event::Tick, event::CheckpointComing, event::WorkerBusy,
-    event::AgentLeaves>;
+    event::TimeReached, event::LeaseRequested, event::AgentHeard,
+    event::WorkerSaidFinished, event::Persisted, event::Tick,
+    event::CheckpointComing, event::WorkerBusy, event::AgentLeaves>;
 class Event : public ClosedVariant<EventVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -27,39 +27,18 @@ namespace {
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
 constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
-    kNames = {"CoordinatorStarted",
-              "JobSubmitted",
-              "JobCommanded",
-              "ServerJoined",
-              "ServerLost",
-              "AcceleratorLost",
-              "WorkerJoined",
-              "LeaseStarted",
-              "LeaseEnded",
-              "StepsReported",
-              "WorkerGone",
-              "WorkerAbandoned",
-              "AllocationReady",
-              "RoundPlanned",
-              "RoundStarted",
-              "PricesChanged",
-              "UnitsAssigned",
-              "WorkersEvicted",
-              "JobsResized",
-              "AcceleratorsDrained",
-              "JobUpdated",
-              "PolicyChanged",
-              "ServerForgotten",
-              "TrialsNoted",
-              "LeaseRequested",
-              "AgentHeard",
-              "WorkerSaidFinished",
-              "Persisted",
-              "Tick",
-              "CheckpointComing",
-              "WorkerBusy",
-              "AgentLeaves"};
-constexpr size_t kDurableEvents = 24;
+    kNames = {"CoordinatorStarted", "JobSubmitted",        "JobCommanded",
+              "ServerJoined",       "ServerLost",          "AcceleratorLost",
+              "WorkerJoined",       "LeaseStarted",        "LeaseEnded",
+              "StepsReported",      "WorkerGone",          "WorkerAbandoned",
+              "AllocationReady",    "RoundPlanned",        "RoundStarted",
+              "PricesChanged",      "UnitsAssigned",       "WorkersEvicted",
+              "JobsResized",        "AcceleratorsDrained", "JobUpdated",
+              "PolicyChanged",      "ServerForgotten",     "TrialsNoted",
+              "TimeReached",        "LeaseRequested",      "AgentHeard",
+              "WorkerSaidFinished", "Persisted",           "Tick",
+              "CheckpointComing",   "WorkerBusy",          "AgentLeaves"};
+constexpr size_t kDurableEvents = 25;
 
 }  // namespace
 
@@ -115,6 +94,7 @@ auto Fields(As<PolicyChanged> auto& e) {
 }
 auto Fields(As<ServerForgotten> auto& e) { return std::tie(e.server); }
 auto Fields(As<TrialsNoted> auto& e) { return std::tie(e.trials); }
+auto Fields(As<TimeReached> auto& e) { return std::tie(e.job); }
 
 }  // namespace event
 

@@ -160,6 +160,29 @@ std::optional<reason::KeptOut> WhyKeptOut(const State& s, const Job& job) {
   return reason::KeptOut{absl::StrJoin(names, ", "), job.id};
 }
 
+// The servers that the job's file names, if too few of the accelerators that it
+// could use are theirs; otherwise nullopt.
+std::optional<reason::NotItsServers> WhyNotItsServers(const State& s,
+                                                      const Job& job) {
+  if (!s.avoidance.IsBarred(job.id)) return std::nullopt;
+  const std::vector<int>& capacity = s.cluster.Capacity();
+  const int needed = job.spec.LeastWorkers();
+  bool elsewhere = false;
+  for (size_t type = 0; type < capacity.size(); ++type) {
+    if (s.throughputs.Get(job.id, s.cluster.types()[type]).steps_per_s <= 0) {
+      continue;
+    }
+    if (s.avoidance.CountUnbarred(job.id, type) >= needed) return std::nullopt;
+    elsewhere |= capacity[type] >= needed;
+  }
+  if (!elsewhere) return std::nullopt;
+  const bool named = !job.spec.servers.empty();
+  return reason::NotItsServers{
+      named ? absl::StrJoin(job.spec.servers, ", ")
+            : StrCat("all but ", absl::StrJoin(job.spec.exclude_servers, ", ")),
+      needed};
+}
+
 // The opaque job that holds an accelerator which this job could use; nullopt if
 // there is none.
 std::optional<reason::WaitsForRelease> WhyReserved(const State& s,
@@ -204,6 +227,7 @@ Reason WhyWaiting(const State& s, const Job& job, Time now) {
   }
   if (!usable) {
     if (auto reserved = WhyReserved(s, job)) return *reserved;
+    if (auto servers = WhyNotItsServers(s, job)) return *servers;
     if (auto kept_out = WhyKeptOut(s, job)) return *kept_out;
     if (auto drained = WhyDrained(job, s.cluster, s.throughputs))
       return *drained;

@@ -81,17 +81,39 @@ std::vector<AcceleratorId> Avoidance::KeptOutOf(JobId job) const {
   return accelerators;
 }
 
+void Avoidance::SetBarred(JobId job, std::set<AcceleratorId> barred) {
+  if (barred.empty()) {
+    barred_.erase(job);
+  } else {
+    barred_[job] = std::move(barred);
+  }
+}
+
 bool Avoidance::Avoids(Time now, JobId job, AcceleratorId where) const {
+  const auto barred = barred_.find(job);
+  if (barred != barred_.end() && barred->second.contains(where)) return true;
   const auto found = until_.find(job);
   if (found == until_.end()) return false;
   const auto entry = found->second.find(where);
   return entry != found->second.end() && now < entry->second;
 }
 
-int Avoidance::CountLeft(JobId job, size_t type) const {
+int Avoidance::CountUnbarred(JobId job, size_t type) const {
   int left = cluster_.Capacity()[type];
-  for (const AcceleratorId id : KeptOutOf(job)) {
+  const auto barred = barred_.find(job);
+  if (barred == barred_.end()) return left;
+  for (const AcceleratorId id : barred->second) {
     if (cluster_.usable_types()[id.value() - 1] == type) --left;
+  }
+  return left;
+}
+
+int Avoidance::CountLeft(JobId job, size_t type) const {
+  int left = CountUnbarred(job, type);
+  const auto barred = barred_.find(job);
+  for (const AcceleratorId id : KeptOutOf(job)) {
+    const bool counted = barred != barred_.end() && barred->second.contains(id);
+    if (!counted && cluster_.usable_types()[id.value() - 1] == type) --left;
   }
   return left;
 }
@@ -102,6 +124,9 @@ std::map<JobId, RoundTable::Avoided> Avoidance::At(Time now) const {
     for (const auto& [id, end] : until) {
       if (now < end) avoided[job][id] = end == kNever;
     }
+  }
+  for (const auto& [job, barred] : barred_) {
+    for (const AcceleratorId id : barred) avoided[job][id] = true;
   }
   return avoided;
 }

@@ -94,11 +94,12 @@ class FailureStreaks {
 
 // The accelerators that a job avoids. Where its process failed or found no
 // room, it is placed again for some time only if no other accelerator of the
-// type is left. Accelerators that it could not use are never given to it again.
-// The parts that apply workers' messages fill this in, and the planner hands it
-// to the mechanism.
+// type is left. Accelerators that it could not use are never given to it again,
+// nor those of servers that its file excludes. The parts that apply workers'
+// messages fill this in, and the planner hands it to the mechanism.
 //
-// Not thread-safe. Snapshot fields: all.
+// Not thread-safe. Snapshot fields: all but the barred accelerators, which
+// follow from the job files.
 
 class Avoidance {
  public:
@@ -114,6 +115,9 @@ class Avoidance {
   // The job ran there, so it need not avoid the accelerator. If it is kept out,
   // it stays so.
   void NoteGoodEnd(JobId job, AcceleratorId where);
+  // Its file excludes exactly these.
+  void SetBarred(JobId job, std::set<AcceleratorId> barred);
+  // Keeps the accelerators of SetBarred.
   void Forget(JobId job) { until_.erase(job); }
   void Forget(AcceleratorId accelerator);
 
@@ -121,9 +125,17 @@ class Avoidance {
   // Whether the job is kept out of any accelerator, and out of which ones.
   bool IsKeptOut(JobId job) const { return !KeptOutOf(job).empty(); }
   std::vector<AcceleratorId> KeptOutOf(JobId job) const;
+  // Whether it may not have some accelerator: its file excludes that one, or it
+  // is kept out of it.
+  bool IsRestricted(JobId job) const {
+    return barred_.contains(job) || IsKeptOut(job);
+  }
+  bool IsBarred(JobId job) const { return barred_.contains(job); }
   bool Avoids(Time now, JobId job, AcceleratorId where) const;
-  // The number of usable accelerators of the type that the job may have.
+  // The number of usable accelerators of the type that the job may have, and
+  // that its file alone lets it have.
   int CountLeft(JobId job, size_t type) const;
+  int CountUnbarred(JobId job, size_t type) const;
   // The accelerators that each job avoids at `now`, as the mechanism takes
   // them.
   std::map<JobId, RoundTable::Avoided> At(Time now) const;
@@ -135,6 +147,7 @@ class Avoidance {
 
   const Cluster& cluster_;
   std::map<JobId, Until> until_;
+  std::map<JobId, std::set<AcceleratorId>> barred_;  // none is empty
 };
 
 // Accelerators that jobs report as unusable. Such a job does not get the

@@ -92,7 +92,8 @@ auto Fields(As<JobSpec> auto& s) {
                   s.retries_max, s.pause_s, s.resume_s, s.move_s, s.owner,
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
-                  s.time_limit_s, s.workload);
+                  s.time_limit_s, s.workload, s.servers, s.exclude_servers,
+                  s.not_before_s, s.env_file);
 }
 
 // ---- settings
@@ -270,18 +271,18 @@ auto Fields(As<Job::Pace> auto& p) {
 }
 
 auto Fields(As<Job> auto& j) {
-  return std::tie(j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at,
-                  j.epoch, j.workers, j.assigned, j.partner, j.planned,
-                  j.planned_partner, j.failures_in_a_row, j.restored,
-                  j.target_share, j.target_s, j.received_s, j.counted_since,
-                  j.isolated_s, j.isolated_steps, j.table_row, j.failed_starts,
-                  j.failure_counted, j.gang_address, j.gang_epoch,
-                  j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
-                  j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
-                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
-                  j.row_speed, j.profile, j.last_error, j.hung_launches,
-                  j.stays, j.claimed, j.planned_claim, j.left_unasked,
-                  j.last_end, j.submitted_wall_s, j.ended_wall_s, j.presence);
+  return std::tie(
+      j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at, j.epoch,
+      j.workers, j.assigned, j.partner, j.planned, j.planned_partner,
+      j.failures_in_a_row, j.restored, j.target_share, j.target_s, j.received_s,
+      j.counted_since, j.isolated_s, j.isolated_steps, j.table_row,
+      j.failed_starts, j.failure_counted, j.gang_address, j.gang_epoch,
+      j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
+      j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
+      j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
+      j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
+      j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
+      j.ended_wall_s, j.presence, j.limited_from_s);
 }
 
 auto Fields(As<Agent> auto& a) {

@@ -248,6 +248,7 @@ struct Job {
   double target_share = 0;      // sum of its row of the allocation, at most 1
   double target_s = 0;          // integral of target_share over time
   double received_s = 0;        // time that it ran
+  double limited_from_s = 0;    // received_s from which its time_limit counts
   Time counted_since = kNever;  // both count from its first allocation on
   // The time in which an equal part of the cluster would have done the first
   // `isolated_steps` steps (PolicyJob::isolated_s).

@@ -17,6 +17,7 @@ void ForgetProgram(JobSpec& spec) {
   spec.argv = {};
   spec.environment = {};
   spec.working_directory = {};
+  spec.env_file = {};
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ void On(State& s, Time now, const event::LeaseStarted& e) {
   s.checkpoints.NoteWriter(*job, worker->server, e.epoch);
   s.trials.NoteTried(*job, *worker);
   NoteResized(now, *job);
+  if (job->spec.time_limit_s) s.agenda.Due(now);
   if (job->spec.opaque() && worker->launch_sent_at == kNever) {
     worker->lease_expires = kNever;
     BeginLaunch(s, now, *job, e.worker.rank);

@@ -92,6 +92,20 @@ void BarTypes(State& s, const Job& job) {
   s.throughputs.SetBarred(job.id, std::move(barred));
 }
 
+void BarServers(State& s, const Job& job) {
+  const std::vector<std::string>& wanted = job.spec.servers;
+  const std::vector<std::string>& excluded = job.spec.exclude_servers;
+  std::set<AcceleratorId> barred;
+  if (wanted.empty() && excluded.empty()) return;
+  for (const auto& [server, accelerators] : s.cluster.servers()) {
+    const bool may =
+        (wanted.empty() || std::ranges::find(wanted, server) != wanted.end()) &&
+        std::ranges::find(excluded, server) == excluded.end();
+    if (!may) barred.insert(accelerators.begin(), accelerators.end());
+  }
+  s.avoidance.SetBarred(job.id, std::move(barred));
+}
+
 // Whether another job shared its accelerators at some time in the last
 // window_s.
 bool WasBeside(const State& s, Time now, const Job& job, double window_s) {

@@ -32,6 +32,8 @@ void FindTableRows(State& s);
 // Bars the job from types that its job file does not allow. Covers the types
 // that are there; call this again when another one joins.
 void BarTypes(State& s, const Job& job);
+// The same for its servers, of which all accelerators are known.
+void BarServers(State& s, const Job& job);
 // Notes in the profile of `job`, which is not in the table, the part of its
 // speed that it keeps beside `other`, which is, so that the figure outlives
 // `other`. False: there is no such figure.

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/job_table.h"
+#include "coordinator/engine/job_times.h"
 #include "coordinator/engine/lease_book.h"
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/solver.h"
@@ -172,6 +173,7 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
       return StrCat("job ", e.job.value(), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
+      if (engine::IsAhead(*job)) return "";
       if (job->state == JobState::kHeld) return Held(*job);
       return over ? Ended(*job) : "";
     case CommandKind::kRequeue:
@@ -307,7 +309,6 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
 
 namespace gavel::engine {
 
-static void Release(State& s, Time now, Job& job);
 static void Leave(State& s, Time now, const event::AcceleratorsDrained& e);
 
 void On(State& s, Time, const event::PricesChanged& e) {
@@ -389,10 +390,14 @@ void Release(State& s, Time now, Job& job) {
   });
   s.isolated.CountChanged(now);
   s.jobs.Release(job);
+  BarServers(s, job);  // servers may have joined while it was held
   s.changes.Touch(job);
   job.failures_in_a_row = 0;
   job.failed_starts = 0;
   job.hung_launches = 0;
+  if (std::holds_alternative<reason::HeldTimeLimit>(job.reason)) {
+    job.limited_from_s = job.received_s;
+  }
   s.agenda.SolveSoon();
 }
 
@@ -407,8 +412,9 @@ void On(State& s, Time now, const event::JobUpdated& e) {
   s.jobs.NoteElastic(job);
   const int has = static_cast<int>(job.assigned.size());
   if (has > 0 && (has < least || has > most)) Assign(s, now, job, {}, JobId());
-  // Its row in the policy's problem may have changed.
+  // Its row in the policy's problem may have changed, and its time_limit.
   s.changes.TouchAll();
+  s.agenda.Due(now);
   s.agenda.SolveSoon();
   s.agenda.FillSoon();
 }
@@ -589,6 +595,7 @@ void On(State& s, Time now, const event::JobSubmitted& e) {
   s.apps.Add(now, job);
   s.throughputs.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
   BarTypes(s, job);
+  BarServers(s, job);
   job.profile = e.profile;
   FindTableRow(s, job);
   s.outbox.Emit(action::Reply{e.reply_to, id, ""});
@@ -596,6 +603,7 @@ void On(State& s, Time now, const event::JobSubmitted& e) {
   s.changes.Touch(job);
   s.agenda.SolveSoon();
   s.ledger.TakeReceived(id, e.received);
+  HoldUntilDue(s, now, job);
 }
 
 }  // namespace gavel::engine

@@ -30,6 +30,8 @@ struct State;
 
 void Admit(State& s, Time now, event::JobSubmitted e);
 void On(State& s, Time now, const event::JobSubmitted& e);
+// A held job, or one that is kept out of accelerators, may run again.
+void Release(State& s, Time now, Job& job);
 
 }  // namespace gavel::engine
 

@@ -351,6 +351,24 @@ struct KeptOut {
   JobId job;
 };
 
+struct NotItsServers {
+  static constexpr Text kName = "not_its_servers";
+  static constexpr Text kSentence =
+      "waiting: the servers that its file lets it have (%1$s) have not %2$d "
+      "accelerators of a type that it can use; `gavel nodes` lists them";
+  std::string servers;  // "here, there", "all but there"
+  int scale_factor = 1;
+};
+
+struct NotBefore {
+  static constexpr Text kName = "not_before";
+  static constexpr Text kSentence =
+      "waiting: its file says that it does not start before %1$s; `gavel "
+      "release %2$d` lets it start now";
+  std::string at;  // "2026-12-01T08:00:00Z"
+  JobId job;
+};
+
 struct LosesPlace {
   static constexpr Text kName = "loses_place";
   static constexpr Text kSentence =
@@ -370,8 +388,9 @@ struct RunningOpaque {
 struct HeldTimeLimit {
   static constexpr Text kName = "held_time_limit";
   static constexpr Text kSentence =
-      "held: it was ended, having run for its time_limit of %2$g s; submit it "
-      "again with a longer one, or let it run again with `gavel release %1$d`";
+      "held: it was ended, having run for its time_limit of %2$g s; `gavel "
+      "release %1$d` lets it run for as long again, after `gavel update %1$d "
+      "--time-limit SECONDS` for another time";
   JobId job;
   double time_limit_s = 0;
 };
@@ -403,7 +422,8 @@ using ReasonVariant = std::variant<
     reason::HeldDevice, reason::HeldSilent, reason::HeldHungLaunch,
     reason::TooExtreme, reason::Drained, reason::HeldByUser,
     reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
-    reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried>;
+    reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried,
+    reason::NotItsServers, reason::NotBefore>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -84,6 +84,9 @@ std::vector<SizedJob> SizedJobs(State& s, Time now,
           job->resize_s >= 0 ? job->resize_s : costs.preempt_cost_s;
     }
     sized.speed = [&s, id = id](size_t type, int size) {
+      if (s.avoidance.IsBarred(id) && s.avoidance.CountLeft(id, type) < size) {
+        return Throughput{0, ThroughputSource::kMeasured};
+      }
       return s.throughputs.AtSize(id, s.cluster.types()[type], size);
     };
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -81,6 +82,9 @@ struct State {
   std::vector<JobId> unsettled;  // as of the last plan, if not all are
   // The effects of operators' commands.
   Operated operated;
+  // When jobs that are not yet to start are due. Follows from the jobs; may
+  // name some that were released since.
+  std::set<std::pair<Time, JobId>> ahead;
 };
 
 // Journals a durable event and applies it. The event is applied before this

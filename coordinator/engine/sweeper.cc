@@ -7,6 +7,7 @@
 
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/job_times.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/state.h"
 
@@ -65,6 +66,7 @@ void Sweep(State& s, Time now) {
   SweepQuarantine(s, now);
   SweepStrangers(s, now);
   SweepTrials(s, now);
+  SweepTimes(s, now);
   for (auto& [id, job] : s.jobs.live()) {
     for (int rank = 0; rank < static_cast<int>(job->workers.size()); ++rank) {
       SweepWorker(s, now, *job, rank);

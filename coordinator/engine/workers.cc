@@ -265,6 +265,7 @@ Message LaunchMessage(State& s, const Job& job, int rank) {
                             job.spec.environment.begin(),
                             job.spec.environment.end());
   launch.unix_user = job.spec.unix_user;
+  launch.env_file = job.spec.env_file;
   if (job.spec.steps_total > 0) {
     launch.environment.emplace_back("GAVEL_STEPS",
                                     std::to_string(job.spec.steps_total));
@@ -848,6 +849,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
     const double steps_done = s.figures.StepsDone(job, now);
     s.apps.End(now, job, s.figures.AloneSeconds(job, steps_done));
     s.avoidance.Forget(job.id);
+    s.avoidance.SetBarred(job.id, {});
     s.throughputs.RemoveJob(job.id);
     s.speeds.RemoveJob(job.id);
     s.ledger.RemoveJob(job.id);

@@ -330,6 +330,7 @@ std::optional<Event> ClientRequests::Take(Time, const Requester& from,
   if (reader == nullptr || reader->agent != from.peer) return std::nullopt;
   LogReply passed_on = reply;
   passed_on.request = reader->request;
+  passed_on.server = reader->server;
   send_(reader->peer, passed_on);
   logs_.Take(reply.request);
   return std::nullopt;

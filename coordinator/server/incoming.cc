@@ -359,6 +359,9 @@ absl::StatusOr<JobSpec> ReadSubmission(const SubmitRequest& request,
                request.directory, "\", is not absolute"));
   }
   spec.working_directory = Resolve(request.directory, spec.working_directory);
+  if (!spec.env_file.empty()) {
+    spec.env_file = Resolve(request.directory, spec.env_file);
+  }
   spec.checkpoint_directory =
       spec.checkpoint_directory.empty()
           ? DefaultCheckpointDirectory(state_directory, cluster_id, spec.name,

@@ -288,6 +288,7 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
     row->last_generation = {generation.epoch, generation.step};
   }
   row->reason = TextOf(job, reason);
+  row->code = ReasonName(reason);
   row->memory = job.memory;
   row->submitted_at_s = job.submitted_wall_s;
   row->ended_at_s.reset();

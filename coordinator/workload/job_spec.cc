@@ -4,8 +4,10 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
@@ -24,6 +26,7 @@ constexpr NumberRange kWorkerLimit = {.above_min = true, .max = 3600};
 constexpr size_t kArgumentsMax = 1024;
 constexpr size_t kVariablesMax = 1024;
 constexpr size_t kTypesMax = 64;
+constexpr size_t kServersMax = 256;
 constexpr size_t kNameBytesMax = 64;
 constexpr size_t kAppBytesMax = 256;
 
@@ -68,6 +71,19 @@ void CheckTypes(TomlReader& reader, std::string_view key,
   }
 }
 
+void CheckServers(TomlReader& reader, std::string_view key,
+                  const std::vector<std::string>& servers) {
+  if (std::ranges::count(servers, "") > 0) {
+    reader.Fail(key, StrCat(key,
+                            " has an empty name; write the names that "
+                            "`gavel nodes` shows"));
+  }
+  if (servers.size() > kServersMax) {
+    reader.Fail(key, StrCat(key, " has ", servers.size(), " names; write ",
+                            kServersMax, " at most"));
+  }
+}
+
 constexpr std::tuple kJobKeys = {
     Key("name", &JobSpec::name,
         {.kind = KeyKind::kName,
@@ -101,6 +117,14 @@ constexpr std::tuple kJobKeys = {
          .otherwise = "no variables",
          .example = R"({ DATA = "/data/cifar10" })",
          .meaning = "Variables of the program's environment."}),
+    Key("env_file", &JobSpec::env_file,
+        {.values = "a path, not empty",
+         .otherwise = "none",
+         .example = R"("secrets.env")",
+         .meaning = "File of further variables, one `NAME=VALUE` a line, which "
+                    "the job's user reads on the server where a process "
+                    "starts. Its values leave the server by no way."},
+        CheckDirectory),
     Key("app", &JobSpec::app,
         {.values = "1 to 256 bytes",
          .otherwise = "an app of this job alone",
@@ -154,6 +178,19 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Accelerator types that the job may run on; it never "
                     "runs on others, whatever their speed."},
         CheckTypes),
+    Key("servers", &JobSpec::servers,
+        {.values = "at most 256 names of servers",
+         .otherwise = "all servers",
+         .example = R"(["gpu-1", "gpu-2"])",
+         .meaning = "Servers that the job may run on, by the names that "
+                    "`gavel nodes` shows."},
+        CheckServers),
+    Key("exclude_servers", &JobSpec::exclude_servers,
+        {.values = "at most 256 names of servers",
+         .otherwise = "none",
+         .example = R"(["gpu-7"])",
+         .meaning = "Servers that the job never runs on."},
+        CheckServers),
     Key("weight", &JobSpec::weight,
         {.range = kPositive,
          .default_value = "1",
@@ -213,9 +250,18 @@ constexpr std::tuple kJobKeys = {
         {.range = kPositive,
          .otherwise = "none",
          .example = "7200",
-         .meaning = "Seconds that a job of class `opaque` may run: then it "
-                    "gets SIGTERM, after `pause_grace_s` SIGKILL, and is "
-                    "held."}),
+         .meaning = "Seconds that the job may run, over all its rounds. Then "
+                    "it stops at its next boundary with a checkpoint, or is "
+                    "ended after `pause_grace_s`, and is held. One of class "
+                    "`opaque` gets SIGTERM, and its time begins anew with each "
+                    "start."}),
+    Key("not_before_s", &JobSpec::not_before_s,
+        {.range = kPositive,
+         .otherwise = "it may start at once",
+         .example = "28800",
+         .meaning = "Seconds from submission to the time from which the job "
+                    "may start; `gavel submit --not-before` takes a time of "
+                    "day."}),
     Key("visibility", &JobSpec::leased_visibility,
         {.kind = KeyKind::kChoice,
          .choices = kVisibilities,
@@ -333,7 +379,101 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
   }
 }
 
+// The row of a key at the top of the file, or the one row of the table that
+// users choose the keys of; null: there is none.
+const FileKey* RowOf(std::string_view key, bool in_table,
+                     std::string_view name) {
+  for (const FileTable& table : JobFileTables()) {
+    const bool here = in_table ? table.heading == StrCat("[", key, "]")
+                               : table.heading.empty();
+    if (!here) continue;
+    for (const FileKey& row : table.keys) {
+      if (row.any_name || row.name == name) return &row;
+    }
+  }
+  return nullptr;
+}
+
+// The value as it would be in the file.
+std::string TomlOf(const FileKey* row, const std::string& value) {
+  if (row == nullptr) return value;
+  const char first = value.empty() ? ' ' : value.front();
+  const bool quoted = first == '"' || first == '\'';
+  switch (row->kind) {
+    case KeyKind::kText:
+    case KeyKind::kName:
+    case KeyKind::kChoice:
+    case KeyKind::kSize:
+      return quoted ? value : QuoteToml(value);
+    case KeyKind::kTexts: {
+      if (quoted || first == '[') return value;
+      std::vector<std::string> texts;
+      if (!value.empty()) texts = absl::StrSplit(value, ',');
+      return ToToml(*row, texts);
+    }
+    default:
+      return value;
+  }
+}
+
+// Puts the setting where the file would have it. A key of a table leaves the
+// other keys of the table as they are.
+absl::Status Override(const JobSetting& setting, toml::table& root) {
+  const std::string_view key = setting.key;
+  const size_t dot = key.find('.');
+  const bool in_table = dot != std::string_view::npos;
+  const std::string_view head = key.substr(0, dot);
+  const FileKey* const row =
+      RowOf(head, in_table, in_table ? key.substr(dot + 1) : head);
+  const std::string line = StrCat(key, " = ", TomlOf(row, setting.value), "\n");
+  absl::StatusOr<toml::table> parsed =
+      ParseToml(line, setting.flag, kJobSpecBytesMax);
+  if (!parsed.ok() && row != nullptr) {
+    return absl::InvalidArgumentError(
+        StrCat(setting.flag, ": ", QuoteToml(setting.value),
+               " is no value; write e.g. ",
+               row->any_name ? "" : StrCat(row->name, " = "), row->example));
+  }
+  GAVEL_RETURN_IF_ERROR(parsed.status());
+  if (parsed->size() != 1) {
+    return absl::InvalidArgumentError(
+        StrCat(setting.flag, ": give one key, as --set KEY=VALUE"));
+  }
+  const auto added = parsed->begin();
+  toml::table* const into = root.get_as<toml::table>(head);
+  toml::table* const from = added->second.as_table();
+  if (in_table && into != nullptr && from != nullptr) {
+    for (auto&& [name, value] : *from) {
+      into->insert_or_assign(name, std::move(value));
+    }
+    return absl::OkStatus();
+  }
+  // The user has named the table, and chooses any key (TomlReader).
+  if (from != nullptr) from->is_inline(true);
+  root.insert_or_assign(added->first, std::move(added->second));
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<JobSetting> ParseSetting(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        StrCat("--set ", text,
+               " names no key and value; write --set KEY=VALUE with a key of a "
+               "job file, such as --set weight=2"));
+  }
+  const std::string key(
+      absl::StripAsciiWhitespace(ToAbsl(text.substr(0, equals))));
+  const std::string value(
+      absl::StripAsciiWhitespace(ToAbsl(text.substr(equals + 1))));
+  return JobSetting{StrCat("--set ", key), key, value};
+}
+
+JobSetting ProgramSetting(const std::vector<std::string>& argv) {
+  return {StrCat("-- ", argv.front()), "command", ToToml(FileKey(), argv)};
+}
 
 bool IsValidName(std::string_view name) {
   return !name.empty() && name.size() <= kNameBytesMax &&
@@ -347,9 +487,13 @@ std::string RefusalOfType(std::string_view name) {
 }
 
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
-                                     std::string_view source) {
-  GAVEL_ASSIGN_OR_RETURN(const toml::table root,
+                                     std::string_view source,
+                                     std::span<const JobSetting> settings) {
+  GAVEL_ASSIGN_OR_RETURN(toml::table root,
                          ParseToml(toml, source, kJobSpecBytesMax));
+  for (const JobSetting& setting : settings) {
+    GAVEL_RETURN_IF_ERROR(Override(setting, root));
+  }
   absl::Status status;
   const std::span<const FileTable> tables = JobFileTables();
   TomlReader reader(root, source, tables, "", status);
@@ -357,6 +501,12 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   ReadMembers(reader, kJobKeys, spec);
   CheckScaleFactors(spec.scale_factor_min, spec.scale_factor,
                     spec.scale_factor_max, reader);
+  for (const std::string& server : spec.exclude_servers) {
+    if (std::ranges::count(spec.servers, server) == 0) continue;
+    reader.Fail("exclude_servers",
+                StrCat("servers and exclude_servers both name ",
+                       QuoteToml(server), "; leave it out of one of them"));
+  }
   if (spec.opaque() && spec.elastic()) {
     reader.FailHere(
         "a job of class \"opaque\" can't grow and shrink; leave "
@@ -381,11 +531,6 @@ std::vector<std::string> WithoutEffect(const JobSpec& spec) {
     notes.push_back(StrCat(
         "class \"", kClassNames[static_cast<size_t>(spec.job_class)],
         "\" has no effect yet: the job is paused and moved as training is"));
-  }
-  if (spec.time_limit_s.has_value() && !spec.opaque()) {
-    notes.emplace_back(
-        "time_limit has no effect without class = \"opaque\": other jobs are "
-        "paused in their turn");
   }
   if (spec.budget.has_value()) {
     notes.emplace_back(
@@ -414,6 +559,10 @@ void ApplyUpdate(const JobUpdate& update, JobSpec* spec) {
   if (update.scale_factor_max) {
     spec->scale_factor_max = *update.scale_factor_max;
   }
+  if (update.time_limit_s) {
+    spec->time_limit_s.reset();
+    if (*update.time_limit_s != 0) spec->time_limit_s = *update.time_limit_s;
+  }
 }
 
 // By the parser itself, so that the bounds are the same.
@@ -421,7 +570,7 @@ absl::Status CheckUpdate(const JobUpdate& update, JobSpec spec) {
   if (update == JobUpdate()) {
     return absl::InvalidArgumentError(
         "nothing is to be changed; give one of --weight, --deadline, --entity, "
-        "--types, --scale-factor-min and --scale-factor-max");
+        "--types, --scale-factor-min, --scale-factor-max and --time-limit");
   }
   if (update.types && std::ranges::count(*update.types, "") > 0) {
     return absl::InvalidArgumentError(

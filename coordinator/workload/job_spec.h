@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,10 @@ struct JobSpec {
   // Types that it may run on, by their full names; empty: all.
   std::vector<std::string> types;
 
+  // Servers that it may run on; empty: all but exclude_servers.
+  std::vector<std::string> servers;
+  std::vector<std::string> exclude_servers;
+
   int retries_max = 3;  // failed ends in a row before the job is held
   // A worker that makes no step and passes no boundary for this long is ended.
   // Default: as the coordinator says (--hang-timeout); 0: never.
@@ -69,8 +74,14 @@ struct JobSpec {
   // --pause-grace).
   std::optional<double> start_timeout_s, pause_grace_s;  // (0, 3600]
 
-  // An opaque job is ended after it has run for so long. Default: never.
+  // A job that has run for so long is held: over all its rounds, but an opaque
+  // one since its last start. Default: never.
   std::optional<double> time_limit_s;  // > 0
+  // It does not start before so long after its submission. Default: at once.
+  std::optional<double> not_before_s;  // > 0
+  // A file of NAME=VALUE lines on each server, whose variables only the
+  // processes of the job see. Empty: none.
+  std::string env_file;
 
   // Its processes see the accelerator of their lease and no other, also where
   // the server would let them see all.
@@ -107,10 +118,29 @@ struct JobSpec {
 // frame of the protocol.
 inline constexpr size_t kJobSpecBytesMax = 48 * 1024;
 
-// Parses one job file. INVALID_ARGUMENT as "SOURCE:LINE:COLUMN: what; remedy",
-// for TOML errors, unknown keys, wrong types and values out of range.
+// A key of the file that a flag gives: it overrides the file's.
+struct JobSetting {
+  std::string flag;  // what errors begin with: "--gpus"
+  std::string key;   // "scale_factor"; in a table "environment.DATA"
+  // As in the file. Texts may come without quotes, and arrays of texts as
+  // "v100,p100".
+  std::string value;
+};
+
+// Reads the "KEY=VALUE" of --set. INVALID_ARGUMENT: there is no "=", or no key
+// before it.
+absl::StatusOr<JobSetting> ParseSetting(std::string_view text);
+
+// `command` with this program, as given behind "--". `argv`: not empty.
+JobSetting ProgramSetting(const std::vector<std::string>& argv);
+
+// Parses one job file, with keys that flags give. INVALID_ARGUMENT as
+// "SOURCE:LINE:COLUMN: what; remedy", or "FLAG: what; remedy" where a flag gave
+// the value, for TOML errors, unknown keys, wrong types and values out of
+// range.
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
-                                     std::string_view source);
+                                     std::string_view source,
+                                     std::span<const JobSetting> settings = {});
 
 // Sentences on the keys of the file that have no effect yet.
 std::vector<std::string> WithoutEffect(const JobSpec& spec);

@@ -18,8 +18,14 @@
 namespace gavel {
 namespace {
 
+// A value may be of another source than the rest of the table: of a flag, whose
+// name is the source and which has no lines.
 absl::Status ErrorAt(std::string_view source, const toml::source_region& place,
                      std::string_view what) {
+  if (place.path != nullptr) source = *place.path;
+  if (source.starts_with("--")) {
+    return absl::InvalidArgumentError(StrCat(source, ": ", what));
+  }
   return absl::InvalidArgumentError(StrCat(source, ":", place.begin.line, ":",
                                            place.begin.column, ": ", what));
 }

@@ -70,6 +70,48 @@ TEST_F(AgentProcess, SeesItsEnvironmentAndDirectoryAndNothingElse) {
   EXPECT_THAT(Output(), HasSubstr("gavel-test-"));
 }
 
+TEST_F(AgentProcess, ReadsItsFileOfVariables) {
+  Write("env",
+        "# keys\n\nTOKEN=a b=\"c\"\r\nPATH=/elsewhere\nTWICE=1\nTWICE=2\n"
+        "EMPTY=\nLAST=no newline",
+        0600);
+  ProcessSpec spec = Spec({"env"});
+  spec.env_file = folder_.path() + "/env";
+  EXPECT_EQ(RunToEnd(spec), 0);
+  EXPECT_EQ(Output(),
+            "PATH=/usr/bin:/bin\nTOKEN=a b=\"c\"\nTWICE=2\nEMPTY=\n"
+            "LAST=no newline\n");
+}
+
+TEST_F(AgentProcess, SaysWhatIsWrongWithItsFileOfVariablesAndQuotesNothing) {
+  ProcessSpec spec = Spec({"env"});
+  const auto error = [&](const std::string& text) {
+    Write("env", text, 0600);
+    spec.env_file = folder_.path() + "/env";
+    return std::string(SpawnProcess(spec).status().message());
+  };
+  EXPECT_THAT(error("A=1\nhunter2\n"),
+              AllOf(HasSubstr("/env: line 2 is not NAME=VALUE"),
+                    Not(HasSubstr("hunter2"))));
+  EXPECT_THAT(error("2A=1\n"), HasSubstr("line 1 is not NAME=VALUE"));
+  EXPECT_THAT(error("=1\n"), HasSubstr("line 1 is not NAME=VALUE"));
+  EXPECT_THAT(error(std::string("A=1\0x\n", 7)), HasSubstr("line 1"));
+  EXPECT_THAT(error("A=" + std::string(kEnvFileBytesMax, 'x')),
+              HasSubstr("has more than 65536 bytes"));
+  std::string many;
+  for (size_t i = 0; i < kEnvFileVariablesMax; ++i) {
+    StrAppend(&many, "V", i, "=1\n");
+  }
+  EXPECT_EQ(error(many), "");
+  EXPECT_THAT(error(many + "ONE_MORE=1\n"), HasSubstr("or 1024 variables"));
+  spec.env_file = folder_.path() + "/nothing";
+  EXPECT_THAT(SpawnProcess(spec).status().message(),
+              HasSubstr("/nothing: No such file or directory; put it there"));
+  spec.env_file = folder_.path();
+  EXPECT_THAT(SpawnProcess(spec).status().message(),
+              HasSubstr("Is a directory"));
+}
+
 TEST_F(AgentProcess, LeadsItsOwnGroupAndDiesWithTheThreadThatStartedIt) {
   const absl::StatusOr<pid_t> pid = SpawnProcess(Spec({"sleep", "1000"}));
   ASSERT_OK(pid);

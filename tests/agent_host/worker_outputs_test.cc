@@ -66,7 +66,55 @@ TEST_F(WorkerLogTest, IsReadInPiecesUntilTheProcessIsGone) {
 TEST_F(WorkerLogTest, GoesOnInTheNextIncarnation) {
   Write(Owner(1), "one\n");
   Write(Owner(2), "two\n");
-  EXPECT_EQ(Read(0).data, "one\ntwo\n");
+  EXPECT_EQ(Read(0).data, "one\n") << "a piece is of one incarnation";
+  EXPECT_EQ(Read(0).incarnation, 1u);
+  EXPECT_EQ(Read(4).data, "two\n");
+  EXPECT_EQ(Read(4).incarnation, 2u);
+  EXPECT_TRUE(Read(8).ended);
+}
+
+TEST_F(WorkerLogTest, IsReadSinceATime) {
+  {
+    ASSERT_OK_AND_ASSIGN(WorkerLog log,
+                         WorkerLog::Open(folder_.path(), Owner(1), {}, 1000));
+    ASSERT_OK(log.Append("one\n", 1001));
+    ASSERT_OK(log.Append("two\n", 1100));
+    ASSERT_OK(log.Append("three\n", 1110));
+    ASSERT_OK(log.Append("four\n", 1300));
+  }
+  const auto since = [this](double time_s) {
+    LogRequest request = Request(0);
+    request.since_s = time_s;
+    return ReadWorkerLog(folder_.path(), kCluster, request, false);
+  };
+  EXPECT_EQ(since(900).data, "one\ntwo\nthree\nfour\n");
+  EXPECT_EQ(since(1109).data, "two\nthree\nfour\n") << "a minute at most";
+  EXPECT_EQ(since(1300).data, "four\n");
+  EXPECT_EQ(since(1300).written_s, 1300);
+  EXPECT_EQ(since(1300).next_offset, 19u);
+  const double now_s = WallClockNow();
+  EXPECT_EQ(since(now_s + 100).data, "") << "nothing was written since";
+  EXPECT_EQ(since(now_s + 100).next_offset, 19u);
+  // With another offset the time has been minded already.
+  LogRequest next = Request(8);
+  next.since_s = 1300;
+  EXPECT_EQ(ReadWorkerLog(folder_.path(), kCluster, next, false).data,
+            "three\nfour\n");
+}
+
+TEST_F(WorkerLogTest, OfAnEarlierVersionIsReadWithoutAnIndex) {
+  Write(Owner(1), "one\n");
+  fs::remove(Folder() + "/index");
+  EXPECT_EQ(Read(0).data, "one\n");
+  EXPECT_EQ(Read(0).incarnation, 0u);
+  Write(Owner(2), "two\n");
+  EXPECT_EQ(Read(0).data, "one\n");
+  EXPECT_EQ(Read(4).incarnation, 2u);
+  // An entry of which a full disk took only a part.
+  std::ofstream(Folder() + "/index", std::ios::app) << "part";
+  Write(Owner(3), "three\n");
+  EXPECT_EQ(Read(8).data, "three\n");
+  EXPECT_EQ(Read(8).incarnation, 3u);
 }
 
 // A coordinator whose journal was restored from an older copy gives out ids a

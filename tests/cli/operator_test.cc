@@ -36,8 +36,9 @@ class OperatorTest : public GavelClusterTest {
     const json nodes = Json({"nodes"});
     return nodes.empty() ? "" : nodes[0].value("state", "");
   }
-  // The output of the command on a terminal.
-  std::string OnATerminal(std::vector<std::string> arguments) {
+  // The output of the command on a terminal, at which `keys` are typed.
+  std::string OnATerminal(std::vector<std::string> arguments,
+                          const std::string& keys = "") {
     arguments.insert(arguments.begin(), GAVEL_BINARY_DIR "/gavel");
     arguments.insert(arguments.end(), {"--coordinator", endpoint_});
     std::vector<char*> argv;
@@ -49,6 +50,7 @@ class OperatorTest : public GavelClusterTest {
       execv(argv.front(), argv.data());
       _exit(127);
     }
+    if (write(terminal, keys.data(), keys.size()) < 0) return "";
     std::string written;
     std::array<char, 4096> some;
     ssize_t bytes = 0;
@@ -193,6 +195,70 @@ TEST_F(OperatorTest, PolicyIsShownPreviewedSetAndSurvivesARestart) {
   EXPECT_EQ(Json({"policy"}).value("policy", ""), "max_min_fairness_perf");
 }
 
+TEST_F(OperatorTest, CommandsForManyJobsCountThemAndWantAYes) {
+  StartCluster(1);
+  for (const char* name : {"lm-1", "lm-2", "lm-3", "vision"}) {
+    Submit(WriteJob(name, {"--steps", "100000"},
+                    *name == 'l' ? "app = \"search\"\n" : ""));
+  }
+  ASSERT_TRUE(ReachesStep(endpoint_, "lm-1", 20));
+  ExpectRefused({"cancel", "--name", "lm-*"},
+                "would cancel 3 jobs (1 lm-1, 2 lm-2, 3 lm-3); nobody can be "
+                "asked, as standard input is no terminal: give --yes");
+  ExpectRefused({"cancel", "1", "--name", "lm-*"}, "but not both");
+  ExpectRefused({"cancel", "--state", "sleeping"}, "is no state of a job");
+  ExpectRefused({"release", "--name", "lm-*", "--yes"},
+                "no job that could be released is chosen");
+  EXPECT_EQ(Do({"cancel"}).exit_code, 2);
+
+  const Ended held = Do({"hold", "--app", "search", "--state", "PD", "--yes"});
+  EXPECT_EQ(held.output, "Held job 2\nHeld job 3\n") << held.errors;
+  EXPECT_EQ(QueueRow(endpoint_, "vision")["state"], "PD");
+  EXPECT_EQ(Do({"release", "--state", "held", "--yes"}).output,
+            "Released job 2\nReleased job 3\n");
+  const json requeued =
+      json::parse(Do({"requeue", "--name", "*", "--yes", "--json"}).output);
+  ASSERT_EQ(requeued.size(), 1u) << "the others have no process";
+  EXPECT_EQ(requeued[0]["id"], 1);
+  EXPECT_EQ(Do({"cancel", "--name", "lm-[23]", "--yes"}).output,
+            "Cancelled job 2\nCancelled job 3\n");
+  EXPECT_NE(QueueRow(endpoint_, "lm-1")["state"], "CA");
+}
+
+TEST_F(OperatorTest, ACommandForManyJobsAsksOnATerminal) {
+  StartCluster(1);
+  Submit(WriteJob("a", {"--steps", "100000"}));
+  EXPECT_THAT(OnATerminal({"cancel", "--name", "a"}, "n\n"),
+              AllOf(HasSubstr("Really cancel 1 job (1 a)? [y/N]"),
+                    HasSubstr("nothing was changed")));
+  EXPECT_NE(QueueRow(endpoint_, "a")["state"], "CA");
+  EXPECT_THAT(OnATerminal({"cancel", "--name", "a"}, "y\n"),
+              HasSubstr("Cancelled job 1"));
+}
+
+TEST_F(OperatorTest, QueueShowsTheColumnsAndTheOrderThatAreAskedFor) {
+  StartCluster(1);
+  for (const char* name : {"b", "c", "a"}) {
+    Submit(WriteJob(name, {"--steps", "100000"},
+                    *name == 'c' ? "weight = 2\n" : ""));
+  }
+  EXPECT_EQ(
+      Do({"queue", "--format", "name,weight,app", "--sort", "name"}).output,
+      "NAME  WEIGHT  APP\n"
+      "a     1       -\n"
+      "b     1       -\n"
+      "c     2       -\n");
+  const json rows =
+      Json({"queue", "--sort=-weight,id", "--format", "id,weight"});
+  EXPECT_EQ(
+      rows.dump(),
+      R"([{"id":2,"weight":2.0},{"id":1,"weight":1.0},{"id":3,"weight":1.0}])");
+  ExpectRefused({"queue", "--sort", "colour"}, "--sort \"colour\" is no key");
+  ExpectRefused(
+      {"queue", "--format", "id,colour"},
+      "--format \"colour\" is no key of a job; the keys are id, name");
+}
+
 TEST_F(OperatorTest, NodesForgetRemovesAServerThatIsGone) {
   StartCluster(1);
   ExpectRefused({"nodes", "--forget", "here"}, "server here is there");
@@ -230,7 +296,7 @@ TEST_F(OperatorTest, LogsOfAJobThatFailsFailAndGiveATerminalNoCommands) {
   EXPECT_EQ(Do({"logs", "-f", "b"}).exit_code, 0);
 }
 
-TEST_F(OperatorTest, LogsOfAJobThatMovedAreReadWhereItRanBefore) {
+TEST_F(OperatorTest, LogsOfAJobThatMovedAreOneStream) {
   StartCluster(1);
   SubmitLong("a");
   ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
@@ -247,9 +313,35 @@ TEST_F(OperatorTest, LogsOfAJobThatMovedAreReadWhereItRanBefore) {
     return row["accelerators"].size() == 1 &&
            row["accelerators"][0]["server"] == "there";
   }));
+  ASSERT_TRUE(Eventually([&] {
+    return Count(Do({"logs", "a"}).output, "starts at step") == 2;
+  }));
   const Ended now = Do({"logs", "a"});
-  EXPECT_THAT(now.output, Not(HasSubstr("starts at step 0")));
-  EXPECT_THAT(now.errors, HasSubstr("`gavel logs 1 --rank 0 --server here`"));
+  EXPECT_EQ(now.output.find("starts at step"),
+            now.output.find("starts at step 0"))
+      << "the first server's first";
+  EXPECT_THAT(Do({"logs", "a", "--server", "there"}).output,
+              Not(HasSubstr("starts at step 0")));
+  const json first = json::parse(
+      Do({"logs", "a", "--json"})
+          .output.substr(0, Do({"logs", "a", "--json"}).output.find('\n')));
+  EXPECT_EQ(first["server"], "here");
+  EXPECT_GT(first["written_s"], 1e9);
+  // It goes back, and the stream with it.
+  EXPECT_EQ(Do({"resume", "here"}).exit_code, 0);
+  EXPECT_EQ(Do({"drain", "there"}).exit_code, 0);
+  ASSERT_TRUE(Eventually([&] {
+    return Count(Do({"logs", "a"}).output, "starts at step") == 3;
+  }));
+  const auto follow = Start({"logs", "-f", "a", "--coordinator", endpoint_});
+  EXPECT_TRUE(Eventually(
+      [&] { return Count(follow->output(), "starts at step") == 3; }));
+  EXPECT_EQ(Do({"logs", "a", "--since", "1h"}).output.find("starts at step 0"),
+            now.output.find("starts at step 0"));
+  ExpectRefused({"logs", "a", "--since", "noon"}, "noon");
+  EXPECT_EQ(Do({"cancel", "a"}).exit_code, 0);
+  EXPECT_EQ(follow->Wait(), 1);
+  EXPECT_EQ(Count(follow->output(), "starts at step"), 3) << "once each";
   const Ended before = Do({"logs", "a", "--server", "here"});
   EXPECT_EQ(before.exit_code, 0) << before.errors;
   EXPECT_THAT(before.output, HasSubstr("starts at step 0"));

@@ -50,6 +50,89 @@ TEST_F(WhatIfTest, AloneItRunsAtItsThroughput) {
   EXPECT_FALSE(answer->cut_short);
 }
 
+TEST_F(WhatIfTest, FitsWhereItsFileLetsItRun) {
+  live_.nodes = Json::array(
+      {{{"server", "a"},
+        {"accelerators",
+         {{{"type", "v100"}, {"state", "idle"}},
+          {{"type", "v100"}, {"state", "allocated"}},
+          {{"type", "k80"}, {"state", "idle"}}}}},
+       {{"server", "b"},
+        {"accelerators", {{{"type", "v100"}, {"state", "drained"}}}}}});
+  const std::vector<NodeRow> nodes = ParseNodes(live_.nodes);
+  spec_.throughputs.clear();
+  spec_.scale_factor = 2;
+  auto fits = FitOf(spec_, nodes);
+  ASSERT_OK(fits);
+  ASSERT_EQ(fits->size(), 1u) << "one k80 is too few";
+  EXPECT_EQ(RenderFit(*fits), "  fits      3 v100 of a, b, 1 idle now\n");
+  spec_.exclude_servers = {"b"};
+  EXPECT_EQ(FitOf(spec_, nodes)->front().accelerators, 2);
+  spec_.servers = {"a"};
+  spec_.scale_factor = 3;
+  EXPECT_EQ(FitOf(spec_, nodes).status().message(),
+            "job \"asked\" can never run: it needs 3 accelerators of one type, "
+            "and the cluster has 1 k80; 3 v100, of which its file lets it have "
+            "2; change its scale_factor, types, servers or throughputs, or add "
+            "accelerators");
+  spec_.scale_factor_min = 1;
+  spec_.types = {"k80"};
+  EXPECT_EQ(FitOf(spec_, nodes)->front().type, "k80");
+  spec_.throughputs = {{"k80", 0.0}};
+  EXPECT_FALSE(FitOf(spec_, nodes).ok());
+}
+
+TEST_F(WhatIfTest, AJobIsNotExpectedOnTypesThatItExcludes) {
+  live_.nodes[0]["accelerators"].push_back(
+      {{"type", "k80"}, {"state", "idle"}});
+  spec_.throughputs["k80"] = 1;
+  spec_.types = {"k80"};
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_NEAR(answer->job.finish_s, 1000, 1);
+}
+
+TEST_F(WhatIfTest, JobsThatWaitAreExpectedWithASpread) {
+  AddJob(1, 500.0, 10);
+  AddJob(2, 500.0, 10);
+  AddJob(3, nullptr, 10);
+  const auto forecast = PredictQueue(live_, 10);
+  ASSERT_OK(forecast);
+  ASSERT_EQ(forecast->jobs.size(), 3u);
+  const JobForecast& second = forecast->jobs[1];
+  EXPECT_EQ(second.id, 2u);
+  // The first job takes 50 s, or between 40 and 62.5; then up to a round
+  // passes.
+  EXPECT_GE(second.start.earliest_s, 40);
+  EXPECT_LE(second.start.latest_s, 62.5 + 10);
+  EXPECT_LT(second.start.earliest_s, second.start.latest_s);
+  EXPECT_GE(second.start.median_s, second.start.earliest_s);
+  EXPECT_LE(second.start.median_s, second.start.latest_s);
+  EXPECT_GT(second.finish.earliest_s, second.start.earliest_s + 35);
+  EXPECT_EQ(forecast->jobs[2].finish.latest_s, kNever) << "no steps_total";
+
+  std::vector<QueueRow> rows(2);
+  rows[0].id = 2;
+  rows[0].name = "two";
+  rows[0].state = "PD";
+  rows[1].id = 1;
+  rows[1].state = "R";
+  const std::string text = RenderForecast(*forecast, rows, 200);
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("STARTS IN"), HasSubstr("two"), HasSubstr(" to ")));
+  const Json json = ForecastJson(*forecast, rows);
+  ASSERT_EQ(json["jobs"].size(), 1u) << "those that run have started";
+  EXPECT_EQ(json["jobs"][0]["start"]["median_in_s"], second.start.median_s);
+  EXPECT_EQ(RenderForecast({}, {}, 200), "no job waits\n");
+}
+
+TEST_F(WhatIfTest, WithoutAcceleratorsNothingIsExpected) {
+  live_.nodes = Json::array();
+  AddJob(1, 500.0, 10);
+  EXPECT_THAT(PredictQueue(live_, 10).status().message(),
+              HasSubstr("no accelerators at present"));
+}
+
 TEST_F(WhatIfTest, ItWaitsForThoseAheadAndLeavesThemAlone) {
   AddJob(4, 500.0, 10);
   const auto answer = Predict(live_, spec_, 10);

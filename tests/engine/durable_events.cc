@@ -42,6 +42,7 @@ std::vector<Event> DurableEvents() {
   update.weight = 2;
   update.types = {"v100", "k80"};
   update.scale_factor_max = 8;
+  update.time_limit_s = 3600;
   return {event::CoordinatorStarted{7, 360, 60, MechanismKind::kMoveAware,
                                     QueueKind::kPerType, 4},
           event::JobSubmitted{spec, 0},
@@ -77,7 +78,8 @@ std::vector<Event> DurableEvents() {
                                JobId(4),
                                1.5,
                                12,
-                               {AcceleratorId(5)}}}}};
+                               {AcceleratorId(5)}}}},
+          event::TimeReached{JobId(3)}};
 }
 
 }  // namespace gavel

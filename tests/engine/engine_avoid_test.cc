@@ -103,6 +103,58 @@ TEST_F(Avoids, IsLeftAsSoonAsAnotherIsIdleAlsoAfterARestart) {
   EXPECT_NE(PlaceOf(job), place);
 }
 
+TEST_F(Avoids, AServerThatItsFileExcludesIsNeverUsed) {
+  driver_->JoinServer("there", 1);
+  JobSpec spec;
+  spec.exclude_servers = {"here"};
+  const JobId job = driver_->Submit("a", 1, spec);
+  EXPECT_EQ(ServerOf(job), "there");
+  spec.exclude_servers.clear();
+  spec.servers = {"there"};
+  const JobId other = driver_->Submit("b", 1, spec);
+  EXPECT_EQ(ServerOf(other), "there");
+  // The other accelerators stay idle, also after a restart and a failure.
+  const JobId third = driver_->Submit("c", 1, spec);
+  EXPECT_FALSE(PlaceOf(third).valid());
+  driver_->Restart();
+  driver_->Run(job);
+  Fail(job);
+  driver_->Step(event::Tick{});
+  EXPECT_NE(ServerOf(job), "here");
+  EXPECT_FALSE(PlaceOf(third).valid());
+  driver_->JoinServer("elsewhere", 1);
+  EXPECT_FALSE(PlaceOf(third).valid()) << "a server that joined later";
+}
+
+TEST_F(Avoids, AJobWhoseServersHaveTooFewAcceleratorsSaysSo) {
+  JobSpec spec;
+  spec.servers = {"there"};
+  const JobId job = driver_->Submit("a", 2, spec);
+  EXPECT_FALSE(PlaceOf(job).valid());
+  EXPECT_EQ(RenderReason(driver_->engine().Why(job, driver_->now)),
+            "waiting: the servers that its file lets it have (there) have not "
+            "2 accelerators of a type that it can use; `gavel nodes` lists "
+            "them");
+  driver_->JoinServer("there", 1);
+  EXPECT_EQ(ServerOf(job), "there");
+}
+
+// A gang that grows takes no accelerator of another server.
+TEST_F(Avoids, AnElasticJobGrowsOnItsServersOnly) {
+  driver_->JoinServer("there", 1);
+  JobSpec spec;
+  spec.servers = {"there"};
+  spec.scale_factor_min = 1;
+  spec.scale_factor_max = 4;
+  spec.throughputs = {{"v100", 10}};
+  const JobId job = driver_->Submit("a", 1, spec);
+  for (int i = 0; i < 3; ++i) driver_->EndRound();
+  EXPECT_LE(driver_->job(job).assigned.size(), 2u);
+  for (const AcceleratorId id : driver_->job(job).assigned) {
+    EXPECT_EQ(driver_->engine().cluster().accelerator(id).server, "there");
+  }
+}
+
 TEST(Avoidance, EndsInTimeAtAGoodEndAndWithTheJob) {
   Cluster cluster;
   AcceleratorInfo info;

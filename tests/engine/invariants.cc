@@ -21,6 +21,14 @@ std::vector<int> GrownBeyondAsked(const Engine& engine) {
   return grown;
 }
 
+bool MayRunOn(const JobSpec& spec, const std::string& server) {
+  const auto names = [&](const std::vector<std::string>& servers) {
+    return std::ranges::find(servers, server) != servers.end();
+  };
+  return (spec.servers.empty() || names(spec.servers)) &&
+         !names(spec.exclude_servers);
+}
+
 std::vector<int> Idle(const Engine& engine) {
   std::vector<int> idle = engine.cluster().Capacity();
   std::set<AcceleratorId> used;
@@ -256,6 +264,12 @@ void Invariants::CheckAssignments(const Engine& engine) {
     std::set<int> types;
     for (AcceleratorId accelerator : job.assigned) {
       types.insert(engine.cluster().TypeOf(accelerator));
+      const std::string& server =
+          engine.cluster().accelerator(accelerator).server;
+      if (!MayRunOn(job.spec, server)) {
+        Broken(StrCat("job ", id.value(), " is assigned an accelerator of ",
+                      server, ", which its file excludes"));
+      }
       const auto [it, fresh] = assigned.emplace(accelerator, id);
       if (!fresh && (it->second != job.partner ||
                      engine.jobs().at(it->second).partner != id)) {

@@ -205,14 +205,25 @@ std::vector<Case> Cases() {
        {39, "v100"}},
       {reason::HeldTimeLimit{job, 60},
        "held_time_limit",
-       "held: it was ended, having run for its time_limit of 60 s; submit it "
-       "again with a longer one, or let it run again with `gavel release 7`",
+       "held: it was ended, having run for its time_limit of 60 s; `gavel "
+       "release 7` lets it run for as long again, after `gavel update 7 "
+       "--time-limit SECONDS` for another time",
        {40, "7", 60}},
       {reason::Tried{"to run beside job 7", 1.5, 12.4, "kept"},
        "tried",
        "tried to run beside job 7: kept at 1.50 times the rate before, for 12 "
        "accelerator-seconds",
        {41, "to run beside job 7", 1.5, 12.4, "kept"}},
+      {reason::NotItsServers{"all but here", 2},
+       "not_its_servers",
+       "waiting: the servers that its file lets it have (all but here) have "
+       "not 2 accelerators of a type that it can use; `gavel nodes` lists them",
+       {42, "all but here", 2}},
+      {reason::NotBefore{"2026-12-01T08:00:00Z", job},
+       "not_before",
+       "waiting: its file says that it does not start before "
+       "2026-12-01T08:00:00Z; `gavel release 7` lets it start now",
+       {43, "2026-12-01T08:00:00Z", 7}},
   };
 }
 

@@ -143,6 +143,9 @@ Client MakeClient(int i, std::mt19937_64& random) {
     training.fail_code = kExitEvicted;
   }
   spec.steps_total = training.steps_total;
+  // Likewise. Each cluster has a server besides this one.
+  if (!gang && i % 4 == 3) spec.exclude_servers = {"server1"};
+  if (i % 5 == 4) spec.not_before_s = 3 + i;
   return client;
 }
 

@@ -51,6 +51,95 @@ absl::Status ErrorOf(std::string_view toml) {
   return ParseJobSpec(toml, "job.toml").status();
 }
 
+// A small job with these flags, each "FLAG|KEY|VALUE" or the text of a --set.
+absl::StatusOr<JobSpec> ParseWithFlags(const std::vector<std::string>& flags) {
+  std::vector<JobSetting> settings;
+  for (const std::string& flag : flags) {
+    absl::StatusOr<JobSetting> setting = ParseSetting(flag);
+    if (!setting.ok()) return setting.status();
+    settings.push_back(*std::move(setting));
+  }
+  return ParseJobSpec(
+      "name = \"a\"\ncommand = [\"./train\"]\nweight = 3\n"
+      "[environment]\nDATA = \"/data\"\n",
+      "job.toml", settings);
+}
+
+std::string ErrorWithFlag(const std::string& flag) {
+  return std::string(ParseWithFlags({flag}).status().message());
+}
+
+TEST(JobSettings, OverrideTheFileAndTheLastOneCounts) {
+  const absl::StatusOr<JobSpec> spec =
+      ParseWithFlags({"weight=2", "name=b", "types=v100,p100", "class = opaque",
+                      "steps_total=7", "environment.SEED=12", "weight=2.5",
+                      "throughputs.v100=4", "app=\"my app\""});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->weight, 2.5);
+  EXPECT_EQ(spec->name, "b");
+  EXPECT_EQ(spec->app, "my app");
+  EXPECT_EQ(spec->steps_total, 7u);
+  EXPECT_THAT(spec->types, ElementsAre("v100", "p100"));
+  EXPECT_EQ(spec->job_class, JobClass::kOpaque);
+  EXPECT_THAT(spec->environment,
+              ElementsAre(Pair("DATA", "/data"), Pair("SEED", "12")));
+  EXPECT_EQ(spec->throughputs.at("v100"), 4);
+  EXPECT_EQ(*ParseJobSpec(FormatJobSpec(*spec), "again"), *spec);
+}
+
+TEST(JobSettings, ReplaceAWholeTableInBraces) {
+  const absl::StatusOr<JobSpec> spec =
+      ParseWithFlags({"environment={ A = \"1\", name = \"x\" }"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->environment,
+              ElementsAre(Pair("A", "1"), Pair("name", "x")));
+}
+
+TEST(JobSettings, TakeAProgramWithAnyArguments) {
+  const std::vector<std::string> argv = {"./train", "[a,b]", "it's \"so\"", "",
+                                         "a\nb"};
+  const std::vector<JobSetting> settings = {ProgramSetting(argv),
+                                            {"--name", "name", "lm"}};
+  const absl::StatusOr<JobSpec> spec = ParseJobSpec("", "-- x", settings);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->argv, argv);
+}
+
+TEST(JobSettings, ErrorsNameTheFlagAndTheKey) {
+  EXPECT_EQ(ErrorWithFlag("weight=-1"),
+            "--set weight: weight is -1; write a number above 0");
+  EXPECT_EQ(ErrorWithFlag("weight=heavy"),
+            "--set weight: \"heavy\" is no value; write e.g. weight = 2.5");
+  EXPECT_EQ(ErrorWithFlag("wieght=2"),
+            "--set wieght: unknown key \"wieght\"; did you mean \"weight\"?");
+  EXPECT_THAT(ErrorWithFlag("class=batch"),
+              HasSubstr("--set class: class is \"batch\"; write \"training\""));
+  EXPECT_THAT(ErrorWithFlag("environment.2A=x"),
+              HasSubstr("--set environment.2A: \"2A\" is not the name"));
+  EXPECT_EQ(ErrorWithFlag("weight=1\nname=\"b\""),
+            "--set weight: give one key, as --set KEY=VALUE");
+  EXPECT_THAT(ErrorWithFlag("weight"), HasSubstr("names no key and value"));
+  EXPECT_THAT(ErrorWithFlag("=2"), HasSubstr("names no key and value"));
+  // An error of the file itself still has its line.
+  EXPECT_THAT(ErrorWithFlag("scale_factor_min=2"),
+              HasSubstr("--set scale_factor_min: scale_factor_min 2 exceeds"));
+  const std::vector<JobSetting> name = {{"--name", "name", "b"}};
+  EXPECT_THAT(ParseJobSpec("name = \"a\"\nwieght = 2\n", "job.toml", name)
+                  .status()
+                  .message(),
+              HasSubstr("job.toml:2:1: unknown key"));
+}
+
+TEST(JobSpec, AServerIsWantedOrExcluded) {
+  EXPECT_EQ(ParseWith("servers = [\"a\", \"b\"]\nexclude_servers = [\"b\"]")
+                .status()
+                .message(),
+            "job.toml:4:19: servers and exclude_servers both name \"b\"; leave "
+            "it out of one of them");
+  EXPECT_THAT(ParseWith("servers = [\"\"]").status().message(),
+              HasSubstr("servers has an empty name"));
+}
+
 TEST(JobSpecNotes, NameWhatHasNoEffectYet) {
   JobSpec spec;
   EXPECT_TRUE(WithoutEffect(spec).empty());
@@ -115,19 +204,17 @@ TEST(JobSpec, ReadsEveryClass) {
   EXPECT_EQ(ParseWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
 }
 
-TEST(JobSpec, ATimeLimitIsOfOpaqueJobs) {
+TEST(JobSpec, HasATimeLimitAndATimeToStart) {
   ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ParseWith("class = \"opaque\"\ntime_limit = 7200"));
+                       ParseWith("time_limit = 7200\nnot_before_s = 60"));
+  EXPECT_EQ(spec.not_before_s, 60);
   EXPECT_EQ(spec.time_limit_s, 7200);
   EXPECT_TRUE(WithoutEffect(spec).empty());
   ASSERT_OK_AND_ASSIGN(const JobSpec read,
                        ParseJobSpec(FormatJobSpec(spec), "b"));
   EXPECT_EQ(read, spec);
-  ASSERT_OK_AND_ASSIGN(const JobSpec training, ParseWith("time_limit = 7200"));
-  EXPECT_THAT(WithoutEffect(training),
-              ElementsAre(HasSubstr("no effect without class = \"opaque\"")));
-  EXPECT_THAT(ParseWith("class = \"opaque\"\ntime_limit = 0"),
-              IsInvalid("time_limit"));
+  EXPECT_THAT(ParseWith("time_limit = 0"), IsInvalid("time_limit"));
+  EXPECT_THAT(ParseWith("not_before_s = -1"), IsInvalid("not_before_s"));
 }
 
 TEST(JobSpec, AnOpaqueJobDoesNotGrow) {
@@ -342,9 +429,12 @@ class RandomSpecs {
     if (Int(0, 1) == 1) spec.entity = Name();
     spec.job_class = static_cast<JobClass>(Int(0, 3));
     spec.scale_factor = Int(1, 4096);
-    if (spec.opaque()) {
-      if (Int(0, 1) == 1) spec.time_limit_s = Positive();
-    } else {
+    if (Int(0, 1) == 1) spec.time_limit_s = Positive();
+    if (Int(0, 1) == 1) spec.not_before_s = Positive();
+    if (Int(0, 1) == 1) spec.env_file = Text();
+    for (int n = Int(0, 2); n > 0; --n) spec.servers.push_back(Name() + "-a");
+    if (Int(0, 1) == 1) spec.exclude_servers = {"b"};
+    if (!spec.opaque()) {
       spec.scale_factor_min = Int(0, spec.scale_factor);
       spec.scale_factor_max = Int(0, 1) * Int(spec.scale_factor, 4096);
     }

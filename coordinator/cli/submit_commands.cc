@@ -1,0 +1,429 @@
+// The commands that submit jobs, from files or from the command line itself.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/command_options.h"
+#include "coordinator/cli/commands.h"
+#include "coordinator/cli/files.h"
+#include "coordinator/cli/job_output.h"
+#include "coordinator/cli/processes.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/terminal.h"
+#include "coordinator/cli/what_if.h"
+#include "coordinator/workload/job_spec.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/files/stopwatch.h"
+
+namespace gavel {
+namespace {
+
+// ---- What is submitted
+
+struct SubmitOptions : ClientOptions {
+  std::vector<std::string> paths;
+  std::vector<std::string> program;  // replaces `command`; empty: not given
+  std::optional<std::string> name;
+  std::optional<std::string> types;  // by commas
+  std::optional<int> gpus;
+  std::string not_before;
+  std::vector<std::string> settings;  // KEY=VALUE
+  bool wait = false;
+  bool dry_run = false;
+};
+
+absl::StatusOr<std::vector<JobSetting>> SettingsOf(
+    const SubmitOptions& options) {
+  std::vector<JobSetting> settings;
+  for (const std::string& text : options.settings) {
+    GAVEL_ASSIGN_OR_RETURN(JobSetting setting, ParseSetting(text));
+    settings.push_back(std::move(setting));
+  }
+  if (options.name) settings.push_back({"--name", "name", *options.name});
+  if (options.types) settings.push_back({"--types", "types", *options.types});
+  if (options.gpus) {
+    settings.push_back({"--gpus", "scale_factor", StrCat(*options.gpus)});
+  }
+  if (!options.not_before.empty()) {
+    const double now_s = WallClockNow();
+    GAVEL_ASSIGN_OR_RETURN(const double at_s,
+                           ParseTimeAhead(options.not_before, now_s));
+    settings.push_back({"--not-before", "not_before_s",
+                        absl::StrFormat("%.3f", std::max(at_s - now_s, 0.0))});
+  }
+  return settings;
+}
+
+// A name that none of the user's jobs has, made from that of the program.
+absl::StatusOr<std::string> NameFor(Client& client,
+                                    const std::string& program) {
+  constexpr size_t kBytesMax = 48;
+  std::string base = std::filesystem::path(program).stem().string();
+  for (char& c : base) {
+    if (!IsValidName({&c, 1})) c = '-';
+  }
+  base.erase(0, base.find_first_not_of('-'));
+  base.resize(std::min(base.size(), kBytesMax));
+  if (std::ranges::all_of(base, absl::ascii_isdigit)) base = "job";
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         client.Query(QueryKind::kQueue, JobId(),
+                                      R"({"own": true, "ended_max": 0})"));
+  std::set<std::string> taken;
+  for (const QueueRow& row : ParseQueue(json)) {
+    if (!row.Over()) taken.insert(row.name);
+  }
+  std::string name = base;
+  for (size_t i = 2; taken.contains(name); ++i) name = StrCat(base, "-", i);
+  return name;
+}
+
+// The files with the settings that were given, or the one job that these alone
+// describe.
+absl::StatusOr<std::vector<JobFile>> FilesOf(const SubmitOptions& options,
+                                             Client& client) {
+  GAVEL_ASSIGN_OR_RETURN(std::vector<JobSetting> settings, SettingsOf(options));
+  if (!options.program.empty()) {
+    settings.push_back(ProgramSetting(options.program));
+  }
+  if (!options.paths.empty()) return ReadJobFiles(options.paths, settings);
+  const bool named = std::ranges::count(settings, "name", &JobSetting::key) > 0;
+  if (!named) {
+    GAVEL_ASSIGN_OR_RETURN(const std::string name,
+                           NameFor(client, options.program.front()));
+    settings.push_back({"--name", "name", name});
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      JobFile file,
+      MakeJobFile(StrCat("-- ", options.program.front()), settings));
+  return std::vector{std::move(file)};
+}
+
+void WarnOfUnknown(const JobFile& file, const char* key,
+                   const std::vector<std::string>& named,
+                   const std::set<std::string>& known) {
+  for (const std::string& name : named) {
+    if (known.contains(name)) continue;
+    absl::FPrintF(stderr,
+                  "%s: %s names \"%s\", which the cluster does not have; it "
+                  "has %s\n",
+                  file.path, key, name, absl::StrJoin(known, ", "));
+  }
+}
+
+// Types and servers that a job names and the cluster does not have, as far as
+// servers are there.
+void WarnOfUnknown(Client& client, const JobFile& file) {
+  const JobSpec& spec = file.spec;
+  if (spec.types.empty() && spec.servers.empty() &&
+      spec.exclude_servers.empty()) {
+    return;
+  }
+  const absl::StatusOr<Json> json = client.Query(QueryKind::kNodes);
+  if (!json.ok()) return;
+  std::set<std::string> types;
+  std::set<std::string> servers;
+  for (const NodeRow& node : ParseNodes(*json)) {
+    servers.insert(node.server);
+    for (const AcceleratorRow& one : node.accelerators) types.insert(one.type);
+  }
+  if (servers.empty()) return;
+  WarnOfUnknown(file, "types", spec.types, types);
+  WarnOfUnknown(file, "servers", spec.servers, servers);
+  WarnOfUnknown(file, "exclude_servers", spec.exclude_servers, servers);
+}
+
+// Writes notes on the job that are no errors.
+void TellNotes(Client& client, const JobFile& file) {
+  for (const std::string& note : WithoutEffect(file.spec)) {
+    std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
+  }
+  WarnOfUnknown(client, file);
+}
+
+absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
+  GAVEL_ASSIGN_OR_RETURN(const JobId job,
+                         client.Submit(file.path, file.text, file.directory));
+  TellNotes(client, file);
+  return job;
+}
+
+// ---- submit
+
+// A forecast of a job, as if it were submitted now.
+struct DryRun {
+  std::vector<FitRow> fits;
+  std::optional<WhatIf> forecast;
+  std::string no_forecast;  // why there is none
+};
+
+absl::StatusOr<DryRun> Try(const JobFile& file, const LiveState& live) {
+  constexpr double kSimulationLimit_s = 20;
+  DryRun result;
+  absl::StatusOr<std::vector<FitRow>> fits = FitOf(file.spec, live.nodes);
+  GAVEL_RETURN_IF_ERROR(Annotate(fits.status(), file.path));
+  result.fits = *std::move(fits);
+  absl::StatusOr<WhatIf> forecast =
+      Predict(live, file.spec, kSimulationLimit_s);
+  if (forecast.ok()) {
+    result.forecast = *std::move(forecast);
+  } else {
+    result.no_forecast = std::string(forecast.status().message());
+  }
+  return result;
+}
+
+absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
+                    bool json) {
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  Json all = Json::array();
+  const absl::Status status = ForEach(files, [&](const JobFile& file) {
+    GAVEL_ASSIGN_OR_RETURN(const DryRun result, Try(file, live));
+    const std::string toml = FormatJobSpec(file.spec);
+    if (json) {
+      all.push_back({{"name", file.spec.name},
+                     {"job", toml},
+                     {"fits", FitJson(result.fits)},
+                     {"forecast",
+                      result.forecast ? WhatIfJson(*result.forecast) : Json()},
+                     {"no_forecast", result.no_forecast}});
+      return absl::OkStatus();
+    }
+    Terminal().Write(StrCat(
+        toml, "\n", RenderFit(result.fits),
+        result.forecast ? RenderWhatIf(*result.forecast, WallClockNow())
+                        : StrCat("  no forecast: ", result.no_forecast, "\n")));
+    return absl::OkStatus();
+  });
+  for (const JobFile& file : files) TellNotes(client, file);
+  if (json) std::printf("%s\n", all.dump(2).c_str());
+  return status;
+}
+
+absl::StatusOr<int> Submit(const SubmitOptions& options) {
+  if (options.paths.empty() && options.program.empty()) {
+    throw CLI::RequiredError("JOB.toml, or a program behind \"--\",");
+  }
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  GAVEL_ASSIGN_OR_RETURN(const auto files, FilesOf(options, *client));
+  if (options.dry_run) {
+    GAVEL_RETURN_IF_ERROR(TryAll(*client, files, options.json));
+    return kExitOk;
+  }
+  std::vector<JobId> jobs;
+  Json submitted = Json::array();
+  const absl::Status status = ForEach(files, [&](const JobFile& file) {
+    GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
+    jobs.push_back(job);
+    submitted.push_back({{"id", job.value()}, {"name", file.spec.name}});
+    if (!options.json) {
+      absl::PrintF("Submitted job %d (%s)\n", job.value(), file.spec.name);
+    }
+    return absl::OkStatus();
+  });
+  const bool waits = options.wait && status.ok();
+  if (options.json && !waits) std::printf("%s\n", submitted.dump(2).c_str());
+  std::fflush(stdout);
+  GAVEL_RETURN_IF_ERROR(status);
+  return waits ? WaitForAll(*client, jobs, options.json)
+               : absl::StatusOr<int>(kExitOk);
+}
+
+// ---- run
+
+constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
+
+// The user's answer after Ctrl-C.
+enum class Wish { kCancel, kWatch, kLeave };
+
+// Counts SIGINT and SIGTERM. Made before other threads.
+class Interrupts {
+ public:
+  Interrupts() {
+    signals_.Attach([this] { ++count_; });
+  }
+  int count() const { return count_; }
+
+ private:
+  std::atomic<int> count_ = 0;
+  StopSignals signals_;  // its thread ends before the count goes
+};
+
+// A second Ctrl-C leaves the job alone. Without a terminal nobody can be asked.
+Wish Ask(const QueueRow& job, const Interrupts& interrupts) {
+  if (isatty(STDIN_FILENO) == 0) return Wish::kCancel;
+  absl::FPrintF(stderr,
+                "\nCancel job %d (%s)? y: yes, n: no, watch on, l: leave it "
+                "running [y/n/l] ",
+                job.id, job.name);
+  constexpr int kLook_ms = 100;
+  const int before = interrupts.count();
+  while (interrupts.count() == before) {
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    if (poll(&input, 1, kLook_ms) <= 0) continue;
+    std::array<char, 256> line{};
+    if (read(STDIN_FILENO, line.data(), line.size()) <= 0) return Wish::kWatch;
+    switch (absl::ascii_tolower(static_cast<unsigned char>(line[0]))) {
+      case 'y':
+        return Wish::kCancel;
+      case 'l':
+        return Wish::kLeave;
+      default:
+        return Wish::kWatch;
+    }
+  }
+  return Wish::kLeave;
+}
+
+// The user's view of a job that `gavel run` has submitted.
+class Watch {
+ public:
+  Watch(Client& client, const SubmitOptions& options,
+        const Interrupts& interrupts)
+      : client_(client), options_(options), interrupts_(interrupts) {}
+
+  // False: the user wants to see no more of it.
+  bool Look(const QueueRow& job) {
+    TellWhy(job);
+    if (interrupts_.count() == answered_) return true;
+    Wish wish = Wish::kLeave;
+    if (!cancelled_) wish = Ask(job, interrupts_);
+    answered_ = interrupts_.count();
+    left_ = wish == Wish::kLeave;
+    if (wish != Wish::kCancel) return !left_;
+    const absl::Status status =
+        client_.Command(CommandKind::kCancel, JobId(job.id));
+    cancelled_ = status.ok();
+    if (!status.ok()) PrintNotices({std::string(status.message())});
+    return true;
+  }
+  bool left() const { return left_; }
+
+ private:
+  // Why it waits, until it runs for the first time.
+  void TellWhy(const QueueRow& job) {
+    if (job.state != "PD" || job.reason == reason_ || options_.json) return;
+    reason_ = job.reason;
+    absl::FPrintF(stderr, "gavel: job %d (%s) is %s\n", job.id, job.name,
+                  job.reason);
+  }
+
+  Client& client_;
+  const SubmitOptions& options_;
+  const Interrupts& interrupts_;
+  int answered_ = 0;
+  bool cancelled_ = false;
+  bool left_ = false;
+  std::string reason_;
+};
+
+absl::StatusOr<int> Run(const SubmitOptions& options) {
+  if (options.program.empty() && options.paths.empty()) {
+    throw CLI::RequiredError("JOB.toml, or a program behind \"--\",");
+  }
+  const Interrupts interrupts;
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  GAVEL_ASSIGN_OR_RETURN(const auto files, FilesOf(options, *client));
+  const JobFile& file = files.front();
+  GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
+  if (options.json) {
+    const Json line = {{"id", job.value()}, {"name", file.spec.name}};
+    std::printf("%s\n", line.dump().c_str());
+    std::fflush(stdout);
+  }
+  Watch watch(*client, options, interrupts);
+  OutputOptions output;
+  output.json = options.json;
+  GAVEL_ASSIGN_OR_RETURN(
+      const Followed followed,
+      FollowOutput(*client, job, output,
+                   [&](const QueueRow& row) { return watch.Look(row); }));
+  if (watch.left()) {
+    absl::FPrintF(stderr,
+                  "gavel: job %d (%s) goes on; `gavel logs -f %d` shows it, "
+                  "`gavel cancel %d` ends it\n",
+                  job.value(), file.spec.name, job.value(), job.value());
+    return kExitInterrupted;
+  }
+  if (options.json) {
+    std::printf("%s\n", OutcomeJson(followed.job).dump().c_str());
+  }
+  if (!followed.error.empty()) PrintNotices({followed.error});
+  const int exit_code = ExitCodeOfJob(followed.job);
+  if (exit_code != kExitOk) {
+    absl::FPrintF(stderr, "gavel: %s\n", OutcomeText(followed.job));
+  }
+  return exit_code;
+}
+
+// ---- Their options
+
+constexpr char kFooter[] =
+    "--set takes any key of a job file (`gavel help --files`), those of a "
+    "table "
+    "as --set environment.DATA=/data. It overrides the file's, and --name, "
+    "--types and --gpus override it. Without a name the job is called like its "
+    "program.";
+
+void AddJobOptions(CLI::App& command, SubmitOptions* options) {
+  AddClientOptions(command, options);
+  AddOption(command, "--name", options->name, "NAME", "of the job");
+  AddOption(command, "--types", options->types, "TYPE",
+            "accelerator types that it may run on: v100,p100");
+  AddOption(command, "--gpus", options->gpus, "",
+            "accelerators that it needs at once (`scale_factor`)");
+  AddOption(command, "--not-before", options->not_before, "TIME",
+            "it does not start before: 2026-11-21T18:30, or 2h from now");
+  AddOption(command, "--set", options->settings, "KEY=VALUE",
+            "any key of a job file: weight=2")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
+                       int* exit_code) {
+  auto [submit, of_submit] = AddCommand<SubmitOptions>(
+      app, exit_code, "submit",
+      "Submits jobs: of files, or of a program behind \"--\"", Submit);
+  of_submit.program = program;
+  AddJobOptions(submit, &of_submit);
+  submit.add_flag("--wait", of_submit.wait,
+                  "until they have ended, with the exit code of `gavel wait`");
+  submit.add_flag(
+      "--dry-run", of_submit.dry_run,
+      "submits nothing: shows the job as it is read, where it fits, "
+      "and when it would start and end as `gavel what-if` does");
+  AddOption(submit, "jobs", of_submit.paths, "JOB.toml", "job files");
+  submit.footer(StrCat(
+      "Called as: gavel submit [JOB.toml...] [OPTIONS] [-- ./train ...]\n",
+      kFooter));
+
+  auto [run, of_run] = AddCommand<SubmitOptions>(
+      app, exit_code, "run",
+      "Submits a job and shows its output until it has ended. Ctrl-C asks "
+      "whether to cancel it. The exit code is that of `gavel wait`",
+      Run);
+  of_run.program = program;
+  AddJobOptions(run, &of_run);
+  AddOption(run, "job", of_run.paths, "JOB.toml", "a job file")->expected(0, 1);
+  run.footer(StrCat(
+      "Called as: gavel run [JOB.toml] [OPTIONS] [-- ./train ...]\n", kFooter));
+}
+
+}  // namespace gavel

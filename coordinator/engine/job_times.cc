@@ -1,0 +1,98 @@
+#include "coordinator/engine/job_times.h"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "coordinator/engine/operators.h"
+#include "coordinator/engine/state.h"
+#include "coordinator/engine/workers.h"
+
+namespace gavel::engine {
+namespace {
+
+// So that rounding brings no deadline that has passed already.
+constexpr double kLater_s = 1e-3;
+
+Time DueAt(const Job& job) {
+  return job.submitted_at + job.spec.not_before_s.value_or(0);
+}
+
+// "2026-12-01T08:00:00Z"; seconds since 1970.
+std::string UtcText(double wall_s) {
+  const auto seconds = static_cast<std::time_t>(wall_s);
+  std::tm parts{};
+  std::array<char, 32> text{};
+  if (gmtime_r(&seconds, &parts) == nullptr) return "its time";
+  return {text.data(), std::strftime(text.data(), text.size(),
+                                     "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+// The time that the job may still run. The lease of an opaque job limits it
+// instead (SweepOpaque).
+double SecondsLeft(const State& s, const Job& job, Time now) {
+  if (!job.active() || job.spec.opaque() || !job.spec.time_limit_s) {
+    return kNever;
+  }
+  return *job.spec.time_limit_s -
+         (s.ledger.SecondsReceived(job, now) - job.limited_from_s);
+}
+
+}  // namespace
+
+bool IsAhead(const Job& job) {
+  return job.state == JobState::kHeld &&
+         std::holds_alternative<reason::NotBefore>(job.reason);
+}
+
+void HoldUntilDue(State& s, Time now, Job& job) {
+  if (!job.spec.not_before_s) return;
+  const Time due = DueAt(job);
+  EndJob(s, now, job, JobState::kHeld,
+         reason::NotBefore{UtcText(due + s.options.wall_offset_s), job.id});
+  s.ahead.insert({due, job.id});
+  s.agenda.Due(due);
+}
+
+void RebuildTimes(State& s) {
+  s.ahead.clear();
+  for (const auto& [id, job] : s.jobs.all()) {
+    if (IsAhead(job)) s.ahead.insert({DueAt(job), id});
+  }
+}
+
+void SweepTimes(State& s, Time now) {
+  std::vector<JobId> reached;
+  while (!s.ahead.empty() && s.ahead.begin()->first <= now) {
+    const JobId id = s.ahead.begin()->second;
+    s.ahead.erase(s.ahead.begin());
+    const Job* const job = s.jobs.Find(id);
+    // It may have been released or cancelled.
+    if (job != nullptr && IsAhead(*job)) reached.push_back(id);
+  }
+  if (!s.ahead.empty()) s.agenda.Due(s.ahead.begin()->first);
+  for (const auto& [id, job] : s.jobs.live()) {
+    const double left_s = SecondsLeft(s, *job, now);
+    if (left_s <= 0) {
+      reached.push_back(id);
+    } else if (left_s != kNever && job->HoldsAny()) {
+      s.agenda.Due(now + std::max(left_s, kLater_s));
+    }
+  }
+  for (const JobId id : reached) Record(s, now, event::TimeReached{id});
+}
+
+void On(State& s, Time now, const event::TimeReached& e) {
+  Job* const job = s.jobs.Find(e.job);
+  if (job == nullptr) return;
+  if (IsAhead(*job)) return Release(s, now, *job);
+  if (!job->active()) return;
+  EndJob(s, now, *job, JobState::kHeld,
+         reason::HeldTimeLimit{job->id, job->spec.time_limit_s.value_or(0)},
+         PauseTier::kEvict);
+}
+
+}  // namespace gavel::engine

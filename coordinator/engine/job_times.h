@@ -1,0 +1,30 @@
+// The times that a job file names: not_before, when the job may start, and
+// time_limit, how long it may run. A job that is not yet to start is held, and
+// released when its time comes. One that has run for its limit is asked to stop
+// at a boundary with a checkpoint, and is held. Not thread-safe; stateless.
+#ifndef GAVEL_COORDINATOR_ENGINE_JOB_TIMES_H_
+#define GAVEL_COORDINATOR_ENGINE_JOB_TIMES_H_
+
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/job.h"
+#include "core/units.h"
+
+namespace gavel::engine {
+
+struct State;
+
+// Whether it waits for its not_before.
+bool IsAhead(const Job& job);
+
+// Holds a job that was just submitted and is not yet to start.
+void HoldUntilDue(State& s, Time now, Job& job);
+// Finds those jobs again, in a state that was read.
+void RebuildTimes(State& s);
+
+// Looks at the times of all jobs.
+void SweepTimes(State& s, Time now);
+void On(State& s, Time now, const event::TimeReached& e);
+
+}  // namespace gavel::engine
+
+#endif  // GAVEL_COORDINATOR_ENGINE_JOB_TIMES_H_

@@ -1,0 +1,350 @@
+// Jobs that are submitted from the command line itself, and commands that wait
+// for jobs, with real processes.
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "gavel_paths.h"
+#include "tests/support/gavel_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+using nlohmann::json;
+
+class SubmitTest : public GavelClusterTest {
+ protected:
+  void StartCluster(int slots) {
+    WriteCluster(slots, 30, 20);
+    StartCoordinator({"--policy", "fifo"});
+    agent_ = StartAgent();
+    ASSERT_TRUE(HasIdleAccelerators(endpoint_));
+  }
+  // The command `words -- program`, whose options come before the program.
+  std::vector<std::string> Line(std::vector<std::string> words,
+                                const std::vector<std::string>& program) {
+    words.insert(words.end(), {"--coordinator", endpoint_, "--"});
+    Append(program, &words);
+    return words;
+  }
+  Ended DoWith(const std::vector<std::string>& words,
+               const std::vector<std::string>& program) {
+    return Run(Line(words, program));
+  }
+  std::vector<std::string> Trainer(const std::string& steps) {
+    return {FakeWorker(), "--steps", steps, "--step-ms", "5"};
+  }
+  std::string State(const std::string& name) {
+    const json row = QueueRow(endpoint_, name);
+    return row.is_object() ? row.value("state", "") : "";
+  }
+
+  std::unique_ptr<Process> agent_;
+};
+
+TEST_F(SubmitTest, AProgramIsAJobWithoutAFile) {
+  StartCluster(1);
+  const Ended submitted = DoWith(
+      {"submit", "--name", "lm", "--types", "cpu", "--gpus", "1", "--set",
+       "weight=2.5", "--set", "environment.GREETING=hello there", "--wait"},
+      {"sh", "-c", "echo $GREETING [a,b] $0", "last"});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  EXPECT_THAT(submitted.output, HasSubstr("Submitted job 1 (lm)"));
+  EXPECT_THAT(submitted.output, HasSubstr("Job 1 (lm) finished"));
+  EXPECT_EQ(Do({"logs", "lm"}).output, "hello there [a,b] last\n");
+  EXPECT_EQ(QueueRow(endpoint_, "lm")["weight"], 2.5);
+}
+
+TEST_F(SubmitTest, FlagsOverrideTheFileAndItsPathsStayWhereItLies) {
+  StartCluster(1);
+  std::filesystem::create_directories(Path("jobs"));
+  Write("jobs/job.toml",
+        "name = \"a\"\ncommand = [\"pwd\"]\nweight = 3\napp = \"search\"\n");
+  const Ended submitted = Do({"submit", Path("jobs/job.toml"), "--name", "b",
+                              "--set", "weight=4", "--json", "--wait"});
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
+  const json outcome = json::parse(submitted.output);
+  EXPECT_EQ(outcome[0]["name"], "b");
+  EXPECT_EQ(outcome[0]["state"], "CD");
+  EXPECT_EQ(outcome[0]["exit_code"], 0);
+  const json row = QueueRow(endpoint_, "b");
+  EXPECT_EQ(row["weight"], 4);
+  EXPECT_EQ(row["app"], "search");
+  EXPECT_EQ(Do({"logs", "b"}).output, Path("jobs") + "\n");
+}
+
+TEST_F(SubmitTest, WithoutANameTheJobIsCalledLikeItsProgram) {
+  StartCluster(1);
+  for (int i = 0; i < 2; ++i) {
+    const Ended ended = DoWith({"submit"}, Trainer("100000"));
+    EXPECT_EQ(ended.exit_code, 0) << ended.errors;
+  }
+  EXPECT_EQ(QueueRow(endpoint_, "fake_worker")["id"], 1);
+  EXPECT_EQ(QueueRow(endpoint_, "fake_worker-2")["id"], 2);
+}
+
+TEST_F(SubmitTest, RefusesWrongFlagsByNameAndSubmitsNothing) {
+  StartCluster(1);
+  struct Case {
+    std::vector<std::string> words;
+    std::string error;
+    int exit_code = 1;
+  };
+  const std::vector<Case> cases = {
+      {{"--gpus", "0"}, "--gpus: scale_factor is 0; write an integer from 1"},
+      {{"--gpus", "two"}, "--gpus", 2},
+      {{"--name", "a b"}, "--name: name is \"a b\"; write 1 to 64"},
+      {{"--types", "v 100"}, "--types: \"v 100\" is not the name"},
+      {{"--set", "weight=0"}, "--set weight: weight is 0"},
+      {{"--set", "weigth=1"}, "did you mean \"weight\"?"},
+      {{"--set", "weight"}, "names no key and value"},
+      {{"--set", "class=opaque", "--set", "scale_factor_max=2"},
+       "a job of class \"opaque\" can't grow"}};
+  for (const Case& one : cases) {
+    std::vector<std::string> words = {"submit"};
+    Append(one.words, &words);
+    const Ended ended = DoWith(words, {"true"});
+    EXPECT_EQ(ended.exit_code, one.exit_code) << one.error;
+    EXPECT_THAT(ended.errors, HasSubstr(one.error));
+  }
+  const Ended nothing = Do({"submit", "--name", "lm"});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.errors, HasSubstr("a program behind \"--\""));
+  EXPECT_THAT(DoWith({"run"}, {""}).errors, HasSubstr("names no program"));
+  EXPECT_TRUE(Json({"queue"}).empty());
+}
+
+TEST_F(SubmitTest, ADryRunShowsTheJobAndItsForecastAndSubmitsNothing) {
+  StartCluster(1);
+  const std::vector<std::string> job = {
+      "submit", "--dry-run",       "--name", "lm",
+      "--set",  "steps_total=100", "--set",  "throughputs.cpu=10"};
+  const Ended text = DoWith(job, {"./train"});
+  EXPECT_EQ(text.exit_code, 0) << text.errors;
+  EXPECT_THAT(text.output,
+              AllOf(HasSubstr("name = \"lm\"\ncommand = [\"./train\"]"),
+                    HasSubstr("fits      1 cpu of here, 1 idle now"),
+                    HasSubstr("finishes  in ")));
+  std::vector<std::string> as_json = job;
+  as_json.push_back("--json");
+  const json answer = json::parse(DoWith(as_json, {"./train"}).output);
+  EXPECT_EQ(answer[0]["fits"][0]["accelerators"], 1);
+  EXPECT_NEAR(answer[0]["forecast"]["job"]["finish_in_s"].get<double>(), 10, 1);
+
+  const Ended endless = DoWith({"submit", "--dry-run"}, {"./train"});
+  EXPECT_EQ(endless.exit_code, 0) << endless.errors;
+  EXPECT_THAT(endless.output, HasSubstr("no forecast: "));
+  const Ended never =
+      DoWith({"submit", "--dry-run", "--gpus", "2"}, {"./train"});
+  EXPECT_EQ(never.exit_code, 1);
+  EXPECT_THAT(never.errors, HasSubstr("can never run: it needs 2"));
+  EXPECT_TRUE(Json({"queue"}).empty());
+}
+
+TEST_F(SubmitTest, QueueTellsWhenJobsThatWaitAreExpected) {
+  StartCluster(1);
+  for (const char* name : {"a", "b"}) {
+    DoWith({"submit", "--name", name, "--set", "steps_total=100000", "--set",
+            "throughputs.cpu=100"},
+           Trainer("100000"));
+  }
+  ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
+  const json forecast = Json({"queue", "--start"});
+  ASSERT_EQ(forecast["jobs"].size(), 1u);
+  const json& start = forecast["jobs"][0]["start"];
+  EXPECT_EQ(forecast["jobs"][0]["name"], "b");
+  EXPECT_LT(start["earliest_in_s"], start["latest_in_s"]);
+  EXPECT_THAT(Do({"queue", "--start"}).output, HasSubstr("STARTS IN"));
+}
+
+TEST_F(SubmitTest, SecretsOfAFileAreSeenByTheJobAlone) {
+  StartCluster(1);
+  Write("secrets.env", "TOKEN=hunter2-is-secret\n");
+  Write("job.toml",
+        "name = \"a\"\nenv_file = \"secrets.env\"\n"
+        "command = [\"sh\", \"-c\", \"test ${#TOKEN} = 17\"]\n");
+  EXPECT_EQ(Do({"run", Path("job.toml")}).exit_code, 0);
+  const std::string grep = StrCat("grep -rl hunter2 ", state());
+  const Process found({"sh", "-c", grep}, Path("found"));
+  EXPECT_TRUE(Eventually([&] { return !IsAlive(found.pid()); }));
+  EXPECT_EQ(found.output(), "") << "in the journal, a log or a record";
+  EXPECT_THAT(Do({"queue", "--json", "--all"}).output,
+              Not(HasSubstr("hunter2")));
+
+  const Ended missing =
+      DoWith({"run", "--name", "b", "--set", "env_file=nothing.env"}, {"true"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.errors, HasSubstr("nothing.env: No such file"));
+}
+
+TEST_F(SubmitTest, ATimeLimitEndsTheJobWithACheckpointAndIsExtended) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "a", "--set", "time_limit=1"}, Trainer("100000"));
+  EXPECT_EQ(Do({"wait", "a"}).exit_code, 75);
+  const uint64_t step = CheckpointOf("a").steps;
+  EXPECT_GE(step, 1u);
+  EXPECT_EQ(QueueRow(endpoint_, "a")["code"], "held_time_limit");
+  EXPECT_EQ(Do({"update", "a", "--time-limit", "1000"}).exit_code, 0);
+  EXPECT_EQ(Do({"release", "a"}).exit_code, 0);
+  EXPECT_TRUE(ReachesStep(endpoint_, "a", step + 20));
+  EXPECT_EQ(Do({"update", "a", "--time-limit", "-1"}).exit_code, 1);
+}
+
+TEST_F(SubmitTest, AJobStartsNotBeforeItsTime) {
+  StartCluster(1);
+  const Ended submitted =
+      DoWith({"submit", "--name", "a", "--not-before", "2h"}, {"true"});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  const json row = QueueRow(endpoint_, "a");
+  EXPECT_EQ(row["state"], "PD");
+  EXPECT_EQ(row["code"], "not_before");
+  EXPECT_EQ(Do({"release", "a"}).exit_code, 0);
+  EXPECT_EQ(Do({"wait", "a"}).exit_code, 0);
+
+  DoWith({"submit", "--name", "b", "--set", "not_before_s=1"}, {"true"});
+  EXPECT_EQ(Do({"wait", "b"}).exit_code, 0);
+  EXPECT_THAT(DoWith({"submit", "--not-before", "yesterday"}, {"true"}).errors,
+              HasSubstr("yesterday"));
+}
+
+TEST_F(SubmitTest, RunShowsTheOutputAndEndsWithTheCodeOfTheJob) {
+  StartCluster(1);
+  const Ended good =
+      DoWith({"run", "--name", "good"}, {"sh", "-c", "echo one; echo two"});
+  EXPECT_EQ(good.exit_code, 0) << good.errors;
+  EXPECT_EQ(good.output, "one\ntwo\n");
+  const Ended bad = DoWith({"run", "--name", "bad", "--set", "retries_max=0"},
+                           {"sh", "-c", "echo out; exit 7"});
+  EXPECT_EQ(bad.exit_code, 7);
+  EXPECT_EQ(bad.output, "out\n");
+  EXPECT_THAT(bad.errors, HasSubstr("(bad) is held: failed"));
+  const Ended killed =
+      DoWith({"run", "--json", "--set", "retries_max=0", "--name", "killed"},
+             {"sh", "-c", "kill -9 $$"});
+  EXPECT_EQ(killed.exit_code, 137);
+  EXPECT_THAT(killed.output, HasSubstr("\"exit_code\":137"));
+}
+
+TEST_F(SubmitTest, RunThatIsInterruptedWithoutATerminalCancelsTheJob) {
+  StartCluster(1);
+  const auto run = Start(Line({"run", "--name", "long"}, Trainer("100000")));
+  ASSERT_TRUE(ReachesStep(endpoint_, "long", 20));
+  run->Signal(SIGINT);
+  EXPECT_EQ(run->Wait(), 75);
+  EXPECT_EQ(State("long"), "CA");
+}
+
+// `gavel run` on a terminal, at which somebody presses keys.
+class TypedRun {
+ public:
+  explicit TypedRun(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), GAVEL_BINARY_DIR "/gavel");
+    std::vector<char*> argv;
+    for (std::string& one : arguments) argv.push_back(one.data());
+    argv.push_back(nullptr);
+    pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
+    if (pid_ != 0) return;
+    execv(argv.front(), argv.data());
+    _exit(127);
+  }
+  ~TypedRun() { close(terminal_); }
+
+  // Waits until the terminal shows the text.
+  bool Shows(const std::string& text) {
+    std::array<char, 4096> some;
+    while (shown_.find(text) == std::string::npos) {
+      const ssize_t bytes = read(terminal_, some.data(), some.size());
+      if (bytes <= 0) return false;
+      shown_.append(some.data(), static_cast<size_t>(bytes));
+    }
+    return true;
+  }
+  void Type(std::string_view keys) {
+    shown_.clear();
+    EXPECT_EQ(write(terminal_, keys.data(), keys.size()),
+              static_cast<ssize_t>(keys.size()));
+  }
+  int ExitCode() {
+    Shows("\x01 never shown");
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  int terminal_ = -1;
+  pid_t pid_ = 0;
+  std::string shown_;
+};
+
+constexpr char kCtrlC[] = "\x03";
+
+TEST_F(SubmitTest, CtrlCAsksWhetherToCancel) {
+  StartCluster(1);
+  TypedRun run(Line({"run", "--name", "long"}, Trainer("100000")));
+  ASSERT_TRUE(ReachesStep(endpoint_, "long", 20));
+  run.Type(kCtrlC);
+  ASSERT_TRUE(run.Shows("Cancel job 1 (long)?"));
+  run.Type("n\n");
+  const uint64_t step = QueueRow(endpoint_, "long").value("steps_done", 0);
+  EXPECT_TRUE(ReachesStep(endpoint_, "long", step + 20)) << "it was cancelled";
+  run.Type(kCtrlC);
+  ASSERT_TRUE(run.Shows("Cancel job 1 (long)?"));
+  run.Type("y\n");
+  EXPECT_EQ(run.ExitCode(), 75);
+  EXPECT_EQ(State("long"), "CA");
+}
+
+TEST_F(SubmitTest, ASecondCtrlCLeavesTheJobRunning) {
+  StartCluster(1);
+  TypedRun run(Line({"run", "--name", "long"}, Trainer("100000")));
+  ASSERT_TRUE(ReachesStep(endpoint_, "long", 20));
+  run.Type(kCtrlC);
+  ASSERT_TRUE(run.Shows("Cancel job 1 (long)?"));
+  run.Type(kCtrlC);
+  EXPECT_EQ(run.ExitCode(), 130);
+  const uint64_t step = QueueRow(endpoint_, "long").value("steps_done", 0);
+  EXPECT_TRUE(ReachesStep(endpoint_, "long", step + 20));
+}
+
+TEST_F(SubmitTest, WaitEndsWithTheCodeOfTheFirstThatHasNotFinished) {
+  StartCluster(2);
+  DoWith({"submit", "--name", "a"}, {"true"});
+  DoWith({"submit", "--name", "b", "--set", "retries_max=0"},
+         {"sh", "-c", "exit 9"});
+  DoWith({"submit", "--name", "c"}, Trainer("100000"));
+  EXPECT_EQ(Do({"wait", "a"}).exit_code, 0);
+  const auto all =
+      Start({"wait", "a", "c", "b", "--json", "--coordinator", endpoint_});
+  ASSERT_TRUE(ReachesStep(endpoint_, "c", 20));
+  EXPECT_FALSE(all->Wait(0.5)) << "one still runs";
+  Do({"cancel", "c"});
+  EXPECT_EQ(all->Wait(), 75);
+  const json outcomes = json::parse(all->output());
+  ASSERT_EQ(outcomes.size(), 3u);
+  EXPECT_EQ(outcomes[1]["code"], "cancelled");
+  EXPECT_EQ(outcomes[2]["exit_code"], 9);
+  EXPECT_THAT(Do({"wait", "nobody"}).errors,
+              HasSubstr("there is no job named"));
+  EXPECT_THAT(Do({"wait", "77"}).errors, HasSubstr("there is no job 77"));
+}
+
+TEST_F(SubmitTest, WaitingLastsOverARestartOfTheCoordinator) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "a"}, Trainer("100000"));
+  ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
+  const auto wait = Start({"wait", "a", "--coordinator", endpoint_});
+  KillCoordinator();
+  EXPECT_TRUE(Eventually([&] {
+    return wait->errors().find("waiting for it") != std::string::npos;
+  }));
+  StartCoordinator();
+  ASSERT_TRUE(ReachesStep(endpoint_, "a", 40));
+  Do({"cancel", "a"});
+  EXPECT_EQ(wait->Wait(), 75) << wait->errors();
+}
+
+}  // namespace
+}  // namespace gavel::testing
