@@ -201,7 +201,7 @@ void GetField(Unpacker& unpacker, ByAccelerator<T>& out) {
 }
 
 auto Fields(As<TypeAssignment> auto& a) {
-  return std::tie(a.unit, a.type, a.host);
+  return std::tie(a.unit, a.type, a.host, a.workers);
 }
 
 auto Fields(As<AppBid> auto& b) {
@@ -270,18 +270,18 @@ auto Fields(As<Job::Pace> auto& p) {
 }
 
 auto Fields(As<Job> auto& j) {
-  return std::tie(j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at,
-                  j.epoch, j.workers, j.assigned, j.partner, j.planned,
-                  j.planned_partner, j.failures_in_a_row, j.restored,
-                  j.target_share, j.target_s, j.received_s, j.counted_since,
-                  j.isolated_s, j.isolated_steps, j.table_row, j.failed_starts,
-                  j.failure_counted, j.gang_address, j.gang_epoch,
-                  j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
-                  j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
-                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
-                  j.row_speed, j.profile, j.last_error, j.hung_launches,
-                  j.stays, j.claimed, j.planned_claim, j.left_unasked,
-                  j.last_end, j.submitted_wall_s, j.ended_wall_s, j.presence);
+  return std::tie(
+      j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at, j.epoch,
+      j.workers, j.assigned, j.partner, j.planned, j.planned_partner,
+      j.failures_in_a_row, j.restored, j.target_share, j.target_s, j.received_s,
+      j.counted_since, j.isolated_s, j.isolated_steps, j.table_row,
+      j.failed_starts, j.failure_counted, j.gang_address, j.gang_epoch,
+      j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
+      j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
+      j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
+      j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
+      j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
+      j.ended_wall_s, j.presence, j.losses);
 }
 
 auto Fields(As<Agent> auto& a) {
@@ -348,6 +348,7 @@ auto Fields(As<AcceleratorSpeeds> auto& s) {
   return AcceleratorSpeeds::State(s);
 }
 auto Fields(As<Stays> auto& s) { return Stays::State(s); }
+auto Fields(As<LossHistory> auto& h) { return LossHistory::State(h); }
 auto Fields(As<FailureRate> auto& r) { return FailureRate::State(r); }
 auto Fields(As<LaunchPace> auto& p) { return LaunchPace::State(p); }
 auto Fields(As<AcceleratorSpeeds::Rate> auto& r) {

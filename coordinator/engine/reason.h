@@ -212,6 +212,11 @@ struct ShrunkFailed {
   int workers = 0;
 };
 
+struct SizedByPolicy {
+  static constexpr Text kName = "sized_by_policy";
+  static constexpr Text kSentence = "the policy gives it so many workers";
+};
+
 // ---- checkpoints that move between servers (checkpoints.h)
 
 struct Moving {
@@ -390,20 +395,22 @@ struct Tried {
 }  // namespace reason
 
 // Append only: the position of an alternative is its number in all journals.
-using ReasonVariant = std::variant<
-    reason::None, reason::Running, reason::Submitted, reason::NoServer,
-    reason::Priority, reason::NotInAllocation, reason::Starting,
-    reason::Pausing, reason::Ending, reason::WaitsForRelease, reason::Unusable,
-    reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
-    reason::Finished, reason::GangStarting, reason::HeldGang,
-    reason::RunningPacked, reason::OutOfMemory, reason::Grown,
-    reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
-    reason::ShrunkFailed, reason::Moving, reason::Stranded, reason::TooWide,
-    reason::HeldFetch, reason::StandsStill, reason::HeldHung,
-    reason::HeldDevice, reason::HeldSilent, reason::HeldHungLaunch,
-    reason::TooExtreme, reason::Drained, reason::HeldByUser,
-    reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
-    reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried>;
+using ReasonVariant =
+    std::variant<reason::None, reason::Running, reason::Submitted,
+                 reason::NoServer, reason::Priority, reason::NotInAllocation,
+                 reason::Starting, reason::Pausing, reason::Ending,
+                 reason::WaitsForRelease, reason::Unusable,
+                 reason::HeldFailures, reason::HeldLaunch, reason::Cancelled,
+                 reason::Finished, reason::GangStarting, reason::HeldGang,
+                 reason::RunningPacked, reason::OutOfMemory, reason::Grown,
+                 reason::ShrunkForJob, reason::ShrunkSlow, reason::ShrunkToFit,
+                 reason::ShrunkFailed, reason::Moving, reason::Stranded,
+                 reason::TooWide, reason::HeldFetch, reason::StandsStill,
+                 reason::HeldHung, reason::HeldDevice, reason::HeldSilent,
+                 reason::HeldHungLaunch, reason::TooExtreme, reason::Drained,
+                 reason::HeldByUser, reason::HeldUnready, reason::KeptOut,
+                 reason::LosesPlace, reason::RunningOpaque,
+                 reason::HeldTimeLimit, reason::Tried, reason::SizedByPolicy>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

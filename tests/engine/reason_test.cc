@@ -213,6 +213,10 @@ std::vector<Case> Cases() {
        "tried to run beside job 7: kept at 1.50 times the rate before, for 12 "
        "accelerator-seconds",
        {41, "to run beside job 7", 1.5, 12.4, "kept"}},
+      {reason::SizedByPolicy{},
+       "sized_by_policy",
+       "the policy gives it so many workers",
+       {42}},
   };
 }
 
