@@ -2,7 +2,7 @@
 // training (loss_policies.cc). Pure, thread-safe.
 //
 //   kReciprocal   1 / (b k + c) + d              Optimus (EuroSys'18), eq. 1
-//   kSublinear    1 / (a k^2 + b k + c) + d      SLAQ (SoCC'17), section 4.2:
+//   kSublinear    1 / (a k^2 + b k + c) + d      SLAQ (SoCC'17):
 //   kExponential  exp(-b k - c) + d              first-order methods, and those
 //                                                that converge linearly
 //

@@ -7,16 +7,15 @@
 // converged. The throughputs of elastic jobs by their number of workers are its
 // speed model (section 3.2). Each job first gets the fewest workers that it
 // runs with; then each further worker goes where it shortens a job's remaining
-// time most (section 4.1). Where there is no room for the first workers of all
-// jobs, of which the paper says nothing, they go to the job with the least
-// accelerator time left: that is the gain of an accelerator-second in the sum
-// of completion times.
+// time most (section 4.1). The first workers go to the job with the least
+// accelerator time left, which gains most for each accelerator-second; that is
+// our reading for a cluster without room for all.
 //
 // `slaq` (Zhang et al., SoCC'17) maximises the quality of all models: the
 // accelerators go where the loss is predicted to fall most in the next round
-// for each accelerator (section 4). Losses are normalised by the largest change
-// of the job's loss so far. The curve is that of two families which fits best,
-// with recent losses weighing more (section 4.2).
+// for each accelerator. Losses are normalised by the largest change of the job's
+// loss so far. The curve is that of two families which fits best, with recent
+// losses weighing more.
 //
 // A job with fewer than four losses, or whose loss does not fall, has no curve.
 // For `optimus` it ends after steps_total; for `slaq` its loss falls evenly up
@@ -156,8 +155,8 @@ PolicyResult GiveByWorth(const PolicyProblem& problem, Assigner& assigner,
   return result;
 }
 
-// The steps until the loss above the curve's asymptote is one hundredth of what
-// it was at the largest loss of the job.
+// The step at which the job has converged: its loss above the asymptote is one
+// hundredth of that at its largest loss.
 double StepsToConverge(const LossCurve& curve, double largest_loss) {
   constexpr double kConverged = 0.01;
   return (1 / (kConverged * (largest_loss - curve.d)) - curve.c) / curve.b;

@@ -1,6 +1,5 @@
 // Loss curves, and the policies that predict training from them: Optimus
-// (EuroSys'18) and SLAQ (SoCC'17). Tests of the papers' statements name the
-// section.
+// (EuroSys'18) and SLAQ (SoCC'17). Sections are those of Optimus.
 #include <cmath>
 #include <random>
 
@@ -69,7 +68,7 @@ TEST(LossCurve, NoiseLeavesTheTrend) {
   EXPECT_NEAR(curve->At(3200), Reciprocal(3200), 0.1 * Reciprocal(3200));
 }
 
-// SLAQ, section 4.2: recent losses weigh more.
+// SLAQ: recent losses weigh more.
 TEST(LossCurve, DecayFollowsTheRecentLosses) {
   const auto points = LossesOf(0, 30, 10, [](double steps) {
     return steps <= 150 ? 5 - steps / 100 : Exponential(10 * steps);
@@ -220,7 +219,7 @@ TEST(Optimus, WorkersThatGainNothingAreLeftIdle) {
 
 // ---- SLAQ
 
-// Section 4: the job whose loss falls fastest now has the accelerator, and the
+// The job whose loss falls fastest now has the accelerator, and the
 // one that has nearly converged waits.
 TEST(Slaq, TheSteepestLossGoesFirst) {
   PolicyProblem problem = TwoOfOneLength();
@@ -253,7 +252,7 @@ TEST(Slaq, WithoutACurveTheLossFallsEvenlyUpToTheLastStep) {
   EXPECT_EQ(AssignedBy("slaq", problem), (Assigned{{{1, 0}, 0}}));
 }
 
-// Section 4: the worth of a worker is what the loss falls by more.
+// The worth of a worker is what the loss falls by more.
 TEST(Slaq, FurtherWorkersGoToTheSteeperLoss) {
   PolicyProblem problem = TwoOfOneLength();
   problem.capacity = {6};

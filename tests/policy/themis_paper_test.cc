@@ -197,7 +197,7 @@ TEST(ThemisPaper4, AnAppOfSeveralJobsBidsForThemTogether) {
   EXPECT_THAT(result.assignment, SizeIs(4));
 }
 
-// What the auction leaves is given work-conserving.
+// The rest is given away after the auction: the arbiter is work-conserving.
 TEST(ThemisPaper4, NothingThatAJobCanUseStaysIdle) {
   EXPECT_THAT(Solved("themis", Apps(7, 20)).assignment, SizeIs(7));
   EXPECT_THAT(Solved("themis_f=0", Apps(7, 20)).assignment, SizeIs(7));
