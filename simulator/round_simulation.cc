@@ -191,7 +191,7 @@ void RoundSimulation::Drain() {
       inbox_.Push(event::Persisted{persisted_});
     } else if (problem_.has_value() && queue_.next() > queue_.now()) {
       ++counters_.solves;
-      absl::StatusOr<PolicyResult> result = policy_->Solve(*problem_->problem);
+      absl::StatusOr<PolicyResult> result = Solve(*problem_->problem);
       event::AllocationReady ready{problem_->epoch, {}};
       problem_.reset();
       if (result.ok()) {
@@ -208,6 +208,23 @@ void RoundSimulation::Drain() {
       return Arm();
     }
   }
+}
+
+// An app overstates its rho by understating its time alone on the cluster.
+absl::StatusOr<PolicyResult> RoundSimulation::Solve(
+    const PolicyProblem& problem) const {
+  if (!(options_.lies.part > 0)) return policy_->Solve(problem);
+  PolicyProblem told = problem;
+  std::vector<bool> lie(told.apps.size(), false);
+  for (PolicyJob& job : told.jobs) {
+    if (!work_.Lies(by_id_.at(job.id)->second.index)) continue;
+    job.apps_average /= options_.lies.factor;
+    if (job.app >= 0) lie[static_cast<size_t>(job.app)] = true;
+  }
+  for (size_t app = 0; app < lie.size(); ++app) {
+    if (lie[app]) told.apps[app].apps_average /= options_.lies.factor;
+  }
+  return policy_->Solve(told);
 }
 
 void RoundSimulation::Handle(Actions& actions) {
@@ -572,13 +589,20 @@ void RoundSimulation::GiveUpPair(Running& job) {
 }
 
 // Reports the speed of a job beside another, of which the engine has only an
-// estimate, or of one whose trial is to be judged.
+// estimate, or of one whose trial is to be judged; and once a round the loss,
+// where the policy reads losses.
 void RoundSimulation::Report(JobId id, uint64_t plan) {
   Running* job = Find(id);
   if (job == nullptr || job->plan != plan) return;
-  if (PartnerOf(*job) == nullptr && !options_.engine.introspection) return;
+  const bool losses = policy_->reads_losses();
+  if (PartnerOf(*job) == nullptr && !options_.engine.introspection && !losses) {
+    return;
+  }
   Count(*job);
   TellSpeed(*job);
+  if (!losses) return;
+  queue_.After(options_.engine.round_duration_s,
+               {Kind::kReport, id.value(), plan});
 }
 
 // Reports the speed of a job in a pair, or with another number of workers than
@@ -617,11 +641,14 @@ void RoundSimulation::Train(Running& job) {
                         (partner != nullptr || job.last.size() > 1);
   const bool estimated =
       partner != nullptr && options_.engine.reference_models > 0;
-  if (!on_trial && !estimated) return;
+  const bool told = on_trial || estimated;
+  if (!told && !policy_->reads_losses()) return;
   Time both = std::max(queue_.now(), job.trains_from);
   if (partner != nullptr) both = std::max(both, partner->trains_from);
-  queue_.At(both + (on_trial ? kTrialWindow_s : kReportWindow_s),
-            {Kind::kReport, job.id.value(), job.plan});
+  const double after_s = on_trial ? kTrialWindow_s
+                         : told   ? kReportWindow_s
+                                  : options_.engine.round_duration_s;
+  queue_.At(both + after_s, {Kind::kReport, job.id.value(), job.plan});
 }
 
 void RoundSimulation::Count(Running& job) {
@@ -716,6 +743,10 @@ Progress RoundSimulation::ProgressOf(const Running& job) const {
   progress.pauses = job.pauses;
   progress.moves = job.told.moves;
   progress.pausing_s = job.pausing_s;
+  if (policy_->reads_losses()) {
+    const TraceJob& of = work_.job(job.index);
+    progress.scalars = {{"loss", of.loss.At(job.steps / of.steps_total)}};
+  }
   return progress;
 }
 

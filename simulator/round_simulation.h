@@ -47,8 +47,8 @@ class RoundSimulation : public WorkSimulation {
     kGiveUp,  // the lease of job `id`, rank `number`
     kFinish,  // job `id`, if its plan is still `number`
     kTick,    // the engine's deadline
-    kReport,  // job `id` tells how fast it is beside another, if its plan is
-              // still `number`
+    kReport,  // job `id` tells how fast it is beside another, and its loss, if
+              // its plan is still `number`
   };
   struct Task {
     Kind kind = Kind::kArrive;
@@ -114,6 +114,7 @@ class RoundSimulation : public WorkSimulation {
   void Handle(Actions& actions);
   void Do(const action::Persist&) {}  // no journal is kept
   void Do(action::SolvePolicy& action) { problem_ = std::move(action); }
+  absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem) const;
   void Do(const action::SendToWorker& action);
   void Do(const action::SendToAgent& action);
   void Do(const action::Reply& action);

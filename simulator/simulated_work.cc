@@ -91,6 +91,7 @@ std::vector<SimulatedApp> AppsOf(const std::vector<SimulatedJob>& jobs,
     if (index == sums.size()) {
       sums.emplace_back().app.name = work.AppName(job.job);
       sums.back().app.arrival_s = job.arrival_s;
+      sums.back().app.lies = work.Lies(job.job);
     }
     Sum& sum = sums[index];
     const double alone_s = work.FastestSeconds(job.job);
@@ -141,6 +142,16 @@ void SummariseApps(SimulationResult& result) {
   result.max_app_rho = Percentile(rhos, 1);
   result.app_rho_at_most_1 = at_most_1 / count;
   result.app_jain_index = sum * sum / (count * squares);
+  std::vector<double> honest;
+  std::vector<double> lying;
+  for (const SimulatedApp& app : result.apps) {
+    (app.lies ? lying : honest).push_back(app.rho);
+  }
+  std::ranges::sort(honest);
+  std::ranges::sort(lying);
+  result.median_honest_app_rho = Percentile(honest, 0.5);
+  result.max_honest_app_rho = Percentile(honest, 1);
+  result.median_lying_app_rho = Percentile(lying, 0.5);
 }
 
 }  // namespace
@@ -245,6 +256,14 @@ void SimulatedWork::StartSteady() {
     job.arrival_s = 0;
     job.steps_total *= 1 - part;
   }
+}
+
+bool SimulatedWork::Lies(size_t i) const {
+  constexpr double kGolden = 0.6180339887498949;
+  const size_t app = trace_.jobs[i].app;
+  if (app == TraceJob::kNoApp) return false;
+  const double turn = kGolden * static_cast<double>(app + 1);
+  return turn - std::floor(turn) < options_.lies.part;
 }
 
 std::string SimulatedWork::WhyUnfit(size_t i) const {

@@ -68,6 +68,7 @@ class SimulatedWork {
     const size_t app = trace_.jobs[i].app;
     return app == TraceJob::kNoApp ? "" : trace_.apps[app];
   }
+  bool Lies(size_t i) const;              // the job's app does
   SimulatedJob Describe(size_t i) const;  // without an outcome
 
  private:

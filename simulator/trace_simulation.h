@@ -81,6 +81,14 @@ struct Profiling {
   double cell_s = 60;  // that one takes, of all accelerators of the job; >= 0
 };
 
+// Apps that overstate their rho to the policy: a part of the trace's apps,
+// spread evenly over their order, each by the same factor. A policy that orders
+// apps by their rho invites such lies (Themis, NSDI'20, section 2.3).
+struct Lies {
+  double part = 0;    // of the apps, [0, 1]
+  double factor = 1;  // > 0
+};
+
 struct SimulationOptions {
   EngineOptions engine;
   Profiling profiling;
@@ -105,6 +113,7 @@ struct SimulationOptions {
   double failures_per_hour = 0;
   double checkpoint_interval_s = 600;
   bool record_rounds = false;  // fills SimulationResult::leases and usage
+  Lies lies;
   // The time that jobs of the trace had received before it began, by number.
   // Jobs beyond the end of the vector had received none. Unused when `ideal`.
   std::vector<event::Received> received;
@@ -151,6 +160,7 @@ struct SimulatedApp {
   // Themis (NSDI'20, section 3): its time over its time alone on the whole
   // cluster, times the average number of apps present over its life.
   double rho = 0;
+  bool lies = false;  // see Lies
 };
 
 // One kind of rho over the window's jobs that ended.
@@ -202,6 +212,10 @@ struct SimulationResult {
   double max_app_rho = 0;
   double app_rho_at_most_1 = 0;
   double app_jain_index = 0;
+  // The same by whether apps lie; NaN: there are none of that kind.
+  double median_honest_app_rho = 0;
+  double max_honest_app_rho = 0;
+  double median_lying_app_rho = 0;
   double worst_share = 0;  // least share received / target
   // The next figures cover all jobs, also those outside the window.
   double makespan_s = 0;  // from the first arrival to the last end; NaN: none

@@ -202,7 +202,7 @@ void GetField(Unpacker& unpacker, ByAccelerator<T>& out) {
 }
 
 auto Fields(As<TypeAssignment> auto& a) {
-  return std::tie(a.unit, a.type, a.host);
+  return std::tie(a.unit, a.type, a.host, a.workers);
 }
 
 auto Fields(As<AppBid> auto& b) {
@@ -282,7 +282,7 @@ auto Fields(As<Job> auto& j) {
       j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
       j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
       j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
-      j.ended_wall_s, j.presence, j.limited_from_s);
+      j.ended_wall_s, j.presence, j.limited_from_s, j.losses);
 }
 
 auto Fields(As<Agent> auto& a) {
@@ -352,6 +352,7 @@ auto Fields(As<AcceleratorSpeeds> auto& s) {
   return AcceleratorSpeeds::State(s);
 }
 auto Fields(As<Stays> auto& s) { return Stays::State(s); }
+auto Fields(As<LossHistory> auto& h) { return LossHistory::State(h); }
 auto Fields(As<FailureRate> auto& r) { return FailureRate::State(r); }
 auto Fields(As<LaunchPace> auto& p) { return LaunchPace::State(p); }
 auto Fields(As<AcceleratorSpeeds::Rate> auto& r) {

@@ -1,12 +1,34 @@
 #include "coordinator/engine/job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <variant>
 
 #include "core/text.h"
 
 namespace gavel {
+
+void LossHistory::Add(uint64_t steps, double loss) {
+  if (!std::isfinite(loss)) return;
+  while (!points_.empty() && points_.back().first >= steps) points_.pop_back();
+  const size_t size = points_.size();
+  if (size >= 2 && points_[size - 1].first - points_[size - 2].first < gap_) {
+    points_.pop_back();
+  }
+  points_.emplace_back(steps, loss);
+  if (points_.size() <= kPointsMax) return;
+  // Every second point stays, and from now on points are that far apart.
+  for (size_t i = 2; i < points_.size(); i += 2) points_[i / 2] = points_[i];
+  points_.resize((points_.size() + 1) / 2);
+  gap_ = (points_.back().first - points_.front().first) / (kPointsMax / 2);
+}
+
+void NoteLoss(const Progress& progress, Job& job) {
+  for (const auto& [name, value] : progress.scalars) {
+    if (name == "loss") job.losses.Add(progress.steps_done, value);
+  }
+}
 
 bool Job::HoldsAny() const {
   return std::any_of(workers.begin(), workers.end(),
@@ -92,8 +114,11 @@ std::string RenderResize(const Job& job) {
   const Reason& reason = job.resize_reason;
   if (std::holds_alternative<reason::None>(reason)) return "";
   const bool grown = std::holds_alternative<reason::Grown>(reason);
-  return StrCat(grown ? "grown to " : "shrunk to ", job.scale_factor, ": ",
-                RenderReason(reason));
+  const bool chosen = std::holds_alternative<reason::SizedByPolicy>(reason);
+  return StrCat(grown    ? "grown to "
+                : chosen ? "sized to "
+                         : "shrunk to ",
+                job.scale_factor, ": ", RenderReason(reason));
 }
 
 }  // namespace gavel

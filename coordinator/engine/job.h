@@ -74,6 +74,31 @@ class Stays {
   uint64_t incarnation_ = 0;
 };
 
+// The losses that rank 0 reported, as the journal has them: a bounded number of
+// points, spread over the training. The first and the last one are kept. A
+// value.
+class LossHistory {
+ public:
+  static constexpr size_t kPointsMax = 32;
+
+  // Adds the value of the scalar "loss" after `steps`. Drops the points from
+  // `steps` on: they come from a process that was lost.
+  void Add(uint64_t steps, double loss);
+
+  // (steps, loss), ascending by steps; all losses are finite.
+  const std::vector<std::pair<uint64_t, double>>& points() const {
+    return points_;
+  }
+
+  static auto State(auto& s) { return std::tie(s.points_, s.gap_); }
+
+ private:
+  std::vector<std::pair<uint64_t, double>> points_;
+  // The last point gives way to the next one while it is less than this beyond
+  // the one before it.
+  uint64_t gap_ = 0;
+};
+
 enum class JobState : uint8_t {
   kActive,    // waits, runs or is in between: see its workers
   kFinished,  // all workers ended with 0
@@ -315,6 +340,7 @@ struct Job {
   // with the epoch in which that checkpoint was the latest.
   std::map<std::string, uint64_t> checkpoint_epochs;
   Stays stays;  // pauses and moves so far
+  LossHistory losses;
   // An acknowledged checkpoint that `gavel release` gave up, as no server that
   // can be reached has it.
   Generation forgone;
@@ -343,6 +369,10 @@ struct Job {
 // else as measured by its workers so far. Raises row.owed_part to the part of
 // its target that the job has not received.
 void AddCosts(const Job& job, RoundUnit& row);
+
+// Adds the loss of rank 0's progress to the history of the job, if its program
+// reports one.
+void NoteLoss(const Progress& progress, Job& job);
 
 // Some worker leaves so that the whole gang can start again together.
 bool IsRestarting(const Job& job);

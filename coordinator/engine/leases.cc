@@ -104,6 +104,7 @@ void On(State& s, Time now, const event::LeaseEnded& e) {
   worker->progress = e.progress;
   worker->progress_at = now;
   worker->Know(now, e.progress);
+  if (e.worker.rank == 0) NoteLoss(e.progress, *job);
   if (e.worker.rank == 0 && e.progress.window_s > 0) {
     Measure(s, now, *job, e.progress);
   }
@@ -151,6 +152,7 @@ void On(State& s, Time now, const event::StepsReported& e) {
   s.changes.Touch(job);
   NoteSteps(now, *worker, e.progress);
   worker->Know(now, e.progress);
+  if (e.worker.rank == 0) NoteLoss(e.progress, job);
   if (e.worker.rank != 0 || worker->held_epoch == 0) return;
   Measure(s, now, job, e.progress);
   if (s.options.introspection) s.agenda.JudgeSoon(job.id);

@@ -212,6 +212,11 @@ struct ShrunkFailed {
   int workers = 0;
 };
 
+struct SizedByPolicy {
+  static constexpr Text kName = "sized_by_policy";
+  static constexpr Text kSentence = "the policy gives it so many workers";
+};
+
 // ---- checkpoints that move between servers (checkpoints.h)
 
 struct Moving {
@@ -423,7 +428,7 @@ using ReasonVariant = std::variant<
     reason::TooExtreme, reason::Drained, reason::HeldByUser,
     reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
     reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried,
-    reason::NotItsServers, reason::NotBefore>;
+    reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

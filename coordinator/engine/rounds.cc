@@ -23,6 +23,8 @@ namespace gavel::engine {
 
 static std::vector<SizedJob> SizedJobs(State& s, Time now,
                                        const RoundAssignment& plan);
+static bool HasChosenSizes(const State& s);
+static void ResizeAsChosen(State& s, Time now, bool keep_running);
 static bool IsLeftOut(State& s, Job& job, const std::vector<int>& free);
 static void DropGrowth(State& s, const RoundAssignment& plan, Time at,
                        std::vector<Resize>& resizes);
@@ -33,6 +35,7 @@ void ResizeJobs(State& s, Time now, Time at, bool keep_running) {
     return entry.second->active() && entry.second->spec.elastic();
   });
   if (!any) return;
+  if (HasChosenSizes(s)) return ResizeAsChosen(s, now, keep_running);
   const RoundAssignment plan = PlanAll(s, at, keep_running).places;
   const std::vector<int>& capacity = s.cluster.Capacity();
   std::vector<int> free = capacity;
@@ -91,6 +94,41 @@ std::vector<SizedJob> SizedJobs(State& s, Time now,
     };
   }
   return jobs;
+}
+
+// Whether the policy chooses the sizes of elastic jobs itself.
+bool HasChosenSizes(const State& s) {
+  return std::ranges::any_of(
+      s.allocation.result().assignment,
+      [](const TypeAssignment& entry) { return entry.workers > 0; });
+}
+
+// Gives elastic jobs the sizes that the policy chose. Together they fit into
+// the cluster, so a job that is to shrink does so at once. One that runs grows
+// only if it was not resized lately. A job that the policy gives nothing waits
+// with the fewest workers.
+void ResizeAsChosen(State& s, Time now, bool keep_running) {
+  std::map<JobId, int> chosen;
+  for (const TypeAssignment& entry : s.allocation.result().assignment) {
+    if (entry.workers > 0) chosen[entry.unit.job] = entry.workers;
+  }
+  const double rest_s = s.options.resize_rounds * s.terms.round_duration_s();
+  std::vector<Resize> resizes;
+  for (const auto& [id, job] : s.jobs.live()) {
+    if (!job->spec.elastic() || !s.candidates.MayRun(*job)) continue;
+    const bool runs = !job->assigned.empty();
+    const auto found = chosen.find(id);
+    if (runs && (keep_running || found == chosen.end())) continue;
+    const int size =
+        std::clamp(found == chosen.end() ? 0 : found->second,
+                   job->spec.LeastWorkers(), job->spec.MostWorkers());
+    const bool rests = runs && now - job->resized_at < rest_s;
+    if (size == job->scale_factor || (rests && size > job->scale_factor)) {
+      continue;
+    }
+    resizes.push_back({id, size, reason::SizedByPolicy{}});
+  }
+  if (!resizes.empty()) Record(s, now, event::JobsResized{std::move(resizes)});
 }
 
 // Whether the policy gives the job nothing though there is room for it. The

@@ -180,6 +180,8 @@ static void AddProgress(const State& s, const Job& job, Time now,
 static void AddApps(const State& s, Time now, PolicyProblem& problem);
 static void AddPlacement(const State& s, PolicyProblem& problem);
 static void AddHosts(const State& s, PolicyProblem& problem);
+static void AddLosses(const State& s, PolicyProblem& problem);
+static void AddSizes(const State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, const PolicyJob& row,
                            PolicyProblem& problem, std::vector<double>& out);
@@ -271,6 +273,8 @@ void BuildProblem(State& s, Time now) {
   if (s.options.progress) {
     AddApps(s, now, problem);
     AddHosts(s, problem);
+    AddLosses(s, problem);
+    AddSizes(s, problem);
   }
   if (!s.allocation.prices().empty()) {
     std::map<std::string, double> prices(s.allocation.prices().begin(),
@@ -436,6 +440,40 @@ void AddHosts(const State& s, PolicyProblem& problem) {
     for (const auto& [host, count] : counts) {
       problem.places.push_back({m, host, count});
     }
+  }
+}
+
+void AddLosses(const State& s, PolicyProblem& problem) {
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const Job& job = s.jobs.at(problem.jobs[m].id);
+    for (const auto& [steps, loss] : job.losses.points()) {
+      problem.losses.push_back({m, static_cast<double>(steps), loss});
+    }
+  }
+}
+
+// Adds the sizes that elastic jobs may have in this cluster.
+void AddSizes(const State& s, PolicyProblem& problem) {
+  constexpr int kSizesMax = 256;
+  if (!s.jobs.elastic() || problem.types.empty()) return;
+  const int largest = std::ranges::max(problem.capacity);
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const Job& job = s.jobs.at(problem.jobs[m].id);
+    if (!job.spec.elastic()) continue;
+    PolicySizes sizes{m, job.spec.LeastWorkers(), {}};
+    const int most = std::min(
+        {job.spec.MostWorkers(), largest, sizes.least + kSizesMax - 1});
+    for (int workers = sizes.least; workers <= most; ++workers) {
+      for (size_t type = 0; type < problem.types.size(); ++type) {
+        const bool runs = workers <= problem.capacity[type] &&
+                          !s.figures.IsKeptOut(job, type);
+        sizes.steps_per_s.push_back(
+            runs ? s.throughputs.AtSize(job.id, problem.types[type], workers)
+                       .steps_per_s
+                 : 0);
+      }
+    }
+    if (!sizes.steps_per_s.empty()) problem.sizes.push_back(std::move(sizes));
   }
 }
 

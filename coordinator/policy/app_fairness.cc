@@ -11,13 +11,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // not known.
 constexpr double kSecondsUnknown = 3600;
 
-double StepsLeft(const Assigner& assigner, size_t job) {
-  const PolicyJob& of = assigner.Job(job);
-  if (of.steps_remaining > 0) return of.steps_remaining;
-  if (of.steps_done > 0) return of.steps_done;
-  return kSecondsUnknown * assigner.BestThroughput(job);
-}
-
 // T_id without the number of apps.
 double SecondsAlone(const Assigner& assigner, const std::vector<size_t>& jobs,
                     const PolicyApp& app) {
@@ -62,6 +55,13 @@ std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
         SecondsAlone(assigner, apps[a].jobs, facts[a]) * facts[a].apps_average;
   }
   return apps;
+}
+
+double StepsLeft(const Assigner& assigner, size_t job) {
+  const PolicyJob& of = assigner.Job(job);
+  if (of.steps_remaining > 0) return of.steps_remaining;
+  if (of.steps_done > 0) return of.steps_done;
+  return kSecondsUnknown * assigner.BestThroughput(job);
 }
 
 double SecondsLeft(const Assigner& assigner, size_t job, size_t type) {

@@ -10,7 +10,8 @@
 // accelerators. A job whose steps are not known is taken to be half done.
 //
 // Pure, thread-safe. Called by the policies that share between apps
-// (themis.cc) and by the engine, which reports rho.
+// (themis.cc), by those that need the work left (loss_policies.cc), and by the
+// engine, which reports rho.
 #ifndef GAVEL_COORDINATOR_POLICY_APP_FAIRNESS_H_
 #define GAVEL_COORDINATOR_POLICY_APP_FAIRNESS_H_
 
@@ -33,6 +34,10 @@ struct FairApp {
 // Jobs that can run nowhere belong to none.
 std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
                                 const Assigner& assigner);
+
+// The job's remaining steps, > 0. If they are not known, the job is half done,
+// or an hour from its end if it has not begun.
+double StepsLeft(const Assigner& assigner, size_t job);
 
 // The seconds that the job's remaining steps take on the type, > 0; infinity if
 // it can't run there.

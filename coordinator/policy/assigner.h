@@ -1,6 +1,6 @@
 // Hands out accelerators to one unit after another, for the policies that
 // choose accelerators themselves. Called by queues.cc, allox.cc, gandiva.cc,
-// themis.cc and tiresias.cc. Not thread-safe.
+// loss_policies.cc, themis.cc and tiresias.cc. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 #define GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 
@@ -81,11 +81,13 @@ class Assigner {
   // The type on which the job runs now, if it still fits there.
   std::optional<size_t> FitWhereItRuns(size_t job) const;
 
-  // A job may be assigned at most once, alone or in a pair.
-  void Assign(size_t job, size_t type, AcceleratorId host = {}) {
-    room_[type] -= Job(job).scale_factor;
+  // A job may be assigned at most once, alone or in a pair. `workers`: of an
+  // elastic job; 0: its scale factor.
+  void Assign(size_t job, size_t type, AcceleratorId host = {},
+              int workers = 0) {
+    room_[type] -= workers > 0 ? workers : Job(job).scale_factor;
     assert(assigned_ < assignment_.size());
-    assignment_[assigned_++] = {{Job(job).id, JobId()}, type, host};
+    assignment_[assigned_++] = {{Job(job).id, JobId()}, type, host, workers};
   }
   // Assigns a pair, which shares the accelerators of one gang.
   void AssignPair(size_t a, size_t b, size_t type);

@@ -58,6 +58,7 @@ namespace gavel {
 struct PolicyTraits {
   bool packs = false;
   bool reads_progress = true;
+  bool reads_losses = false;
 };
 
 class FunctionPolicy : public Policy {
@@ -72,6 +73,7 @@ class FunctionPolicy : public Policy {
   std::string_view name() const override { return name_; }
   bool packs() const override { return traits_.packs; }
   bool reads_progress() const override { return traits_.reads_progress; }
+  bool reads_losses() const override { return traits_.reads_losses; }
   absl::StatusOr<PolicyResult> Solve(
       const PolicyProblem& problem) const override {
     GAVEL_RETURN_IF_ERROR(CheckProblem(problem));
@@ -126,9 +128,11 @@ absl::StatusOr<PolicyResult> SolveMaxThroughputPerCost(
     const PolicyProblem& problem);
 PolicyResult SolveMinTotalDuration(const PolicyProblem& problem,
                                    PolicyForm form);
+PolicyResult SolveOptimus(const PolicyProblem& problem);
 PolicyResult SolvePriority(const PolicyProblem& problem);
 PolicyResult SolveProportional(const PolicyProblem& problem);
 PolicyResult SolveSjf(const PolicyProblem& problem);
+PolicyResult SolveSlaq(const PolicyProblem& problem);
 // Alone: kAgnostic or kAware.
 PolicyResult SolveStrategyProof(const PolicyProblem& problem, PolicyForm form);
 PolicyResult SolveStrawman(const PolicyProblem& problem);

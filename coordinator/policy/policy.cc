@@ -229,13 +229,13 @@ absl::Status CheckEntity(const PolicyEntity& entity) {
                 "; give a finite one above 0");
 }
 
-bool IsAverage(double apps) { return std::isfinite(apps) && apps >= 1; }
+bool IsAverage(double apps) { return std::isfinite(apps) && apps > 0; }
 
 absl::Status CheckApp(const PolicyProblem& problem, size_t a) {
   const PolicyApp& app = problem.apps[a];
   if (!IsAverage(app.apps_average)) {
     return Refuse("app ", a, ": an average of ", app.apps_average,
-                  " apps; give 1 or more");
+                  " apps; give one above 0");
   }
   for (const double value :
        {app.age_s, app.ended_longest_s, app.ended_area_s}) {
@@ -267,6 +267,43 @@ absl::Status CheckHosts(const PolicyProblem& problem) {
                   " accelerators on host ", place.host, " of ",
                   problem.hosts.size(),
                   "; give indices, ascending by job, and 1 or more");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLosses(const PolicyProblem& problem) {
+  const size_t n = problem.jobs.size();
+  for (size_t i = 0; i < problem.losses.size(); ++i) {
+    const PolicyLoss& loss = problem.losses[i];
+    const bool follows = i == 0 || std::pair(problem.losses[i - 1].job,
+                                             problem.losses[i - 1].steps) <
+                                       std::pair(loss.job, loss.steps);
+    if (loss.job < n && follows && FiniteFromZero(loss.steps) &&
+        std::isfinite(loss.loss)) {
+      continue;
+    }
+    return Refuse("a loss of ", loss.loss, " at step ", loss.steps,
+                  " of the job at ", loss.job, " of ", n,
+                  "; give finite ones, ascending by job and step");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSizesOfJobs(const PolicyProblem& problem) {
+  const size_t n = problem.jobs.size();
+  for (size_t i = 0; i < problem.sizes.size(); ++i) {
+    const PolicySizes& sizes = problem.sizes[i];
+    const bool follows = i == 0 || problem.sizes[i - 1].job < sizes.job;
+    if (sizes.job < n && follows && sizes.least >= 1 &&
+        !problem.types.empty() && !sizes.steps_per_s.empty() &&
+        sizes.steps_per_s.size() % problem.types.size() == 0 &&
+        std::ranges::all_of(sizes.steps_per_s, FiniteFromZero)) {
+      continue;
+    }
+    return Refuse("sizes of the job at ", sizes.job, " of ", n, " from ",
+                  sizes.least, " workers with ", sizes.steps_per_s.size(),
+                  " throughputs; give finite ones for each type and size, "
+                  "ascending by job");
   }
   return absl::OkStatus();
 }
@@ -329,7 +366,8 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
                   "; give an index, -1 for an app of its own");
   }
   if (!IsAverage(job.apps_average)) {
-    return refuse("an average of ", job.apps_average, " apps; give 1 or more");
+    return refuse("an average of ", job.apps_average,
+                  " apps; give one above 0");
   }
   const std::span<const double> row = problem.Row(m);
   for (size_t c = 0; c < row.size(); ++c) {
@@ -437,6 +475,8 @@ absl::Status CheckProblem(const PolicyProblem& problem) {
     GAVEL_RETURN_IF_ERROR(CheckJob(problem, m));
   }
   GAVEL_RETURN_IF_ERROR(CheckHosts(problem));
+  GAVEL_RETURN_IF_ERROR(CheckLosses(problem));
+  GAVEL_RETURN_IF_ERROR(CheckSizesOfJobs(problem));
   if (problem.kinds.empty() && problem.pairs.empty()) return absl::OkStatus();
   std::vector<size_t> first_of;
   GAVEL_RETURN_IF_ERROR(CheckKinds(problem, &first_of));
@@ -529,6 +569,16 @@ bool IsTractable(const PolicyProblem& problem, size_t m) {
          std::ranges::all_of(problem.Row(m), tractable);
 }
 
+// The rows of jobs that stay, with the indices that these jobs have now.
+template <class Row>
+std::vector<Row> RowsOf(const std::vector<size_t>& index_of, size_t none,
+                        std::vector<Row> rows) {
+  std::erase_if(rows,
+                [&](const Row& row) { return index_of[row.job] == none; });
+  for (Row& row : rows) row.job = index_of[row.job];
+  return rows;
+}
+
 // Ascending by id without `out`. Kinds are numbered anew.
 PolicyProblem Without(const PolicyProblem& problem,
                       const std::vector<bool>& out) {
@@ -551,8 +601,10 @@ PolicyProblem Without(const PolicyProblem& problem,
   for (size_t& kind : kind_of) {
     if (kind != kNone) kind = kinds++;
   }
+  std::vector<size_t> index_of(n, kNone);
   for (size_t m = 0; m < n; ++m) {
     if (out[m]) continue;
+    index_of[m] = kept.jobs.size();
     kept.jobs.push_back(problem.jobs[m]);
     const auto row = problem.Row(m);
     kept.throughputs.insert(kept.throughputs.end(), row.begin(), row.end());
@@ -560,6 +612,9 @@ PolicyProblem Without(const PolicyProblem& problem,
       kept.kinds.push_back(kind_of[problem.KindOf(m)]);
     }
   }
+  kept.places = RowsOf(index_of, kNone, problem.places);
+  kept.losses = RowsOf(index_of, kNone, problem.losses);
+  kept.sizes = RowsOf(index_of, kNone, problem.sizes);
   for (size_t p = 0; p < problem.pairs.size(); ++p) {
     const PolicyPair pair{kind_of[problem.pairs[p].first],
                           kind_of[problem.pairs[p].second]};

@@ -64,7 +64,8 @@ struct PolicyEntity {
 // NSDI'20, section 3).
 struct PolicyApp {
   double age_s = 0;  // since its first job was submitted, >= 0
-  // The time average of the number of apps present since then, >= 1.
+  // The time average of the number of apps present since then: >= 1, or less
+  // if the app overstates its rho (simulations); > 0.
   double apps_average = 1;
   // The work of its jobs that have ended, as each would have run alone on the
   // type where it is fastest: the longest, in seconds, and the sum, in
@@ -85,6 +86,20 @@ struct PolicyPlace {
   size_t job = 0;   // index into PolicyProblem::jobs
   size_t host = 0;  // index into PolicyProblem::hosts
   int count = 0;    // >= 1
+};
+
+// A loss that a job reported.
+struct PolicyLoss {
+  size_t job = 0;  // index into PolicyProblem::jobs
+  double steps = 0;
+  double loss = 0;
+};
+
+// The throughputs of an elastic job by its number of workers.
+struct PolicySizes {
+  size_t job = 0;                   // index into PolicyProblem::jobs
+  int least = 1;                    // workers of the first row, >= 1
+  std::vector<double> steps_per_s;  // [sizes x J] of least, least + 1, ...
 };
 
 // Two kinds of jobs that may share accelerators. Both have the same scale
@@ -160,6 +175,11 @@ struct PolicyProblem {
   // Empty: each type is one host. Places ascend by job.
   std::vector<PolicyHost> hosts;
   std::vector<PolicyPlace> places;
+  // For policies that predict training (optimus, slaq): the losses of jobs,
+  // ascending by job and then by steps, and the sizes of elastic jobs,
+  // ascending by job. Jobs may be missing in both.
+  std::vector<PolicyLoss> losses;
+  std::vector<PolicySizes> sizes;
   double round_s = 0;  // length of a round, >= 0
   uint64_t round = 0;  // how many rounds there were
   SolverChoice solver = SolverChoice::kAuto;
@@ -230,6 +250,8 @@ struct TypeAssignment {
   size_t type = 0;  // index into PolicyProblem::types; all s_u on this type
   // The host that it is meant for (PolicyHost::id); invalid: any of the type.
   AcceleratorId host = {};
+  // The number of workers that an elastic job shall have; 0: as it is planned.
+  int workers = 0;
   friend bool operator==(const TypeAssignment&,
                          const TypeAssignment&) = default;
 };
@@ -313,6 +335,9 @@ class Policy {
   // and deadline_s of PolicyJob. If not, a problem may leave them at their
   // defaults.
   virtual bool reads_progress() const { return true; }
+  // Whether the policy reads PolicyProblem::losses. If not, nobody needs to
+  // report losses for it.
+  virtual bool reads_losses() const { return false; }
   // Stateless: the same problem gives the same bits. Returns INVALID_ARGUMENT,
   // naming the job, if the problem is malformed.
   virtual absl::StatusOr<PolicyResult> Solve(

@@ -40,6 +40,7 @@ constexpr PolicyForm kPacked = PolicyForm::kPacked;
 constexpr PolicyTraits kPacks = {.packs = true};
 constexpr PolicyTraits kNoProgress = {.reads_progress = false};
 constexpr PolicyTraits kPacksNoProgress = {true, false};
+constexpr PolicyTraits kLosses = {.reads_losses = true};
 
 // All policies by the names that users write; CONTRIBUTING.md says what else a
 // new one needs.
@@ -76,9 +77,11 @@ constexpr Entry kPolicies[] = {
     {"min_total_duration", Call<SolveMinTotalDuration, kAgnostic>},
     {"min_total_duration_packed", Call<SolveMinTotalDuration, kPacked>, kPacks},
     {"min_total_duration_perf", Call<SolveMinTotalDuration, kAware>},
+    {"optimus", Call<SolveOptimus>, kLosses},
     {"priority", Call<SolvePriority>},
     {"proportional", Call<SolveProportional>, kNoProgress},
     {"sjf", Call<SolveSjf>},
+    {"slaq", Call<SolveSlaq>, kLosses},
     {"srtf", Call<SolveSjf>},
     {"strategy_proof", Call<SolveStrategyProof, kAgnostic>},
     {"strategy_proof_perf", Call<SolveStrategyProof, kAware>},

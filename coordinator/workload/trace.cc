@@ -36,6 +36,9 @@ constexpr NumberRange kTraceDuration = {.above_min = true,
 constexpr NumberRange kTraceArrival = {.max = kTraceTimeMax_s};
 constexpr NumberRange kTraceWeight = {.above_min = true, .max = 1e9};
 constexpr NumberRange kTraceSlo = {.above_min = true, .max = 1e9};
+constexpr NumberRange kTraceLoss = {.max = 1e9};
+// The loss of a job that has not begun is finite.
+constexpr NumberRange kTraceLossBegin = {.above_min = true, .max = 1e9};
 
 // True when `arrival_s` is before that of the last job of `trace`.
 bool IsBeforeLastArrival(const Trace& trace, double arrival_s) {
@@ -676,11 +679,12 @@ class TomlTraceParser {
 
   // One table stands for `count` jobs.
   void ReadJobs(const toml::table& table) {
-    TomlReader reader(table, source_,
-                      {"type", "command", "steps_total", "duration_s", "count",
-                       "scale_factor", "scale_factor_min", "scale_factor_max",
-                       "weight", "arrival_s", "slo", "entity", "app"},
-                      status_);
+    TomlReader reader(
+        table, source_,
+        {"type", "command", "steps_total", "duration_s", "count",
+         "scale_factor", "scale_factor_min", "scale_factor_max", "weight",
+         "arrival_s", "slo", "entity", "app", "loss_b0", "loss_b1", "loss_b2"},
+        status_);
     TraceJob job;
     job.job_template = ReadTemplate(reader);
     ReadWork(reader, job);
@@ -689,6 +693,7 @@ class TomlTraceParser {
     reader.Read("slo", job.slo, kTraceSlo);
     ReadArrival(reader, job);
     ReadEntityOf(reader, job);
+    ReadLoss(reader, job);
     std::string app;
     if (reader.Read("app", app)) {
       const std::string wrong = apps_.Take(app, &job.app);
@@ -747,6 +752,12 @@ class TomlTraceParser {
                          " is before that of the job ahead; sort the jobs by "
                          "arrival_s, which is 0 unless written"));
     }
+  }
+
+  static void ReadLoss(TomlReader& reader, TraceJob& job) {
+    reader.Read("loss_b0", job.loss.b0, kTraceLoss);
+    reader.Read("loss_b1", job.loss.b1, kTraceLossBegin);
+    reader.Read("loss_b2", job.loss.b2, kTraceLoss);
   }
 
   void ReadEntityOf(TomlReader& reader, TraceJob& job) {

@@ -29,6 +29,17 @@ struct JobTemplate {
   friend bool operator==(const JobTemplate&, const JobTemplate&) = default;
 };
 
+// The loss of a job after the part x of its steps, for policies that predict
+// training: 1 / (b0 x + b1) + b2, the form of Optimus (EuroSys'18,
+// section 3.1). The default falls from 1 to 0.01.
+struct TraceLoss {
+  double b0 = 99;
+  double b1 = 1;
+  double b2 = 0;
+  double At(double part) const { return 1 / (b0 * part + b1) + b2; }
+  friend bool operator==(const TraceLoss&, const TraceLoss&) = default;
+};
+
 struct TraceJob {
   size_t job_template = 0;  // index into Trace::templates
   int scale_factor = 1;     // >= 1
@@ -44,6 +55,7 @@ struct TraceJob {
   static constexpr size_t kNoEntity = std::numeric_limits<size_t>::max();
   size_t app = kNoApp;  // index into Trace::apps; kNoApp: the job is one alone
   static constexpr size_t kNoApp = std::numeric_limits<size_t>::max();
+  TraceLoss loss;
   // Elastic, as JobSpec has it: 1 <= min <= scale_factor <= max; 0:
   // scale_factor.
   int scale_factor_min = 0;
@@ -112,7 +124,8 @@ inline constexpr std::string_view kAllOtherColumns = "*";
 // TOML: [[job]] with type, steps_total or duration_s, and optionally count,
 // scale_factor, scale_factor_min and scale_factor_max (elastic), weight,
 // arrival_s, slo, entity, app, command (a string); [[entity]] with name,
-// weight, policy.
+// weight, policy. A [[job]] may also have loss_b0, loss_b1 and loss_b2
+// (TraceLoss).
 absl::StatusOr<Trace> ParseTrace(std::string_view text, std::string_view source,
                                  std::string_view ignored_columns = {});
 

@@ -10,8 +10,8 @@ constexpr double kRound_s = 100;
 
 class ElasticJobs : public ::testing::Test {
  protected:
-  explicit ElasticJobs(int rounds = 3)
-      : driver_(kAccelerators, "max_min_fairness", [rounds](EngineOptions& o) {
+  explicit ElasticJobs(int rounds = 3, std::string policy = "max_min_fairness")
+      : driver_(kAccelerators, std::move(policy), [rounds](EngineOptions& o) {
           o.resize_rounds = rounds;
           o.launch_timeout_s = 1e6;  // nobody is slow here
           o.pause_grace_s = 1e6;
@@ -310,6 +310,42 @@ TEST_F(ElasticJobs, ThePolicyCountsWithWhatTheyAreGiven) {
   driver_.Submit("other", 1);
   EXPECT_EQ(driver_.problem.jobs.front().scale_factor, kAccelerators);
   EXPECT_EQ(driver_.problem.throughputs.front(), 5);
+}
+
+// Optimus (EuroSys'18), section 4: the policy itself says how many workers each
+// job has.
+class OptimusSizes : public ElasticJobs {
+ protected:
+  OptimusSizes() : ElasticJobs(1, "optimus") {}
+};
+
+TEST_F(OptimusSizes, AreThoseOfTheAssignment) {
+  const JobId job = Submit("elastic", 1, 1, kAccelerators);
+  Start(job);
+  Report(job, 2);
+  NextRound({job});
+  EXPECT_EQ(At(job).world_size, kAccelerators);
+  EXPECT_EQ(Size(job), "sized to 4: the policy gives it so many workers");
+  ASSERT_THAT(driver_.problem.sizes, SizeIs(1));
+  EXPECT_EQ(driver_.problem.sizes[0].least, 1);
+  EXPECT_THAT(driver_.problem.sizes[0].steps_per_s, SizeIs(kAccelerators));
+}
+
+TEST_F(OptimusSizes, ShrinkForAJobThatComes) {
+  const JobId job = Submit("elastic", 1, 1, kAccelerators);
+  Start(job);
+  Report(job, 2);
+  NextRound({job});
+  ASSERT_EQ(At(job).world_size, kAccelerators);
+  Report(job, 5);
+  const JobId other = Submit("other", 1, 1, kAccelerators);
+  NextRound({job, other});
+  NextRound({job, other});
+  EXPECT_EQ(At(job).assigned.size() + At(other).assigned.size(), kAccelerators);
+  EXPECT_GE(At(other).assigned.size(), 1);
+  EXPECT_TRUE(Runs(job) && Runs(other));
+  driver_.Restart();
+  EXPECT_EQ(At(job).assigned.size() + At(other).assigned.size(), kAccelerators);
 }
 
 // The policy of this test gives one job nothing on purpose.

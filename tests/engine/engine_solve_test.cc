@@ -1,6 +1,8 @@
 // The problems that the engine gives to the policy, when it does so, and what
 // it does with the answers.
 
+#include <cmath>
+
 #include "coordinator/workload/throughput_table.h"
 #include "tests/engine/engine_driver.h"
 
@@ -244,6 +246,67 @@ TEST(Snapshot, GivesTheSameEngineAgain) {
   EXPECT_EQ(*other.Snapshot(), *driver.engine().Snapshot());
   EXPECT_EQ(other.NextDeadline(), driver.engine().NextDeadline());
   EXPECT_EQ(RenderReason(other.Why(a, 150)), driver.Why(a));
+}
+
+// ---- losses
+
+Progress At(uint64_t steps, double loss) {
+  Progress progress;
+  progress.steps_done = steps;
+  progress.scalars = {{"accuracy", 0.5}, {"loss", loss}};
+  return progress;
+}
+
+TEST(Losses, OfReportsAndLeaseEndsReachThePolicy) {
+  EngineDriver driver(1, "slaq");
+  const JobId silent = driver.Submit("silent");
+  driver.Gone(driver.Run(silent), 0);
+  const JobId job = driver.Submit("job");
+  const WorkerKey key = driver.Run(job);
+  driver.Step(
+      event::StepsReported{key, driver.worker(job).held_epoch, At(10, 3)});
+  driver.Step(event::StepsReported{key, driver.worker(job).held_epoch,
+                                   At(20, std::nan(""))});
+  driver.GiveBack(key, At(30, 2));
+  const auto check = [&] {
+    driver.Submit("other");
+    ASSERT_THAT(driver.problem.losses, SizeIs(2));
+    EXPECT_EQ(driver.problem.losses[0].steps, 10);
+    EXPECT_EQ(driver.problem.losses[0].loss, 3);
+    EXPECT_EQ(driver.problem.losses[1].steps, 30);
+    EXPECT_EQ(driver.problem.losses[1].loss, 2);
+    EXPECT_EQ(driver.problem.jobs[driver.problem.losses[0].job].id, job);
+  };
+  check();
+  // The journal and a snapshot have them.
+  EXPECT_EQ(driver.Restored().FindJob(job)->losses.points(),
+            driver.job(job).losses.points());
+  driver.Restart();
+  check();
+}
+
+TEST(Losses, AreThinnedEvenlyAndKeepBothEnds) {
+  LossHistory history;
+  for (uint64_t steps = 1; steps <= 100'000; ++steps) {
+    history.Add(steps, 1.0 / static_cast<double>(steps));
+    ASSERT_LE(history.points().size(), LossHistory::kPointsMax);
+    ASSERT_EQ(history.points().front().first, 1);
+    ASSERT_EQ(history.points().back().first, steps);
+  }
+  const auto& points = history.points();
+  ASSERT_GE(points.size(), LossHistory::kPointsMax / 2);
+  for (size_t i = 2; i + 1 < points.size(); ++i) {
+    EXPECT_LT(points[i].first - points[i - 1].first, 15'000);
+    EXPECT_EQ(points[i].second, 1.0 / static_cast<double>(points[i].first));
+  }
+}
+
+TEST(Losses, OfALostProcessAreDropped) {
+  LossHistory history;
+  for (const uint64_t steps : {10, 20, 30, 40}) history.Add(steps, 1);
+  history.Add(25, 7);
+  EXPECT_THAT(history.points(), ElementsAre(std::pair(10, 1), std::pair(20, 1),
+                                            std::pair(25, 7)));
 }
 
 TEST(Snapshot, DamagedOnesAreRefused) {

@@ -224,6 +224,10 @@ std::vector<Case> Cases() {
        "waiting: its file says that it does not start before "
        "2026-12-01T08:00:00Z; `gavel release 7` lets it start now",
        {43, "2026-12-01T08:00:00Z", 7}},
+      {reason::SizedByPolicy{},
+       "sized_by_policy",
+       "the policy gives it so many workers",
+       {44}},
   };
 }
 

@@ -519,6 +519,11 @@ const SavedKind kSavedKinds[] = {
      [](SimulationOptions&, Trace& trace) {
        for (TraceJob& job : trace.jobs) job.scale_factor_max = 2;
      }},
+    {"losses", "slaq", [](SimulationOptions&, Trace&) {}},
+    {"losses and sizes", "optimus",
+     [](SimulationOptions&, Trace& trace) {
+       for (TraceJob& job : trace.jobs) job.scale_factor_max = 2;
+     }},
     {"estimates", "max_min_fairness_packed",
      [](SimulationOptions& options, Trace&) {
        options.engine.reference_models = 2;
@@ -722,6 +727,71 @@ TEST(TraceSimulation, AnElasticJobGrowsIntoWhatIsIdleAndShrinksForAnother) {
   double accelerator_s = 0;
   for (const auto& [accelerator, seconds] : held_s) accelerator_s += seconds;
   EXPECT_NEAR(accelerator_s, 8000 / 4.0 + result.lost_s, 1e-6);
+}
+
+// ---- losses
+
+// The first job needs 20,000 s, and the second one, which comes after 6,500 s,
+// 9,000 s. By their losses both end where the first one is half done.
+double CompletionOfSecond(const char* policy, double b0) {
+  Trace trace = SmallTrace({{"a", 80'000}, {"a", 36'000, 6'500}});
+  trace.jobs[0].loss.b0 = b0;
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:1", policy), trace);
+  EXPECT_TRUE(result.complete) << result.stopped;
+  EXPECT_NEAR(result.makespan_s, 29'000, 100);
+  return result.jobs[1].completion_s;
+}
+
+TEST(TraceSimulation, OptimusGoesByTheLossAndNotByTheStepsLeft) {
+  EXPECT_NEAR(CompletionOfSecond("srtf", 2 * 99), 15'500, 200);
+  // The default curve ends with the steps.
+  EXPECT_NEAR(CompletionOfSecond("optimus", 99), 15'500, 200);
+  // With a loss that converges when the job is half done, it trains up to there
+  // first, 3,500 s more.
+  EXPECT_NEAR(CompletionOfSecond("optimus", 2 * 99), 19'000, 300);
+}
+
+// Once the loss of the job that runs has fallen, the other one has its turn.
+TEST(TraceSimulation, SlaqLeavesAJobWhoseLossHasFallen) {
+  const Trace trace = SmallTrace({{"a", 80'000}, {"a", 80'000}});
+  const SimulationResult result =
+      Simulate(SmallOptions("fast:1", "slaq"), trace);
+  EXPECT_TRUE(result.complete) << result.stopped;
+  EXPECT_GT(result.preemptions, 2);
+  EXPECT_EQ(Simulate(SmallOptions("fast:1", "srtf"), trace).preemptions, 0);
+}
+
+// ---- lies
+
+// Three apps of two jobs of 4,000 s on two accelerators.
+SimulationResult WithLies(const char* policy, double part, double factor) {
+  std::vector<SmallJob> jobs(6, {"a", 16'000});
+  Trace trace = SmallTrace(jobs);
+  trace.apps = {"x", "y", "z"};
+  for (size_t i = 0; i < jobs.size(); ++i) trace.jobs[i].app = i / 2;
+  SimulationOptions options = SmallOptions("fast:2", policy);
+  options.lies = {part, factor};
+  return Simulate(options, trace);
+}
+
+TEST(TraceSimulation, AnAppThatLiesStarvesOthersUnderTheStrawman) {
+  const SimulationResult honest = WithLies("strawman", 0.4, 1);
+  const SimulationResult lies = WithLies("strawman", 0.4, 5);
+  ASSERT_THAT(lies.apps, SizeIs(3));
+  EXPECT_EQ(std::ranges::count(lies.apps, true, &SimulatedApp::lies), 1);
+  EXPECT_LT(lies.median_lying_app_rho, 0.7 * honest.median_lying_app_rho);
+  EXPECT_GE(lies.max_honest_app_rho, honest.max_honest_app_rho);
+  EXPECT_TRUE(std::isnan(WithLies("strawman", 0, 5).median_lying_app_rho));
+}
+
+// Where all apps are offered the accelerators, scaling rho changes nothing.
+TEST(TraceSimulation, AScaledRhoGainsNothingInTheAuction) {
+  const SimulationResult honest = WithLies("themis_f=0", 0.4, 1);
+  const SimulationResult lies = WithLies("themis_f=0", 0.4, 5);
+  for (size_t app = 0; app < 3; ++app) {
+    EXPECT_EQ(lies.apps[app].completion_s, honest.apps[app].completion_s);
+  }
 }
 
 TEST(TraceSimulation, BadInputIsNamed) {

@@ -444,6 +444,8 @@ type = "LM (batch size 5)"
 duration_s = 3600.5
 arrival_s = 10
 slo = 1.5
+loss_b0 = 7
+loss_b2 = 0.5
 )toml"));
   EXPECT_THAT(trace.entities, ElementsAre(TraceEntity{"vision", 2, "fifo"},
                                           TraceEntity{"text", 1, "fairness"}));
@@ -460,7 +462,8 @@ slo = 1.5
                                       TraceJob{.job_template = 1,
                                                .arrival_s = 10,
                                                .slo = 1.5,
-                                               .duration_s = 3600.5}));
+                                               .duration_s = 3600.5,
+                                               .loss = {7, 1, 0.5}}));
 }
 
 TEST(ParseTrace, BadTomlIsPointedAt) {
@@ -486,6 +489,8 @@ TEST(ParseTrace, BadTomlIsPointedAt) {
       {job + "count = 600000\n" + job + "count = 400001",
        "8:9: the trace has more than 1000000 jobs; lower count"},
       {job + "weight = nan", "4:10: weight is nan; write a number above 0"},
+      {job + "loss_b1 = 0", "4:11: loss_b1 is 0; write a number above 0"},
+      {job + "loss_b0 = -1", "4:11: loss_b0 is -1; write a number from 0"},
       {job + "slo = 0", "4:7: slo is 0; write a number above 0"},
       {job + "arrival_s = -1", "4:13: arrival_s is -1; write a number from 0"},
       {job + "arrival_s = 5\n" + job, "arrival_s 0 is before that of the job"},

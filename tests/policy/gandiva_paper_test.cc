@@ -1,5 +1,6 @@
-// Statements of Gandiva (Xiao et al., OSDI'18), section 4.1, on the reactive
-// mode. Each test is one of them.
+// Statements of Gandiva (Xiao et al., OSDI'18) on the reactive mode, each with
+// its section in the name of the suite. Those on the introspective mode are in
+// tests/engine/gandiva_paper_test.cc.
 #include <map>
 #include <vector>
 
@@ -119,6 +120,8 @@ TEST(GandivaPaper31, JobsOfAServerTakeTurnsOfARound) {
     EXPECT_NEAR(job.time_received_s, 2400, 60);
   }
 }
+
+// ---- what the paper leaves open
 
 TEST(GandivaReactive, AGangLargerThanAServerRunsOnSeveral) {
   PolicyProblem problem = OnServers({2, 2, 2}, {4, 1, 1});
