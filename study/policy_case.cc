@@ -211,12 +211,50 @@ absl::StatusOr<std::pair<size_t, size_t>> CaseJobs::PairAt(std::string_view key,
   return Refuse("\"", key, "\" is a job with itself; give two ids");
 }
 
+// Adds the losses of one job. The last one belongs to its present step.
+absl::Status AddLosses(const ParsedJson& points, size_t m,
+                       PolicyProblem* problem) {
+  constexpr char kForm[] = "give [[step, loss], ...] with ascending steps";
+  if (!points.is_array()) return Refuse(points.type_name(), "; ", kForm);
+  double& steps_done = problem->jobs[m].steps_done;
+  steps_done = -1;
+  for (const ParsedJson& point : points) {
+    if (!point.is_array() || point.size() != 2) {
+      return Refuse(point.dump(), "; ", kForm);
+    }
+    GAVEL_ASSIGN_OR_RETURN(const double steps, NotNegative(point[0], "a step"));
+    GAVEL_ASSIGN_OR_RETURN(const double loss, Number(point[1], "a loss"));
+    if (!(steps > steps_done)) return Refuse("step ", steps, "; ", kForm);
+    steps_done = steps;
+    problem->losses.push_back({m, steps, loss});
+  }
+  steps_done = std::max(0.0, steps_done);
+  return absl::OkStatus();
+}
+
+absl::Status ParseLosses(const ParsedJson& json, const CaseJobs& jobs,
+                         PolicyProblem* problem) {
+  constexpr char kKey[] = "losses";
+  GAVEL_ASSIGN_OR_RETURN(const ParsedJson* losses,
+                         OptionalTable(json, kKey, "{ID: [[step, loss]]}"));
+  if (losses == nullptr) return absl::OkStatus();
+  for (const auto& [id, points] : losses->items()) {
+    const absl::StatusOr<size_t> m = jobs.At(id);
+    if (!m.ok()) return Annotate(m.status(), kKey);
+    GAVEL_RETURN_IF_ERROR(
+        Annotate(AddLosses(points, *m, problem), StrCat(kKey, " of job ", id)));
+  }
+  std::ranges::stable_sort(problem->losses, {}, &PolicyLoss::job);
+  return absl::OkStatus();
+}
+
 // Fills in `problem`, which has its types and jobs. `case_json` is an object.
 absl::Status ParseCaseExtras(const ParsedJson& case_json, const CaseJobs& jobs,
                              PolicyProblem* problem) {
   GAVEL_RETURN_IF_ERROR(ParseCosts(case_json, problem));
   GAVEL_RETURN_IF_ERROR(ParseEntities(case_json, jobs, problem));
   GAVEL_RETURN_IF_ERROR(ParsePrevious(case_json, jobs, problem));
+  GAVEL_RETURN_IF_ERROR(ParseLosses(case_json, jobs, problem));
   constexpr Times kTimes[] = {
       {"cumulative_isolated_time", &PolicyJob::isolated_s, false},
       {"time_received", &PolicyJob::time_received_s, false},
@@ -249,7 +287,9 @@ constexpr Need kNeedsOfJobs[] = {
     {"finish_time_fairness", "num_steps_remaining"},
     {"finish_time_fairness", "time_since_start"},
     {"min_total_duration", "num_steps_remaining"},
+    {"optimus", "num_steps_remaining"},
     {"sjf", "num_steps_remaining"},
+    {"slaq", "num_steps_remaining"},
     {"srtf", "num_steps_remaining"},
     {"strawman", "num_steps_remaining"},
     {"strawman", "time_since_start"},

@@ -264,13 +264,63 @@ Experiment Themis() {
        Measure::kBusyTime}};
   for (const uint64_t seed : {0, 1, 2, 3, 4}) {
     for (const char* policy :
-         {"themis", "strawman", "tiresias", "gandiva", "srtf",
-          "max_min_fairness", "finish_time_fairness"}) {
+         {"themis", "strawman", "tiresias", "gandiva", "optimus", "slaq",
+          "srtf", "max_min_fairness", "finish_time_fairness"}) {
       PaperCase& one = made.cases.emplace_back();
       one.spec = ThemisCluster(kThemisRate_per_h, seed);
       one.spec.policy = policy;
       one.measure = Measure::kMaxAppRho;
       one.label = StrCat(policy, ", seed ", seed);
+    }
+  }
+  return made;
+}
+
+Experiment ThemisOverheads() {
+  Experiment made{
+      "themis-overheads",
+      "Themis: how much fairer, by what a restart costs",
+      "Themis (NSDI'20), abstract: more than 2.25 times fairer",
+      "The worst rho of each policy over that of themis, with 0, 2 and 30 s "
+      "to resume. The jobs and the cluster are those of `themis`, seed 0. "
+      "Jobs report the losses of the default curve to optimus and slaq.",
+      {},
+      {Measure::kMaxAppRho, Measure::kMedianAppRho, Measure::kLostTime}};
+  for (const char* overheads : {"none", "resume=2", "resume=30"}) {
+    for (const char* policy : {"themis", "strawman", "tiresias", "gandiva",
+                               "optimus", "slaq", "srtf"}) {
+      PaperCase& one = made.cases.emplace_back();
+      one.spec = ThemisCluster(kThemisRate_per_h, 0);
+      one.spec.policy = policy;
+      one.spec.overheads = overheads;
+      one.measure = Measure::kMaxAppRhoRatio;
+      one.label = StrCat(policy, ", overheads ", overheads);
+    }
+  }
+  return made;
+}
+
+Experiment ThemisLies() {
+  Experiment made{
+      "themis-lies",
+      "Themis: apps that lie",
+      "Themis (NSDI'20), section 2.3 (no figures in print)",
+      "A quarter of the apps says that its rho is 2 or 5 times what it is. "
+      "Ordering apps by what they say (strawman) gives them the cluster. The "
+      "auction pays nothing for it, but a lie also gets an app into the offer "
+      "to the worst-off; with f = 0 all apps are offered, and no lie counts.",
+      {},
+      {Measure::kHonestAppRho, Measure::kLyingAppRho}};
+  for (const double lie : {1.0, 2.0, 5.0}) {
+    for (const char* policy : {"strawman", "themis", "themis_f=0"}) {
+      PaperCase& one = made.cases.emplace_back();
+      one.spec = ThemisCluster(kThemisRate_per_h, 0);
+      one.spec.policy = policy;
+      one.spec.lying_apps = 0.25;
+      one.spec.lie = lie;
+      one.measure = Measure::kMaxHonestAppRho;
+      one.label = lie == 1 ? StrCat(policy, ", no lies")
+                           : absl::StrFormat("%s, rho times %g", policy, lie);
     }
   }
   return made;
@@ -429,12 +479,13 @@ void Shrink(SimulationSpec* spec) {
 
 std::string_view MeasureTitle(Measure measure) {
   constexpr std::string_view kTitles[] = {
-      "avg JCT (h)",   "avg JCT (h), weight 5", "avg JCT (h), weight 1",
-      "makespan (h)",  "times cheaper",         "JCT / first",
-      "SLOs violated", "preemptions",           "moves",
-      "lost time (h)", "worst share",           "worst rho",
-      "profiling (h)", "worst rho of apps",     "median rho of apps",
-      "Jain's index",  "accelerators (h)"};
+      "avg JCT (h)",    "avg JCT (h), weight 5", "avg JCT (h), weight 1",
+      "makespan (h)",   "times cheaper",         "JCT / first",
+      "SLOs violated",  "preemptions",           "moves",
+      "lost time (h)",  "worst share",           "worst rho",
+      "profiling (h)",  "worst rho of apps",     "median rho of apps",
+      "Jain's index",   "accelerators (h)",      "times themis",
+      "median, honest", "worst, honest",         "median, lying"};
   return kTitles[static_cast<size_t>(measure)];
 }
 
@@ -445,8 +496,9 @@ bool IsLowerBetter(Measure measure) {
 
 std::vector<Experiment> Experiments(bool quick) {
   std::vector<Experiment> all = JctExperiments();
-  for (auto make : {Makespan, Cost, RoundLength, MechanismAgainstIdeal,
-                    OverheadsExperiment, Themis, ThemisKnob, Gandiva}) {
+  for (auto make :
+       {Makespan, Cost, RoundLength, MechanismAgainstIdeal, OverheadsExperiment,
+        Themis, ThemisKnob, ThemisOverheads, ThemisLies, Gandiva}) {
     all.push_back(make());
   }
   for (Experiment& experiment : Analyses(quick)) {
@@ -561,6 +613,16 @@ absl::StatusOr<double> ValueOf(Measure measure, const StoredRun& run,
       return result.app_jain_index;
     case Measure::kBusyTime:
       return result.busy_s / kHour_s;
+    case Measure::kMaxAppRhoRatio:
+      return base == nullptr
+                 ? kNaN
+                 : result.max_app_rho / base->run.result.max_app_rho;
+    case Measure::kHonestAppRho:
+      return result.median_honest_app_rho;
+    case Measure::kMaxHonestAppRho:
+      return result.max_honest_app_rho;
+    case Measure::kLyingAppRho:
+      return result.median_lying_app_rho;
   }
   return kNaN;
 }
@@ -627,10 +689,11 @@ class Comparer {
     });
   }
 
-  // The first case with the same rate.
+  // The first case with the same rate and overheads.
   std::optional<StoredRun> BaseOf(const PaperCase& one) const {
     for (const PaperCase& other : experiment_.cases) {
-      if (other.spec.rate_per_h == one.spec.rate_per_h) {
+      if (other.spec.rate_per_h == one.spec.rate_per_h &&
+          other.spec.overheads == one.spec.overheads) {
         return find_(other.spec);
       }
     }

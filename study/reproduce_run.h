@@ -29,8 +29,8 @@ namespace gavel::study {
 // ---- the table of results
 
 // The measure that is taken of a run. The ratios are to the experiment's first
-// case with the same rate: kCostSaving is its figure over this one's, kJctRatio
-// the inverse.
+// case with the same rate and overheads: kCostSaving is its figure over this
+// one's, kJctRatio the inverse.
 enum class Measure : uint8_t {
   kAvgJct,
   kHighPriorityJct,  // jobs of weight 5
@@ -48,7 +48,11 @@ enum class Measure : uint8_t {
   kMaxAppRho,  // of apps (SimulationResult::apps), as the next two
   kMedianAppRho,
   kJainIndex,
-  kBusyTime,  // accelerator-hours that jobs held
+  kBusyTime,        // accelerator-hours that jobs held
+  kMaxAppRhoRatio,  // of kMaxAppRho, as kJctRatio
+  kHonestAppRho,    // median and largest of apps that do not lie
+  kMaxHonestAppRho,
+  kLyingAppRho,  // median of those that do
 };
 std::string_view MeasureTitle(Measure measure);  // "avg JCT (h)"
 // Lower is better.

@@ -242,6 +242,7 @@ absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
   options.steady_state = spec.steady_state;
   options.failures_per_hour = spec.failures_per_hour;
   options.checkpoint_interval_s = spec.checkpoint_interval_s;
+  options.lies = {spec.lying_apps, spec.lie};
   GAVEL_ASSIGN_OR_RETURN(options.cluster, ParseCluster(spec.cluster));
   return options;
 }

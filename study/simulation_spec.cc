@@ -53,6 +53,8 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
       {"reference-models", static_cast<double>(spec.reference_models), true},
       {"failures-per-hour", spec.failures_per_hour},
       {"checkpoint-interval", spec.checkpoint_interval_s, true},
+      {"lying-apps", spec.lying_apps},
+      {"lie", spec.lie, true},
       {"rate", spec.rate_per_h},
       {"fixed-duration", spec.fixed_duration_s},
       {"app-jobs-max", static_cast<double>(spec.app_jobs_max)},
@@ -62,6 +64,10 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
     if (std::isfinite(value) && (above_zero ? value > 0 : value >= 0)) continue;
     return Refuse(StrCat("--", name, " ", value, " is not a number ",
                          above_zero ? "above 0" : "from 0 on"));
+  }
+  if (spec.lying_apps > 1) {
+    return Refuse(StrCat("--lying-apps ", spec.lying_apps,
+                         " is above 1; give the part of the apps that lies"));
   }
   if (spec.round_duration_s >= kRoundDurationMin_s) return absl::OkStatus();
   return Refuse(StrCat("--round-duration ", spec.round_duration_s,

@@ -39,6 +39,8 @@ struct SimulationSpec {
   std::string prices = "none";     // PriceSeries::Constant, or a file
   double failures_per_hour = 0;    // of each accelerator
   double checkpoint_interval_s = 600;
+  double lying_apps = 0;  // Lies::part
+  double lie = 2;         // Lies::factor
   // The jobs.
   std::string trace;        // file; empty: generated
   std::string throughputs;  // file
@@ -87,6 +89,8 @@ void VisitFields(Spec& spec, const Visitor& visit) {
   visit("prices", spec.prices);
   visit("failures_per_hour", spec.failures_per_hour);
   visit("checkpoint_interval_s", spec.checkpoint_interval_s);
+  visit("lying_apps", spec.lying_apps);
+  visit("lie", spec.lie);
   visit("trace", spec.trace);
   visit("throughputs", spec.throughputs);
   visit("jobs", spec.jobs);

@@ -54,6 +54,9 @@ void VisitResult(Result& result, const Visitor& visit) {
   visit("max_app_rho", result.max_app_rho);
   visit("app_rho_at_most_1", result.app_rho_at_most_1);
   visit("app_jain_index", result.app_jain_index);
+  visit("median_honest_app_rho", result.median_honest_app_rho);
+  visit("max_honest_app_rho", result.max_honest_app_rho);
+  visit("median_lying_app_rho", result.median_lying_app_rho);
   visit("busy_s", result.busy_s);
   visit("worst_share", result.worst_share);
   visit("preemptions", result.preemptions);
@@ -87,7 +90,7 @@ class SimulationStore {
  public:
   // A database with a later version of the tables is refused. One with an
   // earlier gets the columns that it lacks.
-  static constexpr uint64_t kSchemaVersion = 4;
+  static constexpr uint64_t kSchemaVersion = 5;
 
   // Creates the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);

@@ -146,6 +146,13 @@ std::string RenderSummary(const SimulationSpec& spec,
                    " of ", result.apps.size(), " apps, Jain's index ",
                    FormatNumber(result.app_jain_index, 3)));
   }
+  if (spec.lying_apps > 0) {
+    AddLine(
+        &text, "- honest, lying",
+        StrCat("median ", FormatNumber(result.median_honest_app_rho, 3), ", ",
+               FormatNumber(result.median_lying_app_rho, 3), ", worst honest ",
+               FormatNumber(result.max_honest_app_rho, 3)));
+  }
   AddLine(&text, "worst share",
           StrCat(FormatNumber(result.worst_share, 3), " of its target"));
   AddLine(&text, "preemptions, moves",
@@ -196,7 +203,8 @@ Json SummaryJson(const SimulationSpec& spec, const SimulationRun& run) {
               {"jobs", app.jobs},
               {"arrival", app.arrival_s},
               {"completion", app.completion_s},
-              {"rho", app.rho}};
+              {"rho", app.rho},
+              {"lies", app.lies}};
     });
   }
   json["unfit"] = ArrayOf(result.unfit, [](const UnfitJob& job) -> Json {

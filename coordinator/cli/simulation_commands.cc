@@ -285,6 +285,9 @@ void AddRunFlags(CLI::App& command, SimulateOptions* options) {
             "of each accelerator; its worker starts again");
   AddOption(command, "--checkpoint-interval", spec.checkpoint_interval_s,
             "SECONDS", "at most so much is lost by a failure");
+  AddOption(command, "--lying-apps", spec.lying_apps, "PART",
+            "of the apps that overstate their rho");
+  AddOption(command, "--lie", spec.lie, "", "times their rho");
 }
 
 absl::Status CheckSource(const SimulateOptions& options) {

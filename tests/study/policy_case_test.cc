@@ -84,6 +84,25 @@ TEST(PolicyCase, WhatOnlySomePoliciesUseIsReadToo) {
   EXPECT_EQ(problem.jobs[1].running_with, JobId(1));
 }
 
+TEST(PolicyCase, LossesAreThoseUpToThePresentStep) {
+  Json json = Case();
+  json["losses"] = {{"4", {{0, 3.5}, {100, 2}}}, {"0", {{7, -1}}}};
+  ASSERT_OK_AND_ASSIGN(const PolicyProblem problem, Parsed(json));
+  ASSERT_THAT(problem.losses, SizeIs(3));
+  EXPECT_EQ(problem.losses[0].job, 0u);
+  EXPECT_EQ(problem.losses[0].loss, -1);
+  EXPECT_EQ(problem.losses[1].job, 1u);
+  EXPECT_EQ(problem.losses[2].steps, 100);
+  EXPECT_EQ(problem.jobs[1].steps_done, 100);
+  EXPECT_OK(CheckProblem(problem));
+  json["losses"]["4"] = {{5, 1}, {5, 2}};
+  EXPECT_THAT(Parsed(json), StatusIs(kInvalidArgument,
+                                     "losses of job 4: step 5; give [[step"));
+  json["losses"]["4"] = {5};
+  EXPECT_THAT(Parsed(json),
+              StatusIs(kInvalidArgument, "losses of job 4: 5; give [[step"));
+}
+
 TEST(PolicyCase, ServersMakePlacementMatter) {
   Json json = Case();
   json["servers"] = {{"v100", {1}}, {"k80", {1, 1}}};

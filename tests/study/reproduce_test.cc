@@ -24,11 +24,26 @@ TEST(Experiments, EachResultOfThePaperIsThereOnce) {
     EXPECT_FALSE(experiment.source.empty()) << experiment.name;
     EXPECT_EQ(experiment.cases.empty(), experiment.analyze != nullptr);
   }
-  for (const char* name :
-       {"las-single", "las-multi", "fifo", "finish-time-fairness", "makespan",
-        "priorities", "hierarchical", "cost-slo", "packing", "round-length",
-        "mechanism-vs-ideal", "throughput-ratios", "colocation",
-        "strategy-proofness", "overheads", "estimator"}) {
+  for (const char* name : {"las-single",
+                           "las-multi",
+                           "fifo",
+                           "finish-time-fairness",
+                           "makespan",
+                           "priorities",
+                           "hierarchical",
+                           "cost-slo",
+                           "packing",
+                           "round-length",
+                           "mechanism-vs-ideal",
+                           "throughput-ratios",
+                           "colocation",
+                           "strategy-proofness",
+                           "overheads",
+                           "estimator",
+                           "themis",
+                           "themis-knob",
+                           "themis-overheads",
+                           "themis-lies"}) {
     EXPECT_EQ(names.count(name), 1) << name;
   }
 }
