@@ -217,7 +217,10 @@ absl::StatusOr<PolicyResult> RoundSimulation::Solve(
   PolicyProblem told = problem;
   std::vector<bool> lie(told.apps.size(), false);
   for (PolicyJob& job : told.jobs) {
-    if (!work_.Lies(by_id_.at(job.id)->second.index)) continue;
+    const auto running = by_id_.find(job.id);  // not there: it has just ended
+    if (running == by_id_.end() || !work_.Lies(running->second->second.index)) {
+      continue;
+    }
     job.apps_average /= options_.lies.factor;
     if (job.app >= 0) lie[static_cast<size_t>(job.app)] = true;
   }

@@ -687,7 +687,8 @@ constexpr char kFull[] = R"json({
   "entities": {
     "speech": {"jobs": [1, 2], "weight": 1.0, "policy": "fifo"},
     "vision": {"jobs": [0], "weight": 2.0, "policy": "fairness"}},
-  "previous_allocation": {"0": {"v100": 1.0}}
+  "previous_allocation": {"0": {"v100": 1.0}},
+  "losses": {"0": [[1000, 2.0], [2000, 1.6], [4000, 1.2], [8000, 0.9]]}
 })json";
 
 // A field that policies use but do not need if their name contains `part`.
@@ -698,6 +699,8 @@ struct Use {
 constexpr Use kUses[] = {
     {"water_filling", "entities"},
     {"gandiva", "previous_allocation"},
+    {"optimus", "losses"},
+    {"slaq", "losses"},
 };
 
 constexpr std::string_view kAlways[] = {"cluster_spec", "jobs", "throughputs"};

@@ -1,5 +1,5 @@
 // Policies that predict training from the losses that jobs report. Both give
-// accelerators by what they gain, one job or worker after the other, and
+// one accelerator after the other to the job that gains most from it, and
 // decide anew for each round.
 //
 // `optimus` (Peng et al., EuroSys'18) minimises the mean completion time. A
@@ -13,9 +13,9 @@
 //
 // `slaq` (Zhang et al., SoCC'17) maximises the quality of all models: the
 // accelerators go where the loss is predicted to fall most in the next round
-// for each accelerator. Losses are normalised by the largest change of the job's
-// loss so far. The curve is that of two families which fits best, with recent
-// losses weighing more.
+// for each accelerator. Losses are normalised by the largest change of the
+// job's loss so far. The curve is that of two families which fits best, with
+// recent losses weighing more.
 //
 // A job with fewer than four losses, or whose loss does not fall, has no curve.
 // For `optimus` it ends after steps_total; for `slaq` its loss falls evenly up
@@ -155,11 +155,11 @@ PolicyResult GiveByWorth(const PolicyProblem& problem, Assigner& assigner,
   return result;
 }
 
-// The step at which the job has converged: its loss above the asymptote is one
-// hundredth of that at its largest loss.
-double StepsToConverge(const LossCurve& curve, double largest_loss) {
+// Returns the step at which the job has converged: there its loss above the
+// asymptote is one hundredth of that at step 0.
+double StepsToConverge(const LossCurve& curve) {
   constexpr double kConverged = 0.01;
-  return (1 / (kConverged * (largest_loss - curve.d)) - curve.c) / curve.b;
+  return (1 / kConverged - 1) * curve.c / curve.b;
 }
 
 double PredictedStepsLeft(const PolicyProblem& problem,
@@ -169,8 +169,7 @@ double PredictedStepsLeft(const PolicyProblem& problem,
   const auto curve = FitCurve(losses, CurveFamily::kReciprocal);
   if (!curve) return otherwise;
   const PolicyJob& of = assigner.Job(job);
-  const double largest = std::ranges::max(losses, {}, &PolicyLoss::loss).loss;
-  const double left = StepsToConverge(*curve, largest) - of.steps_done;
+  const double left = StepsToConverge(*curve) - of.steps_done;
   if (!(left > 0)) return otherwise;
   return of.steps_remaining > 0 ? std::min(left, of.steps_remaining) : left;
 }

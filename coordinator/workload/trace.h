@@ -55,7 +55,7 @@ struct TraceJob {
   static constexpr size_t kNoEntity = std::numeric_limits<size_t>::max();
   size_t app = kNoApp;  // index into Trace::apps; kNoApp: the job is one alone
   static constexpr size_t kNoApp = std::numeric_limits<size_t>::max();
-  TraceLoss loss;
+  TraceLoss loss = {};
   // Elastic, as JobSpec has it: 1 <= min <= scale_factor <= max; 0:
   // scale_factor.
   int scale_factor_min = 0;

@@ -102,7 +102,8 @@ TEST_F(AgentProcess, SaysWhatIsWrongWithItsFileOfVariablesAndQuotesNothing) {
   for (size_t i = 0; i < kEnvFileVariablesMax; ++i) {
     StrAppend(&many, "V", i, "=1\n");
   }
-  EXPECT_EQ(error(many), "");
+  Write("env", many, 0600);
+  EXPECT_EQ(RunToEnd(spec), 0);
   EXPECT_THAT(error(many + "ONE_MORE=1\n"), HasSubstr("or 1024 variables"));
   spec.env_file = folder_.path() + "/nothing";
   EXPECT_THAT(SpawnProcess(spec).status().message(),

@@ -244,15 +244,14 @@ TEST_F(OperatorTest, QueueShowsTheColumnsAndTheOrderThatAreAskedFor) {
   }
   EXPECT_EQ(
       Do({"queue", "--format", "name,weight,app", "--sort", "name"}).output,
-      "NAME  WEIGHT  APP\n"
-      "a     1       -\n"
-      "b     1       -\n"
-      "c     2       -\n");
+      "NAME WEIGHT APP\n"
+      "a    1      -\n"
+      "b    1      -\n"
+      "c    2      -\n");
   const json rows =
       Json({"queue", "--sort=-weight,id", "--format", "id,weight"});
-  EXPECT_EQ(
-      rows.dump(),
-      R"([{"id":2,"weight":2.0},{"id":1,"weight":1.0},{"id":3,"weight":1.0}])");
+  EXPECT_EQ(rows.dump(),
+            R"([{"id":2,"weight":2},{"id":1,"weight":1},{"id":3,"weight":1}])");
   ExpectRefused({"queue", "--sort", "colour"}, "--sort \"colour\" is no key");
   ExpectRefused(
       {"queue", "--format", "id,colour"},
@@ -277,7 +276,7 @@ TEST_F(OperatorTest, LogsOfAJobThatFailsFailAndGiveATerminalNoCommands) {
                       "retries_max = 1\n"));
   const Ended followed = Do({"logs", "-f", "a"});
   EXPECT_EQ(followed.exit_code, 1);
-  EXPECT_THAT(followed.errors, HasSubstr("job 1 a is held: failed"));
+  EXPECT_THAT(followed.errors, HasSubstr("Job 1 (a) is held: failed"));
   EXPECT_EQ(followed.output, "\x1b]0;evil\x07loss\n") << "a pipe gets all";
   EXPECT_THAT(OnATerminal({"logs", "a"}), HasSubstr("\\x1b]0;evil\\x07loss"));
   EXPECT_THAT(OnATerminal({"logs", "a", "--json"}), Not(HasSubstr("\x1b")));

@@ -6,6 +6,7 @@
 
 #include <csignal>
 
+#include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 
@@ -336,6 +337,7 @@ TEST_F(SubmitTest, WaitingLastsOverARestartOfTheCoordinator) {
   DoWith({"submit", "--name", "a"}, Trainer("100000"));
   ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
   const auto wait = Start({"wait", "a", "--coordinator", endpoint_});
+  EXPECT_FALSE(wait->Wait(1)) << "it has to find the job first";
   KillCoordinator();
   EXPECT_TRUE(Eventually([&] {
     return wait->errors().find("waiting for it") != std::string::npos;
