@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -74,7 +75,7 @@ std::vector<Generation> GenerationsToPreserve(
     if (multiple > 0 && begun.insert(multiple).second) {
       preserved.push_back(one.generation);
     }
-    if (!one.score) continue;
+    if (!one.score || std::isnan(*one.score)) continue;
     const bool better =
         best == nullptr || (highest_is_best ? *one.score > *best->score
                                             : *one.score < *best->score);

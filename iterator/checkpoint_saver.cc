@@ -168,6 +168,16 @@ absl::Status CheckpointSaver::OpenStore() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Restored> CheckpointSaver::RestoreBest() {
+  if (!enabled() || context_.options.checkpoints_kept_best.empty()) {
+    return absl::FailedPreconditionError(
+        "no best checkpoint is kept: set GAVEL_CHECKPOINT_DIRECTORY, and "
+        "GAVEL_CHECKPOINTS_KEPT_BEST to min:NAME or max:NAME of a scalar that "
+        "is reported");
+  }
+  return writer_->RestoreBest();
+}
+
 // Before anything there is read or written. An agent of an earlier version
 // names no cluster, and a program that runs alone belongs to no job.
 absl::Status CheckpointSaver::CheckOwner() {

@@ -73,9 +73,15 @@ bool ShardedOrder::SetShard(int rank, int world_size) {
   return true;
 }
 
+bool ShardedOrder::SetAccumulation(int64_t batches) {
+  if (options_.global_batch_size > 0) return batches == 1;
+  accumulation_ = std::max<int64_t>(batches, 1);
+  return true;
+}
+
 size_t ShardedOrder::MicroBatch(size_t from, size_t sample_count) const {
   const size_t left = sample_count - from;
-  if (options_.global_batch_size == 0) return left;
+  if (options_.global_batch_size == 0 && accumulation_ == 1) return left;
   return std::min(left, static_cast<size_t>(options_.batch_size));
 }
 
@@ -89,7 +95,8 @@ double ShardedOrder::LossScale(size_t sample_count) const {
 int64_t ShardedOrder::StepSize(int64_t from) const {
   const int64_t left = sample_count_ - from;
   const int64_t global = options_.global_batch_size;
-  const int64_t full = global > 0 ? global : options_.batch_size * world_size_;
+  const int64_t full =
+      global > 0 ? global : options_.batch_size * world_size_ * accumulation_;
   if (options_.drop_last) return left < full ? 0 : full;
   // Independent of the number of workers, and enough for each.
   if (global > 0) return 2 * (left - full) < full ? left : full;
@@ -115,10 +122,9 @@ bool ShardedOrder::Next(std::vector<size_t>* samples) {
   return true;
 }
 
-int64_t ShardedOrder::StepsPerEpoch() const {
+int64_t ShardedOrder::StepsFrom(int64_t from) const {
   int64_t steps = 0;
-  int64_t from = 0;
-  for (int64_t size = StepSize(0); size > 0; size = StepSize(from)) {
+  for (int64_t size = StepSize(from); size > 0; size = StepSize(from)) {
     from += size;
     ++steps;
   }

@@ -128,6 +128,7 @@ absl::Status ReadAll(SessionOptions* options) {
       Read("GAVEL_KEEP_PROGRAM_OPTIONS", &options->keep_program_options));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_STEPS", &options->steps_total));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_DEVICE", &options->device));
+  GAVEL_RETURN_IF_ERROR(Read("GAVEL_PROGRESS_BAR", &options->progress_bar));
   GAVEL_RETURN_IF_ERROR(
       Read("GAVEL_PINNED_MEMORY_BYTES", &options->pinned_memory_bytes));
   GAVEL_RETURN_IF_ERROR(Read("GAVEL_TRACE_FILE", &options->trace_file));
@@ -229,12 +230,30 @@ const char* NameOf(LogLevel level) {
   return "";
 }
 
+// Moves a terminal's cursor to the begin of its line, and clears that line.
+constexpr char kClearLine[] = "\r\033[K";
+
 }  // namespace
+
+void Log::ShowLastLine(const std::string& line) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  last_line_ = line;
+  std::fprintf(stderr, "%s%s", kClearLine, line.c_str());
+}
+
+void Log::EndLastLine() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (last_line_.empty()) return;
+  last_line_.clear();
+  std::fprintf(stderr, "\n");
+}
 
 void Log::Write(LogLevel level, const std::string& line) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!sink_) {
-    std::fprintf(stderr, "gavel: %s%s\n", NameOf(level), line.c_str());
+    std::fprintf(stderr, "%sgavel: %s%s\n%s",
+                 last_line_.empty() ? "" : kClearLine, NameOf(level),
+                 line.c_str(), last_line_.c_str());
     return;
   }
   try {

@@ -27,11 +27,18 @@ class Log {
   void Warning(const std::string& line) { Write(LogLevel::kWarning, line); }
   void Error(const std::string& line) { Write(LogLevel::kError, line); }
 
+  // A line at the end of a terminal, which the next one replaces, and other
+  // lines push down. `line` has no control characters.
+  void ShowLastLine(const std::string& line);
+  // It stays as it is, and the terminal continues below.
+  void EndLastLine();
+
  private:
   void Write(LogLevel level, const std::string& line);
 
   std::mutex mutex_;
   Sink sink_;
+  std::string last_line_;
 };
 
 // absl::Status inside, gavel::Status outside. Used by session*.cc.
@@ -69,6 +76,14 @@ inline StatusCode ToPublicCode(absl::StatusCode code) {
 inline Status ToPublic(const absl::Status& status) {
   if (status.ok()) return Status();
   return Status(ToPublicCode(status.code()), std::string(status.message()));
+}
+
+// Converts a status of a class that tracks its own parts.
+inline absl::Status FromPublic(const Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return status.code() == StatusCode::kInvalidArgument
+             ? absl::InvalidArgumentError(status.message())
+             : absl::FailedPreconditionError(status.message());
 }
 
 }  // namespace gavel::internal

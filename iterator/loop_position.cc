@@ -27,6 +27,7 @@ constexpr char kLoaders[] = "gavel/loop/loaders/";
 constexpr char kFirstBatch[] = "gavel/loop/first";
 constexpr char kBeginRandom[] = "gavel/loop/random";
 constexpr char kEnd[] = "gavel/loop/end";
+constexpr char kEvaluates[] = "gavel/loop/evaluates";
 constexpr char kRandom[] = "gavel/random";
 
 const at::Device kCpu(at::kCPU);
@@ -80,6 +81,7 @@ absl::Status LoopPosition::Restore(const Snapshot& snapshot) {
   }
   last_position_ = Entry(snapshot, kPosition);
   restored_end_ = pending.entries.bytes.erase(kEnd) > 0;
+  evaluation_due_ = pending.entries.bytes.erase(kEvaluates) > 0;
   std::map<int, std::string> loaders;
   for (const auto& [name, bytes] : pending.entries.bytes) {
     int number = 0;
@@ -270,6 +272,7 @@ absl::Status LoopPosition::Collect(at::Device device, uint64_t steps_done,
                                    Snapshot* snapshot) {
   return CatchAsStatus("saving the position in the data", [&] {
     if (end_) snapshot->bytes[kEnd] = "1";
+    if (evaluation_due_) snapshot->bytes[kEvaluates] = "1";
     // Not yet taken: it is still as restored. Left for good: as it was then.
     const Snapshot* const place = kept_ ? &*kept_
                                   : pending_ && !pending_->loop_taken

@@ -9,6 +9,7 @@
 //   gavel/loop/first      hash of the first batch of a forwarded range
 //   gavel/loop/random     the CPU's generator when the loop was begun
 //   gavel/loop/end        there: Finish() was called, so the job is done
+//   gavel/loop/evaluates  there: the evaluation after this step is not done
 //   gavel/random/...      the generators now
 #ifndef GAVEL_ITERATOR_LOOP_POSITION_H_
 #define GAVEL_ITERATOR_LOOP_POSITION_H_
@@ -71,6 +72,12 @@ class LoopPosition {
   void SetEnd() { end_ = true; }
   // The restored state is that of a job that is done.
   bool restored_end() const { return restored_end_; }
+  // While an evaluation is due, the state that is collected says so, and a
+  // restart begins with it.
+  void SetEvaluationDue(bool due) { evaluation_due_ = due; }
+  bool evaluation_due() const { return evaluation_due_; }
+  // The range of the loop that runs; null: none does.
+  const RangePosition* range() const { return range_; }
 
   absl::Status Collect(at::Device device, uint64_t steps_done,
                        Snapshot* snapshot);
@@ -95,6 +102,7 @@ class LoopPosition {
   bool at_end_ = false;
   bool end_ = false;
   bool restored_end_ = false;
+  bool evaluation_due_ = false;
   std::optional<Snapshot> kept_;  // the entries of a loop that was left
 
   // Restored, until the first loop has them.

@@ -28,7 +28,7 @@ std::unique_ptr<Session> Session::FromEnvironment() {
   SessionOptions options;
   const Status read = ReadEnvironment(&options);
   absl::Status problem = absl::OkStatus();
-  if (!read.ok()) problem = absl::InvalidArgumentError(read.message());
+  if (!read.ok()) problem = internal::FromPublic(read);
   return std::unique_ptr<Session>(
       new Session(std::make_unique<internal::SessionState>(
           std::move(options), std::move(problem))));
@@ -61,6 +61,17 @@ Status Session::Broadcast(const at::Tensor& tensor) {
   return ToPublic(state_->Broadcast(tensor));
 }
 Status Session::Barrier() { return ToPublic(state_->Barrier()); }
+
+Status Session::Accumulate(int64_t batches) {
+  return ToPublic(state_->Accumulate(batches));
+}
+void Session::OnEpoch(std::function<void()> call) {
+  state_->OnEpoch(std::move(call));
+}
+Status Session::OnEvaluate(int64_t every_steps, std::function<void()> call) {
+  return ToPublic(state_->OnEvaluate(every_steps, std::move(call)));
+}
+Status Session::RestoreBest() { return ToPublic(state_->RestoreBest()); }
 
 void Session::Report(std::string_view name, double value) {
   state_->Report(name, value);
@@ -205,6 +216,11 @@ Status Tracking::FailForNull(const std::string& name) {
       StrCat("module '", name, "' is null; make it before it is tracked"));
   state_->Fail(status);
   return ToPublic(status);
+}
+
+Status Tracking::FailUnlessOk(Status status) {
+  if (!status.ok()) state_->Fail(internal::FromPublic(status));
+  return status;
 }
 
 Status Tracking::TrackNumber(const std::string& name, const char* kind,

@@ -1,5 +1,7 @@
 #include "iterator/session_state.h"
 
+#include <ATen/core/grad_mode.h>
+#include <torch/optim/optimizer.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -160,6 +162,12 @@ absl::Status SessionState::StartLoop(RangePosition* range, LoopPlan* plan) {
         "loop only");
   }
   GAVEL_RETURN_IF_ERROR(CheckElastic(context_.options, *range));
+  if (!range->SetAccumulation(batches_per_step_)) {
+    return absl::FailedPreconditionError(StrCat(
+        "Accumulate(", batches_per_step_,
+        ") needs a gavel::DataLoader without global_batch_size, which tells "
+        "the last batch of an epoch; give it one, or leave Accumulate out"));
+  }
   if (!started_) {
     GAVEL_RETURN_IF_ERROR(Start());
   }
@@ -191,6 +199,7 @@ absl::Status SessionState::Start() {
                                 options.require_tracked_parameters);
   }
   accumulation_.Begin(tracked_, options.gradients);
+  rates_.Begin(tracked_);
   saver_.Forget();
   GAVEL_RETURN_IF_ERROR(
       context_.profile.Open(options, context_.stats.steps_done()));
@@ -232,6 +241,8 @@ bool SessionState::LoopForwarded() {
                                world_size());
   });
   if (!status.ok()) Fail(std::move(status));
+  progress_.BeginLoop(*position_.range(), context_.stats.steps_done());
+  if (!stopped() && position_.evaluation_due()) EvaluateRestored();
   return !stopped();
 }
 
@@ -257,6 +268,7 @@ void SessionState::LeaveLoop(bool at_step_end) {
                            context_.stats.steps_done());
   });
   if (!status.ok()) Fail(std::move(status));
+  if (at_step_end && !stopped()) EndEpoch();
 }
 
 bool SessionState::finished() const {
@@ -266,6 +278,8 @@ bool SessionState::finished() const {
 
 int SessionState::Finish() {
   if (finish_done_) return exit_code_;
+  if (progress_.next_ns() != kNever_ns && started_) DrawProgress(Now_ns());
+  progress_.End();
   examination_.Finish(context_.stats.steps_done());
   if (started_ && !control_.evicted() && !context_.board.has_fatal()) {
     CommitEnd();
@@ -337,6 +351,7 @@ void SessionState::StepDone() {
         "micro-batch, as Session::last_micro_batch() tells"));
   }
   CountStep(Now_ns());
+  rates_.Report();
   if (position_.inside()) {
     step_counted_ = true;  // so that the Iterator does not count it again
     if (saver_.enabled()) state_.SetMark();
@@ -413,7 +428,10 @@ bool SessionState::AttendAll(bool after_step) {
   examination_.Paused(context_.stats.steps_done(), lease_.left_bytes());
   const bool is_due =
       std::exchange(lacks_gradients_, false) || saver_.IsDue(Now_ns());
-  if (is_due && !gang_.joined() && state_.CanCollect()) {
+  if (std::exchange(evaluated_, false)) {
+    // One of this step may be there, without what the evaluation has reported.
+    saver_.Commit(nullptr, /*again=*/true).IgnoreError();
+  } else if (is_due && !gang_.joined() && state_.CanCollect()) {
     saver_.Commit().IgnoreError();
   }
   if (context_.board.has_fatal()) return false;
@@ -421,6 +439,7 @@ bool SessionState::AttendAll(bool after_step) {
   context_.profile.Exclude(Now_ns() - begin_ns);
   context_.Warn(context_.profile.Tick(Now_ns(), device(), context_.stats));
   if (Now_ns() >= lease_.memory_due_ns()) lease_.TellMemory();
+  if (Now_ns() >= progress_.next_ns()) DrawProgress(Now_ns());
   SetAttention();
   return true;
 }
@@ -450,7 +469,7 @@ bool SessionState::AttendStep() {
   }
   if (!control_.BudgetIsUsedUp()) return true;
   control_.UseUpBudget();
-  saver_.Commit().IgnoreError();
+  saver_.Commit(nullptr, std::exchange(evaluated_, false)).IgnoreError();
   return false;
 }
 
@@ -462,12 +481,153 @@ void SessionState::SetAttention() {
   }
   attention_ns_ =
       std::min({saver_.NextLook_ns(Now_ns()), context_.profile.next_tick_ns(),
-                lease_.memory_due_ns()});
+                lease_.memory_due_ns(), progress_.next_ns()});
   if (!state_checked_ || !optimizer_check_.done() ||
       state_.accelerator().slow_down_factor() > 1 || gang_.joined() ||
       examination_.on()) {
     attention_step_ = 0;  // every step
   }
+}
+
+// ---- Evaluations and epochs.
+
+absl::Status SessionState::Accumulate(int64_t batches) {
+  absl::Status status;
+  if (batches < 1) {
+    status = absl::InvalidArgumentError(
+        StrCat("Accumulate(", batches,
+               "): a step has at least one batch; give 1 or more"));
+  } else if (position_.inside()) {
+    status = absl::FailedPreconditionError(
+        "Accumulate() was called inside a loop; call it before");
+  }
+  if (!status.ok()) return Fail(status), status;
+  batches_per_step_ = batches;
+  return absl::OkStatus();
+}
+
+absl::Status SessionState::OnEvaluate(int64_t every_steps,
+                                      std::function<void()> call) {
+  if (every_steps < 0) {
+    absl::Status status = absl::InvalidArgumentError(
+        StrCat("OnEvaluate(", every_steps,
+               "): give the steps from one evaluation to the next, or 0 for "
+               "one at each epoch's end"));
+    return Fail(status), status;
+  }
+  evaluations_.push_back({static_cast<uint64_t>(every_steps), std::move(call)});
+  ScheduleEvaluation();
+  return absl::OkStatus();
+}
+
+void SessionState::ScheduleEvaluation() {
+  const uint64_t steps_done = context_.stats.steps_done();
+  evaluation_step_ = kNoStep;
+  for (const Evaluation& one : evaluations_) {
+    if (one.every_steps == 0) continue;
+    evaluation_step_ = std::min(
+        evaluation_step_, (steps_done / one.every_steps + 1) * one.every_steps);
+  }
+}
+
+void SessionState::EvaluateStep() {
+  ScheduleEvaluation();
+  if (stopped()) return;
+  position_.SetEvaluationDue(true);
+  if (saver_.enabled()) state_.SetMark();
+  RunEvaluations(context_.stats.steps_done());
+  position_.SetEvaluationDue(false);
+  evaluated_ = SavesEvaluations();
+  attention_step_ = 0;
+}
+
+// The state is that of the step's end, before the first batch is read.
+void SessionState::EvaluateRestored() {
+  if (saver_.enabled()) state_.SetMark();
+  RunEvaluations(context_.stats.steps_done());
+  position_.SetEvaluationDue(false);
+  if (stopped() || !saver_.enabled()) return;
+  state_.SetMark();
+  if (SavesEvaluations()) saver_.Commit(nullptr, /*again=*/true).IgnoreError();
+}
+
+// As what a program writes behind its loop: a restart at the epoch's last step
+// comes here again.
+void SessionState::EndEpoch() {
+  const bool evaluates = std::ranges::any_of(
+      evaluations_, [](const auto& one) { return one.every_steps == 0; });
+  if (evaluates) {
+    RunEvaluations(0);
+    if (!stopped() && SavesEvaluations()) {
+      saver_.Commit(nullptr, /*again=*/true).IgnoreError();
+    }
+  }
+  absl::Status status =
+      CatchAsStatus("in a function given to Session::OnEpoch()", [this] {
+        for (const auto& call : on_epoch_) {
+          if (!stopped()) call();
+        }
+        return absl::OkStatus();
+      });
+  if (!status.ok()) Fail(std::move(status));
+}
+
+void SessionState::RunEvaluations(uint64_t step) {
+  std::vector<std::function<void()>> undo;
+  // The process may pause, as between two steps.
+  const bool counted = std::exchange(step_counted_, true);
+  absl::Status status =
+      CatchAsStatus("in a function given to Session::OnEvaluate()", [&] {
+        for (const auto& item : tracked_.items()) {
+          if (auto back = item->Evaluate()) undo.push_back(std::move(back));
+        }
+        const at::NoGradGuard no_grad;
+        for (const Evaluation& one : evaluations_) {
+          const bool is_due =
+              step == 0 ? one.every_steps == 0
+                        : one.every_steps > 0 && step % one.every_steps == 0;
+          if (is_due && !stopped()) one.call();
+        }
+        return absl::OkStatus();
+      });
+  status.Update(CatchAsStatus("after an evaluation", [&] {
+    for (const auto& back : undo) back();
+    return absl::OkStatus();
+  }));
+  step_counted_ = counted;
+  if (!status.ok()) Fail(std::move(status));
+}
+
+absl::Status SessionState::RestoreBest() {
+  if (context_.board.has_fatal()) return status();
+  if (position_.inside() || finish_done_) {
+    return absl::FailedPreconditionError(
+        "RestoreBest() is for outside of loops; call it behind the loop, and "
+        "before Finish()");
+  }
+  GAVEL_ASSIGN_OR_RETURN(const Restored best, saver_.RestoreBest());
+  for (const auto& item : tracked_.items()) {
+    if (!item->training()) continue;  // no module
+    absl::Status restored = item->Restore(best.snapshot);
+    LogNotes();
+    if (restored.ok()) continue;
+    return Fail(restored), restored;  // some may be of the best, others not
+  }
+  // The last checkpoint will have these modules, so it has their score.
+  const BestBy by =
+      ParseBestBy(context_.options.checkpoints_kept_best).value_or(BestBy());
+  const double score = best.scalars.at(by.scalar);
+  context_.stats.scalars().Set(by.scalar, score);
+  context_.log.Info(StrCat("modules are those of ",
+                           GenerationName(best.generation), ", the best by ",
+                           by.scalar, " (", score, ")"));
+  return absl::OkStatus();
+}
+
+void SessionState::DrawProgress(int64_t now_ns) {
+  const StepStats& stats = context_.stats;
+  progress_.Draw(now_ns, stats.steps_done(), stats.running_ns(),
+                 context_.stats.scalars().Read());
 }
 
 // ---- Whether the loop continues.
@@ -585,6 +745,37 @@ bool LoopControl::LeaveBrokenGang(const std::string& why) {
 }
 
 // ---- Scalars.
+
+void LearningRates::Begin(const TrackedState& tracked) {
+  for (const auto& item : tracked.items()) {
+    torch::optim::Optimizer* const optimizer = OptimizerOf(*item);
+    if (optimizer == nullptr || optimizer->param_groups().empty()) continue;
+    // The options of a class of the program's own need have none.
+    const absl::Status has_rate = CatchAsStatus("", [&] {
+      optimizer->param_groups()[0].options().get_lr();
+      return absl::OkStatus();
+    });
+    if (!has_rate.ok()) continue;
+    rates_.push_back({StrCat(item->name(), ".lr"), optimizer, std::nullopt});
+  }
+  if (rates_.size() == 1) rates_[0].name = "lr";
+}
+
+void LearningRates::Report() {
+  for (Rate& rate : rates_) {
+    const double now = rate.optimizer->param_groups()[0].options().get_lr();
+    if (rate.last == now) continue;
+    rate.last = now;
+    // Where all names are taken it is left out.
+    if (context_.stats.scalars().Set(rate.name, now)) {
+      reports_.Report(rate.name, now);
+    }
+  }
+}
+
+void LearningRates::Yield(std::string_view name) {
+  std::erase_if(rates_, [name](const Rate& rate) { return rate.name == name; });
+}
 
 ScalarReports::~ScalarReports() {
   if (file_ != nullptr) std::fclose(file_);

@@ -15,6 +15,8 @@
 //   LoopControl       whether the loop continues
 //   ProcessExit       the end of the process of an unfinished job
 //   ScalarReports     Report()
+//   LearningRates     the scalars that are reported without it
+//   ProgressBar       the last line of a terminal
 //
 // A part may use the members of SessionState that are declared before it, and
 // no later one.
@@ -23,10 +25,12 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "gavel/internal/range_position.h"
@@ -40,6 +44,7 @@
 #include "iterator/loop_position.h"
 #include "iterator/optimizers.h"
 #include "iterator/process_exit.h"
+#include "iterator/progress_bar.h"
 #include "iterator/session_context.h"
 #include "iterator/tracked_state.h"
 #include "iterator/training_state.h"
@@ -128,6 +133,33 @@ class ScalarReports {
   bool not_scalar_ = false;
 };
 
+// Reports the learning rates of tracked optimizers when they change: that of
+// the next step, for the first group. Training thread only.
+class LearningRates {
+ public:
+  // Borrows both.
+  LearningRates(SessionContext& context, ScalarReports& reports)
+      : context_(context), reports_(reports) {}
+
+  // Before the first step. Borrows the optimizers.
+  void Begin(const TrackedState& tracked);
+  // Between two steps.
+  void Report();
+  // The program reports this name itself.
+  void Yield(std::string_view name);
+
+ private:
+  struct Rate {
+    std::string name;
+    torch::optim::Optimizer* optimizer = nullptr;
+    std::optional<double> last;
+  };
+
+  SessionContext& context_;
+  ScalarReports& reports_;
+  std::vector<Rate> rates_;
+};
+
 class SessionState {
  public:
   // `problem` is an error already found in the options, or OK.
@@ -140,11 +172,20 @@ class SessionState {
                      std::optional<Sharded> sharded = std::nullopt);
   absl::Status Shard(TrackedItem& item, const Sharded& sharded);
   void Report(std::string_view name, double value) {
+    rates_.Yield(name);
     reports_.Report(name, value);
   }
   void ReportTensor(std::string_view name, const at::Tensor& scalar) {
+    rates_.Yield(name);
     reports_.ReportTensor(name, scalar);
   }
+  // See Session.
+  absl::Status Accumulate(int64_t batches);
+  void OnEpoch(std::function<void()> call) {
+    on_epoch_.push_back(std::move(call));
+  }
+  absl::Status OnEvaluate(int64_t every_steps, std::function<void()> call);
+  absl::Status RestoreBest();
 
   void OnRelease(std::function<void()> call) {
     state_.OnRelease(std::move(call));
@@ -168,9 +209,15 @@ class SessionState {
   void FirstBatch(uint64_t fingerprint);
   // The boundary of an Iterator. False: the loop ends.
   bool StepBoundary(bool after_step) {
-    const int64_t now_ns = Now_ns();
+    int64_t now_ns = Now_ns();
     if (after_step && !step_counted_) CountStep(now_ns);
     step_counted_ = false;
+    if (after_step && context_.stats.steps_done() >= evaluation_step_) {
+      EvaluateStep();
+      now_ns = Now_ns();
+      context_.stats.MarkBoundary(now_ns);
+    }
+    rates_.Report();
     context_.profile.BeginBoundary(now_ns);
     if (IsQuiet(now_ns)) {
       if (!after_step) context_.stats.MarkBoundary(now_ns);
@@ -248,6 +295,19 @@ class SessionState {
   void AskForLease();
   void CommitEnd();
 
+  // ---- The calls of OnEvaluate() and OnEpoch().
+  // After a step, or again after a restart in the midst of its evaluation.
+  void EvaluateStep();
+  void EvaluateRestored();
+  void EndEpoch();
+  // Calls the evaluations that are due after this step; 0: at an epoch's end.
+  void RunEvaluations(uint64_t step);
+  void ScheduleEvaluation();
+  bool SavesEvaluations() const {
+    return saver_.enabled() && !context_.options.checkpoints_kept_best.empty();
+  }
+  void DrawProgress(int64_t now_ns);
+
   // ---- The slow path of a boundary. False: the loop ends.
   bool Attend(bool after_step);
   bool AttendOutside(bool after_step);
@@ -271,6 +331,8 @@ class SessionState {
   LeaseHolder lease_{context_, link_, state_, gang_, saver_, exit_};
   LoopControl control_{context_, state_, gang_, saver_, lease_, exit_};
   ScalarReports reports_{context_};
+  LearningRates rates_{context_, reports_};
+  ProgressBar progress_{context_.options, context_.log};
   OptimizerCheck optimizer_check_;
   Examination examination_;
   Signals signals_;
@@ -279,11 +341,21 @@ class SessionState {
   uint64_t attention_step_ = 0;
   int64_t attention_ns_ = 0;
 
+  struct Evaluation {
+    uint64_t every_steps = 0;  // 0: each epoch
+    std::function<void()> call;
+  };
+  std::vector<Evaluation> evaluations_;
+  std::vector<std::function<void()>> on_epoch_;
+  uint64_t evaluation_step_ = kNoStep;  // the next step that has one
+  int64_t batches_per_step_ = 1;
+
   bool started_ = false;          // the first loop was begun
   bool state_checked_ = false;    // done after the first step
   bool lacks_gradients_ = false;  // in the last checkpoint
   bool asks_for_lease_ = false;   // it waits for one or has one
   bool iterator_used_ = false;    // the program has an Iterator
+  bool evaluated_ = false;        // this step, and a checkpoint is to follow
   bool step_counted_ = false;     // by StepDone() inside an Iterator's loop
   bool step_done_ = false;  // by StepDone() elsewhere, no Boundary() since
   bool left_loop_ = false;  // the last loop ended before its range did

@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "gavel/training.h"
 #include "iterator/optimizers.h"
 #include "iterator/tracked_state.h"
 #include "runtime/checkpoint/rng_state.h"
@@ -446,6 +447,18 @@ class ModuleItem final : public PlacedItem {
   std::optional<bool> training() const override {
     return module_->is_training();
   }
+  // A part that the program has frozen stays so.
+  std::function<void()> Evaluate() override {
+    std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes;
+    for (const auto& part : module_->modules()) {
+      modes.emplace_back(part, part->is_training());
+    }
+    module_->eval();
+    return [modes] {
+      // Each before its own parts, whose modes it sets, too.
+      for (const auto& [part, mode] : modes) part->train(mode);
+    };
+  }
 
   absl::Status Moved(at::Device device) override {
     GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, Tensors());
@@ -745,29 +758,71 @@ bool RefersTo(const Scheduler& scheduler, const torch::optim::Optimizer& to) {
 class SchedulerItem final : public TrackedItem {
  public:
   SchedulerItem(std::string name, torch::optim::LRScheduler& scheduler)
-      : TrackedItem(std::move(name)), scheduler_(scheduler) {}
+      : TrackedItem(std::move(name)),
+        scheduler_(scheduler),
+        schedule_(dynamic_cast<Schedule*>(&scheduler)) {}
 
   bool IsOf(const torch::optim::Optimizer& optimizer) const {
     return RefersTo(scheduler_, optimizer);
   }
-  std::string kind() const override { return "learning-rate scheduler"; }
+  std::string kind() const override {
+    return schedule_ != nullptr ? "schedule" : "learning-rate scheduler";
+  }
   const void* object() const override { return &scheduler_; }
+  // Called before all else.
+  absl::StatusOr<std::optional<std::vector<NamedTensor>>> Places() override {
+    if (schedule_ == nullptr || schedule_->status().ok()) return std::nullopt;
+    return absl::InvalidArgumentError(
+        StrCat("'", name(), "' is ", schedule_->status().message()));
+  }
   absl::Status Collect(Snapshot* snapshot) override {
-    snapshot->bytes[name()] = StrCat(scheduler_.*StepCount::Member());
+    std::string& text = snapshot->bytes[name()];
+    text = StrCat(scheduler_.*StepCount::Member());
+    if (schedule_ == nullptr) return absl::OkStatus();
+    for (const double rate : schedule_->base_rates()) {
+      StrAppend(&text, " ", absl::StrFormat("%.17g", rate));
+    }
     return absl::OkStatus();
   }
   absl::Status Restore(const Snapshot& snapshot) override {
     const std::string* text = EntryOf(snapshot, name());
+    if (text == nullptr) return NotSaved(name());
+    std::istringstream words(*text);
     unsigned step_count = 0;
-    if (text == nullptr || !absl::SimpleAtoi(*text, &step_count)) {
-      return NotSaved(name());
+    if (!(words >> step_count)) return NotSaved(name());
+    if (schedule_ == nullptr) {
+      if (!words.eof()) return NotSaved(name());
+    } else {
+      std::vector<double> rates;
+      for (double rate = 0; words >> rate;) rates.push_back(rate);
+      if (rates.size() != schedule_->base_rates().size()) {
+        return absl::FailedPreconditionError(
+            StrCat("schedule '", name(), "' has an optimizer with ",
+                   schedule_->base_rates().size(), " groups here and ",
+                   rates.size(), " in the checkpoint; restore with the ",
+                   "optimizer that wrote it"));
+      }
+      const bool differs = rates != schedule_->base_rates();
+      if (differs && !rules().keep_program_options) {
+        AddNote(StrCat(
+            "schedule '", name(),
+            "' was made with other learning rates than "
+            "those of the checkpoint, which are used: either the program gives "
+            "others now (GAVEL_KEEP_PROGRAM_OPTIONS=1 takes them), or it makes "
+            "the schedule after its optimizer is tracked; make it before"));
+        schedule_->SetBaseRates(rates);
+      }
     }
     scheduler_.*StepCount::Member() = step_count;
     return absl::OkStatus();
   }
+  void Apply() {
+    if (schedule_ != nullptr) schedule_->Apply();
+  }
 
  private:
   torch::optim::LRScheduler& scheduler_;
+  Schedule* schedule_;  // null: of another class
 };
 
 class PlateauItem final : public TrackedItem {
@@ -821,6 +876,12 @@ std::unique_ptr<TrackedItem> TrackScheduler(
 std::unique_ptr<TrackedItem> TrackScheduler(std::string name,
                                             Plateau& scheduler) {
   return std::make_unique<PlateauItem>(std::move(name), scheduler);
+}
+
+void ApplySchedule(TrackedItem& item) {
+  if (auto* const scheduler = dynamic_cast<SchedulerItem*>(&item)) {
+    scheduler->Apply();
+  }
 }
 
 bool IsScheduler(const TrackedItem& item) {

@@ -147,6 +147,18 @@ class ScriptItem final : public TrackedItem {
   std::optional<bool> training() const override {
     return module_.is_training();
   }
+  std::function<void()> Evaluate() override {
+    std::vector<std::pair<torch::jit::Module, IValue>> modes;
+    for (const torch::jit::Module& part : module_.modules()) {
+      if (part.hasattr("training")) {
+        modes.emplace_back(part, part.attr("training"));
+      }
+    }
+    module_.eval();
+    return [modes] {
+      for (auto [part, mode] : modes) part.setattr("training", mode);
+    };
+  }
 
   absl::Status Collect(Snapshot* snapshot) override {
     snapshot->bytes[name()] = kVersion;

@@ -162,6 +162,12 @@ absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
       GAVEL_RETURN_IF_ERROR(item->Restore(*restored));
       GAVEL_RETURN_IF_ERROR(RestoreGradients(*item, *restored));
       GAVEL_RETURN_IF_ERROR(CheckTaken(*item, *restored));
+      for (const auto& other : items_) {
+        const auto* const optimizer = OptimizerOf(*other);
+        if (optimizer != nullptr && IsSchedulerOf(*item, *optimizer)) {
+          ApplySchedule(*item);
+        }
+      }
     } else if (rules_.partial && absl::IsNotFound(kind)) {
       notes_.push_back(StrCat("the checkpoint has no '", item->name(),
                               "', which begins as the program made it"));

@@ -147,6 +147,8 @@ class TrackedItem {
   virtual absl::Status Restore(const Snapshot& snapshot) = 0;
   // Whether a module is in training mode; nullopt for other kinds.
   virtual std::optional<bool> training() const { return std::nullopt; }
+  // Puts a module into evaluation mode, and returns what undoes that.
+  virtual std::function<void()> Evaluate() { return nullptr; }
   // Whether Collect() may add tensors.
   virtual bool has_tensors() const { return false; }
   // The tensors that Restore() writes in place, each under its name in the
@@ -213,6 +215,9 @@ torch::optim::Optimizer* OptimizerOf(TrackedItem& item);
 bool IsScheduler(const TrackedItem& item);
 bool IsSchedulerOf(const TrackedItem& item,
                    const torch::optim::Optimizer& optimizer);
+// A gavel::Schedule that is made after its restored optimizer has set the rates
+// of a beginning. Sets those of the restored step; does nothing to other items.
+void ApplySchedule(TrackedItem& item);
 
 class TrackedState {
  public:

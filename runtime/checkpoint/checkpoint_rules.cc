@@ -29,13 +29,27 @@ std::optional<double> Retention::ScoreOf(const Attempt& attempt,
   return score;
 }
 
-std::vector<Generation> Retention::Preserved(
+std::vector<ScoredGeneration> Retention::Scored(
     const std::vector<Attempt>& committed, const ReadManifest& read) {
   std::vector<ScoredGeneration> all;
   for (const Attempt& attempt : committed) {
     all.push_back({attempt.generation, ScoreOf(attempt, read)});
   }
-  return GenerationsToPreserve(all, every_steps_, best_.highest);
+  return all;
+}
+
+std::vector<Generation> Retention::Preserved(
+    const std::vector<Attempt>& committed, const ReadManifest& read) {
+  return GenerationsToPreserve(Scored(committed, read), every_steps_,
+                               best_.highest);
+}
+
+std::optional<Generation> Retention::Best(const std::vector<Attempt>& committed,
+                                          const ReadManifest& read) {
+  const std::vector<Generation> best = GenerationsToPreserve(
+      Scored(committed, read), /*every_steps=*/0, best_.highest);
+  if (best.empty()) return std::nullopt;
+  return best.front();
 }
 
 }  // namespace gavel

@@ -50,10 +50,15 @@ class Retention {
   // undamaged. A manifest is read once; one that can't be read has no score.
   std::vector<Generation> Preserved(const std::vector<Attempt>& committed,
                                     const ReadManifest& read);
+  // The best of them; nullopt: none has the scalar.
+  std::optional<Generation> Best(const std::vector<Attempt>& committed,
+                                 const ReadManifest& read);
   // It is deleted.
   void Forget(const Attempt& attempt) { scores_.erase(attempt); }
 
  private:
+  std::vector<ScoredGeneration> Scored(const std::vector<Attempt>& committed,
+                                       const ReadManifest& read);
   std::optional<double> ScoreOf(const Attempt& attempt,
                                 const ReadManifest& read);
 

@@ -62,6 +62,11 @@ absl::StatusOr<Restored> CheckpointWriter::Restore() {
   return store_.Restore();
 }
 
+absl::StatusOr<Restored> CheckpointWriter::RestoreBest() {
+  Wait().IgnoreError();
+  return store_.RestoreBest();
+}
+
 absl::Status CheckpointWriter::RemoveLeftovers(uint64_t epoch) {
   Wait().IgnoreError();
   return store_.RemoveLeftovers(epoch);

@@ -50,8 +50,9 @@ class CheckpointWriter {
   // if there was none.
   absl::Status Wait();
 
-  // The same as in GenerationStore. These two wait for the save under way.
+  // The same as in GenerationStore. These wait for the save under way.
   absl::StatusOr<Restored> Restore();
+  absl::StatusOr<Restored> RestoreBest();
   absl::Status RemoveLeftovers(uint64_t epoch);
   // The same as in GenerationStore. May be called from any thread.
   absl::StatusOr<Generation> LatestGeneration() const {

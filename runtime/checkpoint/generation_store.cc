@@ -523,9 +523,47 @@ absl::StatusOr<Manifest> GenerationStore::ReadAttemptManifest(
   return manifest;
 }
 
+absl::StatusOr<Restored> GenerationStore::RestoreBest() {
+  GAVEL_ASSIGN_OR_RETURN(const Attempts attempts,
+                         ListAttempts(file_system(), directory_));
+  std::vector<Attempt> sound;
+  for (const Attempt& attempt : attempts.committed) {
+    if (IsSound(attempt)) sound.push_back(attempt);
+  }
+  const std::optional<Generation> best = retention_.Best(
+      sound, [this](const Attempt& one) { return ReadAttemptManifest(one); });
+  const auto found = std::find_if(
+      sound.rbegin(), sound.rend(),
+      [&](const Attempt& attempt) { return attempt.generation == best; });
+  if (found == sound.rend()) {
+    return absl::NotFoundError(
+        StrCat("no checkpoint in ", directory_, " has the scalar '",
+               options_.keep_best.scalar,
+               "', so none is the best; report it before a checkpoint"));
+  }
+  GAVEL_ASSIGN_OR_RETURN(const Manifest manifest, ReadAttemptManifest(*found));
+  std::map<std::string, uint64_t> sizes_bytes;
+  absl::StatusOr<Restored> restored =
+      ReadAttempt(*found, manifest, &sizes_bytes);
+  if (restored.ok()) return restored;
+  return Annotate(restored.status(),
+                  StrCat("cannot restore ", AttemptName(*found)));
+}
+
 absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
     const Attempt& attempt) {
   GAVEL_ASSIGN_OR_RETURN(Manifest manifest, ReadAttemptManifest(attempt));
+  std::map<std::string, uint64_t> sizes_bytes;
+  GAVEL_ASSIGN_OR_RETURN(Restored restored,
+                         ReadAttempt(attempt, manifest, &sizes_bytes));
+  history_ = {};
+  Remember(FolderOf(attempt), std::move(manifest), sizes_bytes);
+  return restored;
+}
+
+absl::StatusOr<Restored> GenerationStore::ReadAttempt(
+    const Attempt& attempt, const Manifest& manifest,
+    std::map<std::string, uint64_t>* sizes_bytes) {
   // Twice the threads, as in a new process half of them fault in the arena's
   // pages while the others wait for the disk.
   WorkerPool readers(options_.threads == 1 ? 1 : 2 * options_.threads);
@@ -533,19 +571,15 @@ absl::StatusOr<Restored> GenerationStore::RestoreAttempt(
   GAVEL_ASSIGN_OR_RETURN(
       std::vector<NamedTensor> tensors,
       read(file_system(), FolderOf(attempt), manifest, readers, *arena_));
-  std::map<std::string, uint64_t> sizes_bytes;
   for (const auto& [name, tensor] : tensors) {
-    if (!name.starts_with(kBytesPrefix)) sizes_bytes[name] = tensor.nbytes();
+    if (!name.starts_with(kBytesPrefix)) (*sizes_bytes)[name] = tensor.nbytes();
   }
   GAVEL_ASSIGN_OR_RETURN(Snapshot snapshot, FromTensors(std::move(tensors)));
-  Restored restored{manifest.generation,
-                    manifest.world_size,
-                    std::move(snapshot),
-                    manifest.scalars,
-                    {}};
-  history_ = {};
-  Remember(FolderOf(attempt), std::move(manifest), sizes_bytes);
-  return restored;
+  return Restored{manifest.generation,
+                  manifest.world_size,
+                  std::move(snapshot),
+                  manifest.scalars,
+                  {}};
 }
 
 }  // namespace gavel

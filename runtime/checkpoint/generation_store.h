@@ -153,6 +153,11 @@ class GenerationStore {
   // is staged afterwards.
   absl::StatusOr<Restored> Restore();
 
+  // Returns the best committed generation by Options::keep_best, which commits
+  // keep. NOT_FOUND: none has that scalar. The store stays as it is; errors as
+  // of Restore(), without a fall-back.
+  absl::StatusOr<Restored> RestoreBest();
+
   // Removes uncommitted attempts of this epoch and of lower ones, which
   // processes that died have left. Each commit does so first. Rank 0 of a gang
   // whose epoch is not new, so that its attempts may have the names of earlier
@@ -212,6 +217,10 @@ class GenerationStore {
   absl::Status RemoveAll(const std::vector<Attempt>& attempts);
   absl::StatusOr<Manifest> ReadAttemptManifest(const Attempt& attempt) const;
   absl::StatusOr<Restored> RestoreAttempt(const Attempt& attempt);
+  // Changes nothing here. `sizes_bytes`: see Remember().
+  absl::StatusOr<Restored> ReadAttempt(
+      const Attempt& attempt, const Manifest& manifest,
+      std::map<std::string, uint64_t>* sizes_bytes);
 
   FileSystem& file_system() const { return *options_.file_system; }
   // Whether Restore has not found the attempt damaged or unreadable.

@@ -40,14 +40,6 @@ constexpr DtypePair kDtypes[] = {
     {at::ScalarType::ComplexFloat, Dtype::kC64},
 };
 
-// Every Dtype is in the table.
-at::ScalarType TorchDtypeOf(Dtype dtype) {
-  for (const DtypePair& pair : kDtypes) {
-    if (pair.stored == dtype) return pair.torch;
-  }
-  return at::ScalarType::Undefined;
-}
-
 absl::Status Refuse(std::string_view name, std::string_view what) {
   return absl::InvalidArgumentError(
       StrCat("tensor '", name, "' cannot be checkpointed: ", what));
@@ -73,6 +65,14 @@ std::optional<Dtype> DtypeOf(at::ScalarType dtype) {
     if (pair.torch == dtype) return pair.stored;
   }
   return std::nullopt;
+}
+
+// Every Dtype is in the table.
+at::ScalarType TorchDtypeOf(Dtype dtype) {
+  for (const DtypePair& pair : kDtypes) {
+    if (pair.stored == dtype) return pair.torch;
+  }
+  return at::ScalarType::Undefined;
 }
 
 absl::Status CheckStorable(std::string_view name, const at::Tensor& tensor) {

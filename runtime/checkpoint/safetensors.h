@@ -30,6 +30,8 @@ namespace gavel {
 
 // The dtype of a type that CheckStorable accepts; nothing for any other.
 std::optional<Dtype> DtypeOf(at::ScalarType dtype);
+// The inverse, for every Dtype.
+at::ScalarType TorchDtypeOf(Dtype dtype);
 
 // OK when the layout has a place for `tensor`; else INVALID_ARGUMENT that names
 // it and says what to do: undefined, sparse or quantized tensors, other dtypes

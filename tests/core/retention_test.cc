@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "core/generation.h"
 #include "tests/support/test.h"
 
@@ -26,6 +28,16 @@ TEST(GenerationsToPreserve, TheBestAndOfEqualOnesTheFirst) {
               ElementsAre(Generation{1, 40}));
   const std::vector<ScoredGeneration> unknown = {{{1, 20}, {}}};
   EXPECT_THAT(GenerationsToPreserve(unknown, 0, false), IsEmpty());
+}
+
+TEST(GenerationsToPreserve, WhatIsNotANumberIsNeverTheBest) {
+  const double none = std::nan("");
+  const std::vector<ScoredGeneration> existing = {
+      {{1, 10}, none}, {{1, 20}, 0.5}, {{1, 30}, none}};
+  for (const bool highest : {false, true}) {
+    EXPECT_THAT(GenerationsToPreserve(existing, 0, highest),
+                ElementsAre(Generation{1, 20}));
+  }
 }
 
 TEST(BestBy, IsReadFromText) {

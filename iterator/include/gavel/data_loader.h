@@ -72,10 +72,18 @@ class DataLoader : public internal::LoaderPosition {
   int64_t epoch() const { return order_.epoch(); }
   int64_t global_batch_size() const { return order_.global_batch_size(); }
   int64_t steps_per_epoch() const { return order_.StepsPerEpoch(); }
+  int64_t steps_left() const { return order_.StepsLeft(); }
   bool SetShard(int rank, int world) {
     const bool is_same = rank == order_.rank() && world == order_.world_size();
     if (!is_same) reader_.Forget();
     return order_.SetShard(rank, world);
+  }
+  // Makes so many batches of each worker one step; see Session::Accumulate().
+  // False: there is a global_batch_size, which says it already.
+  bool SetAccumulation(int64_t batches) {
+    if (batches == order_.accumulation()) return true;
+    reader_.Forget();
+    return order_.SetAccumulation(batches);
   }
   // Where batches of the reading threads come to be. A gavel::Iterator sets it.
   void SetDevice(at::Device device) { reader_.SetDevice(device); }

@@ -66,6 +66,28 @@ class GAVEL_EXPORT Session : public Tracking {
   // body.
   void StepDone();
 
+  // Makes the gradients of so many batches one step, from the next
+  // gavel::Iterator over a gavel::DataLoader on: multiply each batch's mean
+  // loss by loss_scale(), and step the optimizer after the last_micro_batch().
+  // The last step of an epoch may have fewer. kInvalidArgument: batches < 1;
+  // kFailedPrecondition: inside a loop.
+  Status Accumulate(int64_t batches);
+
+  // Calls `call` each time that a gavel::Iterator has used up its range: what a
+  // program writes behind the loop.
+  void OnEpoch(std::function<void()> call);
+  // Calls `call` after each step that is a multiple of `every_steps`, and, with
+  // 0, before the calls of OnEpoch(). Tracked modules are in evaluation mode
+  // meanwhile, without gradients. Call Boundary() between its batches. With
+  // SessionOptions::checkpoints_kept_best, a checkpoint follows each
+  // evaluation. After a restart an evaluation that was interrupted comes again.
+  // kInvalidArgument: every_steps < 0.
+  Status OnEvaluate(int64_t every_steps, std::function<void()> call);
+  // Puts the tracked modules back to the best checkpoint, by
+  // SessionOptions::checkpoints_kept_best; the rest of the state stays. Outside
+  // of loops, on all workers. kNotFound: no checkpoint has that scalar.
+  Status RestoreBest();
+
   // Registers a callback for objects on the device that are not tracked: a
   // captured CUDA graph, an AOTInductor package, a prefetched batch. Each pause
   // calls `call` at a boundary, on the training thread. The device is idle
@@ -91,9 +113,11 @@ class GAVEL_EXPORT Session : public Tracking {
   Status Barrier();
 
   // Reports the value of a scalar. The last value is sent about once a second.
-  // At most 16 names. After the first use of a name, a call takes no lock and
-  // allocates nothing. A tensor on a GPU is read at most twice a second,
-  // because reading it waits for the device.
+  // At most 16 names. The learning rates of tracked optimizers are reported by
+  // themselves as "lr" (of several, as "NAME.lr") when they change, until the
+  // program reports that name. After the first use of a name, a call takes no
+  // lock and allocates nothing. A tensor on a GPU is read at most twice a
+  // second, because reading it waits for the device.
   void Report(std::string_view name, double value);
   void Report(std::string_view name, const at::Tensor& scalar);
 

@@ -87,6 +87,9 @@ struct SessionOptions {
   // Off for a program that saves what its tracked optimizers train in another
   // way.
   bool require_tracked_parameters = true;
+  // Alone in a terminal, without `log`: the last line on stderr shows steps,
+  // speed, loss and the time left.
+  bool progress_bar = true;
   // Called by one thread at a time, not always the training thread. Empty:
   // lines on stderr.
   std::function<void(LogLevel, const std::string&)> log;

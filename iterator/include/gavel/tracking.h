@@ -105,6 +105,13 @@ class GAVEL_EXPORT Tracking {
   Status Shard(Holder& holder, Sharded sharded) {
     return Shard(std::shared_ptr<torch::nn::Module>(holder.ptr()), sharded);
   }
+  // A class of several things, with Status TrackIn(gavel::Tracking& tracking,
+  // const std::string& name) that tracks each under `name` or `name`.PART.
+  template <class Parts,
+            std::enable_if_t<internal::HasTrackIn<Parts>::value, int> = 0>
+  Status Track(const std::string& name, Parts& parts) {
+    return FailUnlessOk(parts.TrackIn(*this, name));
+  }
   // int, int64_t, size_t, float, double, bool, ...
   template <class Number,
             std::enable_if_t<std::is_arithmetic_v<Number>, int> = 0>
@@ -139,6 +146,7 @@ class GAVEL_EXPORT Tracking {
   Status TrackBytes(const std::string& name, std::function<std::string()> save,
                     std::function<void(const std::string&)> load);
   Status FailForNull(const std::string& name);
+  Status FailUnlessOk(Status status);
   Status TrackNumber(const std::string& name, const char* kind, void* number,
                      size_t size);
   Status TrackEngine(const std::string& name, std::function<std::string()> save,

@@ -19,7 +19,22 @@ namespace torch::nn {
 class Module;
 }  // namespace torch::nn
 
+namespace gavel {
+class Status;
+class Tracking;
+}  // namespace gavel
+
 namespace gavel::internal {
+
+// Things of several parts, which say themselves what these are.
+template <class T, class = void>
+struct HasTrackIn : std::false_type {};
+template <class T>
+struct HasTrackIn<T, std::enable_if_t<std::is_same_v<
+                         Status, decltype(std::declval<T&>().TrackIn(
+                                     std::declval<Tracking&>(),
+                                     std::declval<const std::string&>()))>>>
+    : std::true_type {};
 
 // From whatever no other Track() takes.
 struct NotTrackable {

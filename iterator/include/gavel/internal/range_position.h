@@ -59,6 +59,22 @@ struct HasGlobalBatch<
     : std::true_type {};
 
 template <class R, class = void>
+struct IsAccumulated : std::false_type {};
+template <class R>
+struct IsAccumulated<
+    R, std::enable_if_t<std::is_same_v<
+           bool, decltype(std::declval<R&>().SetAccumulation(int64_t{}))>>>
+    : std::true_type {};
+
+template <class R, class = void>
+struct CountsSteps : std::false_type {};
+template <class R>
+struct CountsSteps<
+    R, std::void_t<decltype(std::declval<const R&>().steps_per_epoch()),
+                   decltype(std::declval<const R&>().steps_left())>>
+    : std::true_type {};
+
+template <class R, class = void>
 struct IsPlaced : std::false_type {};
 template <class R>
 struct IsPlaced<R, std::void_t<decltype(std::declval<R&>().SetDevice(
@@ -153,6 +169,11 @@ class GAVEL_EXPORT RangePosition {
   // loss_scale().
   virtual bool EndsStep() const = 0;
   virtual double LossScale() const = 0;
+  // Makes so many batches one step. False: the range can't.
+  virtual bool SetAccumulation(int64_t batches) = 0;
+  // All steps, and those from the present position on; 0: it does not tell.
+  virtual int64_t StepsPerEpoch() const = 0;
+  virtual int64_t StepsLeft() const = 0;
 };
 
 // Throws std::out_of_range, unless `has_batch`: a range that is forwarded has
@@ -265,6 +286,20 @@ class PositionOf final : public RangePosition {
   double LossScale() const override {
     if constexpr (HasMicroBatches<R>::value) return range_.loss_scale();
     return 1;
+  }
+  bool SetAccumulation(int64_t batches) override {
+    if constexpr (IsAccumulated<R>::value) {
+      return range_.SetAccumulation(batches);
+    }
+    return batches == 1;
+  }
+  int64_t StepsPerEpoch() const override {
+    if constexpr (CountsSteps<R>::value) return range_.steps_per_epoch();
+    return 0;
+  }
+  int64_t StepsLeft() const override {
+    if constexpr (CountsSteps<R>::value) return range_.steps_left();
+    return 0;
   }
   // Batches that the range has on another device for the next steps leave it.
   void SetDevice([[maybe_unused]] at::Device device) {

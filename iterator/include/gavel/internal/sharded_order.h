@@ -55,7 +55,8 @@ namespace gavel {
 // workers. In a step each reads its part of the next batch_size x world_size
 // samples; fewer than world_size left over join the last step, so that none is
 // empty (but when workers were added while fewer samples than workers are
-// left). With a global batch size, less than half of one joins the last step,
+// left). A step of several batches (SetAccumulation) is so many times as large.
+// With a global batch size, less than half of one joins the last step,
 // more is a step of its own.
 class GAVEL_EXPORT ShardedOrder {
  public:
@@ -68,6 +69,9 @@ class GAVEL_EXPORT ShardedOrder {
   void Rewind() { next_index_ -= step_size_; }
   // False: a step has fewer samples than there would be workers.
   bool SetShard(int rank, int world_size);
+  // False: with a global batch size, which is the step already.
+  bool SetAccumulation(int64_t batches);
+  int64_t accumulation() const { return accumulation_; }
   // How many of the samples from `from` on are the next micro-batch.
   size_t MicroBatch(size_t from, size_t sample_count) const;
   // The weight of a mean over so many samples in the mean over the last step,
@@ -80,7 +84,8 @@ class GAVEL_EXPORT ShardedOrder {
   int64_t global_batch_size() const { return options_.global_batch_size; }
   int64_t next_index() const { return next_index_; }
   // The steps of one epoch with the present number of workers.
-  int64_t StepsPerEpoch() const;
+  int64_t StepsPerEpoch() const { return StepsFrom(0); }
+  int64_t StepsLeft() const { return StepsFrom(next_index_); }
   bool HasStep() const { return StepSize(0) > 0; }
   std::string SavePosition() const;
   // False, and nothing changes: of other data, seed or order, or no position.
@@ -90,12 +95,14 @@ class GAVEL_EXPORT ShardedOrder {
 
  private:
   int64_t StepSize(int64_t from) const;
+  int64_t StepsFrom(int64_t from) const;
   void Permute();
 
   int64_t sample_count_;
   DataLoaderOptions options_;
   int rank_ = 0;
   int world_size_ = 1;
+  int64_t accumulation_ = 1;  // batches of a worker in a step
   int64_t epoch_ = 0;
   int64_t next_index_ = 0;
   int64_t step_size_ = 1;  // of the last step

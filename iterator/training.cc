@@ -1,0 +1,264 @@
+// Schedules, gradient scaling and moving averages of gavel/training.h.
+#include "gavel/training.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "core/text.h"
+
+namespace gavel {
+namespace {
+
+constexpr double kOneCycleRise = 0.3;  // PyTorch's defaults
+constexpr double kOneCycleFirst = 1 / 25.0;
+constexpr double kOneCycleLast = kOneCycleFirst / 1e4;
+
+constexpr double kPi = 3.14159265358979323846;
+
+Status Wrong(std::string message) {
+  return {StatusCode::kInvalidArgument, std::move(message)};
+}
+
+}  // namespace
+
+// ---- Schedules.
+
+Curve::Curve(Shape shape, int64_t steps, int64_t warmup_steps, double last)
+    : shape_(shape),
+      peak_step_(static_cast<double>(warmup_steps)),
+      last_step_(static_cast<double>(steps)),
+      last_(last) {
+  if (steps < 1 && shape != Shape::kConstant) {
+    status_ = Wrong(StrCat("a schedule of ", steps,
+                           " steps; give the steps of the training, >= 1"));
+  } else if (warmup_steps < 0 ||
+             (warmup_steps >= steps && shape != Shape::kConstant)) {
+    status_ =
+        Wrong(StrCat("a warm-up of ", warmup_steps, " steps in a schedule of ",
+                     steps, "; give 0 or more, and fewer than all"));
+  } else if (!std::isfinite(last)) {
+    status_ = Wrong("a schedule whose last value is not a finite number");
+  }
+}
+
+Curve Curve::Constant(int64_t warmup_steps) {
+  return {Shape::kConstant, warmup_steps, warmup_steps, 1};
+}
+
+Curve Curve::Linear(int64_t steps, int64_t warmup_steps, double last) {
+  return {Shape::kLinear, steps, warmup_steps, last};
+}
+
+Curve Curve::Cosine(int64_t steps, int64_t warmup_steps, double last) {
+  return {Shape::kCosine, steps, warmup_steps, last};
+}
+
+// Source: L. N. Smith and N. Topin, "Super-Convergence", 2018, in the form of
+// torch.optim.lr_scheduler.OneCycleLR, whose peak need not be at a whole step.
+Curve Curve::OneCycle(int64_t steps) {
+  Curve curve(Shape::kCosine, steps, 0, kOneCycleLast);
+  curve.rise_ = Shape::kCosine;
+  curve.first_ = kOneCycleFirst;
+  curve.peak_step_ = kOneCycleRise * static_cast<double>(steps) - 1;
+  curve.last_step_ = static_cast<double>(steps) - 1;
+  return curve;
+}
+
+double Curve::At(int64_t steps_done) const {
+  const auto between = [](Shape shape, double from, double to, double part) {
+    if (shape == Shape::kCosine) part = (1 - std::cos(kPi * part)) / 2;
+    return from + (to - from) * part;
+  };
+  const double step = static_cast<double>(steps_done);
+  if (!status_.ok()) return 1;
+  if (step < peak_step_) return between(rise_, first_, 1, step / peak_step_);
+  if (shape_ == Shape::kConstant) return 1;
+  if (step >= last_step_) return last_;
+  return between(shape_, 1, last_,
+                 (step - peak_step_) / (last_step_ - peak_step_));
+}
+
+Schedule::Schedule(torch::optim::Optimizer& optimizer, Curve curve)
+    : LRScheduler(optimizer),
+      optimizer_(optimizer),
+      curve_(std::move(curve)),
+      base_rates_(get_current_lrs()) {
+  Apply();
+}
+
+void Schedule::SetBaseRates(std::vector<double> rates) {
+  base_rates_ = std::move(rates);
+}
+
+void Schedule::Apply() {
+  const std::vector<double> rates = RatesAt(step_count_);
+  auto& groups = optimizer_.param_groups();
+  for (size_t i = 0; i < groups.size() && i < rates.size(); ++i) {
+    groups[i].options().set_lr(rates[i]);
+  }
+}
+
+// LRScheduler::step() asks before it counts.
+std::vector<double> Schedule::get_lrs() {
+  return RatesAt(int64_t{step_count_} + 1);
+}
+
+std::vector<double> Schedule::RatesAt(int64_t steps_done) const {
+  const double factor = curve_.At(steps_done);
+  std::vector<double> rates = base_rates_;
+  for (double& rate : rates) rate *= factor;
+  return rates;
+}
+
+// ---- Gradient scaling, by the operators that Python's GradScaler uses.
+
+GradScaler::GradScaler(GradScalerOptions options)
+    : options_(options),
+      state_{at::full({}, options.init_scale, at::kFloat),
+             at::zeros({}, at::kInt)} {}
+
+at::Tensor GradScaler::Scale(const at::Tensor& loss) {
+  if (!options_.enabled) return loss;
+  // What is tracked moves by itself.
+  for (at::Tensor& tensor : state_) tensor = tensor.to(loss.device());
+  return loss * state_[0].to(loss.scalar_type());
+}
+
+void GradScaler::Unscale(torch::optim::Optimizer& optimizer) {
+  if (!options_.enabled) return;
+  for (const auto& [known, found] : found_) {
+    if (known == &optimizer) return;
+  }
+  const at::NoGradGuard no_grad;
+  const at::Tensor& scale = state_[0];
+  at::Tensor found = at::zeros({1}, scale.options());
+  const at::Tensor inverse = scale.to(at::kDouble).reciprocal().to(at::kFloat);
+  // The operator takes tensors of one type at once.
+  std::map<at::ScalarType, std::vector<at::Tensor>> gradients;
+  for (auto& group : optimizer.param_groups()) {
+    for (at::Tensor& parameter : group.params()) {
+      at::Tensor gradient = parameter.grad();
+      if (!gradient.defined()) continue;
+      if (gradient.is_sparse()) {
+        // A sum of entries that are finite may overflow.
+        gradient = gradient.coalesce();
+        parameter.mutable_grad() = gradient;
+        gradient = gradient._values();
+      }
+      gradients[gradient.scalar_type()].push_back(std::move(gradient));
+    }
+  }
+  for (auto& [dtype, tensors] : gradients) {
+    at::_amp_foreach_non_finite_check_and_unscale_(tensors, found, inverse);
+  }
+  found_.emplace_back(&optimizer, std::move(found));
+}
+
+bool GradScaler::Step(torch::optim::Optimizer& optimizer) {
+  if (options_.enabled) {
+    Unscale(optimizer);
+    for (const auto& [known, found] : found_) {
+      if (known == &optimizer && found.item<float>() != 0) return false;
+    }
+  }
+  optimizer.step();
+  return true;
+}
+
+void GradScaler::Update() {
+  if (found_.empty()) return;
+  at::Tensor found = found_[0].second;
+  for (size_t i = 1; i < found_.size(); ++i) found = found + found_[i].second;
+  at::_amp_update_scale_(state_[0], state_[1], found, options_.growth_factor,
+                         options_.backoff_factor, options_.growth_interval);
+  found_.clear();
+}
+
+double GradScaler::scale() const {
+  return options_.enabled ? state_[0].item<double>() : 1;
+}
+
+Status GradScaler::TrackIn(Tracking& tracking, const std::string& name) {
+  const GradScalerOptions& o = options_;
+  if (!(o.init_scale > 0 && std::isfinite(o.init_scale)) ||
+      !(o.growth_factor > 1) || !(o.backoff_factor > 0) ||
+      !(o.backoff_factor < 1) || o.growth_interval < 1) {
+    return Wrong(StrCat(
+        "'", name,
+        "' is a GradScaler whose init_scale must be > 0, growth_factor > 1, "
+        "backoff_factor between 0 and 1, and growth_interval >= 1"));
+  }
+  return tracking.Track(name, state_);
+}
+
+// ---- Moving averages.
+
+Ema::Ema(const std::shared_ptr<torch::nn::Module>& module,
+         std::shared_ptr<torch::nn::Module> average, double decay)
+    : average_(std::move(average)), decay_(decay) {
+  if (module == nullptr || average_ == nullptr || module == average_) {
+    status_ = Wrong("an Ema needs two modules, made with the same arguments");
+    return;
+  }
+  if (!(decay >= 0 && decay < 1)) {
+    status_ = Wrong(StrCat("an Ema of decay ", decay,
+                           "; give 0 or more and less than 1, as 0.999"));
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const auto pair = [this](const auto& from, auto to, auto* pairs) {
+    for (auto& item : to) {
+      const at::Tensor* const source = from.find(item.key());
+      if (source == nullptr || source->sizes() != item.value().sizes()) {
+        status_ =
+            Wrong(StrCat("an Ema of two modules that differ in '", item.key(),
+                         "'; make both with the same ", "arguments"));
+        return;
+      }
+      item.value().set_requires_grad(false);
+      item.value().copy_(*source);
+      pairs->emplace_back(*source, item.value());
+    }
+  };
+  pair(module->named_parameters(), average_->named_parameters(), &parameters_);
+  pair(module->named_buffers(), average_->named_buffers(), &buffers_);
+  if (module->named_parameters().size() != parameters_.size() && status_.ok()) {
+    status_ = Wrong(
+        "an Ema whose average has fewer parameters; make it with "
+        "the module's arguments");
+  }
+  average_->eval();
+}
+
+void Ema::Update() {
+  const at::NoGradGuard no_grad;
+  for (auto& [from, to] : parameters_) {
+    if (updates_ == 0 || !to.is_floating_point()) {
+      to.copy_(from);
+    } else {
+      to.lerp_(from.to(to.scalar_type()), 1 - decay_);
+    }
+  }
+  for (auto& [from, to] : buffers_) to.copy_(from);
+  ++updates_;
+}
+
+Status Ema::TrackIn(Tracking& tracking, const std::string& name) {
+  if (!status_.ok()) {
+    return {status_.code(), StrCat("'", name, "': ", status_.message())};
+  }
+  const Status tracked = tracking.Track(name, average_);
+  if (!tracked.ok()) return tracked;
+  return tracking.Track(name + ".updates", updates_);
+}
+
+}  // namespace gavel
