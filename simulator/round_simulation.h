@@ -116,6 +116,7 @@ class RoundSimulation : public WorkSimulation {
   void Do(action::SolvePolicy& action) { problem_ = std::move(action); }
   void Do(const action::SendToWorker& action);
   void Do(const action::SendToAgent& action);
+  void Do(const action::SendToBidder&) {}  // no app bids itself
   void Do(const action::Reply& action);
   void Do(const action::Halt& action);
   void Arm();

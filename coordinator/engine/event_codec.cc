@@ -58,7 +58,10 @@ constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
               "Tick",
               "CheckpointComing",
               "WorkerBusy",
-              "AgentLeaves"};
+              "AgentLeaves",
+              "BidderJoined",
+              "BidReceived",
+              "ShareDivided"};
 constexpr size_t kDurableEvents = 24;
 
 }  // namespace
@@ -95,7 +98,7 @@ auto Fields(As<WorkerGone> auto& e) {
 }
 auto Fields(As<WorkerAbandoned> auto& e) { return std::tie(e.worker); }
 auto Fields(As<AllocationReady> auto& e) {
-  return std::tie(e.epoch, e.result, e.problem_seq, e.problem_at);
+  return std::tie(e.epoch, e.result, e.problem_seq, e.problem_at, e.own);
 }
 auto Fields(As<PricesChanged> auto& e) { return std::tie(e.prices); }
 auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places, e.claims); }

@@ -118,6 +118,7 @@ struct QueueRow {
   // Seconds of its work that are left, alone where it is fastest; null: not
   // known, or it names no app.
   std::optional<double> left_s;
+  std::string bidder;  // of its app: Engine::BidderText
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -130,7 +131,7 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
-          left_s)
+          left_s, bidder)
 
 struct ThroughputRow {
   std::string type;
