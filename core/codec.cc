@@ -34,7 +34,9 @@ constexpr std::array<std::string_view, kMessageTypes> kNames = {
     "CommandRequest",     "CommandReply",    "QueryRequest",
     "QueryReply",         "LogRequest",      "LogReply",
     "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
-    "BytesMoved",         "AgentLeaving",    "CheckpointRequest"};
+    "BytesMoved",         "AgentLeaving",    "CheckpointRequest",
+    "BidderHello",        "BidRequest",      "BidReply",
+    "DivideRequest",      "DivideReply",     "BidderNotice"};
 
 template <size_t index>
 Message GetMessage(Unpacker& unpacker) {

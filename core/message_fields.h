@@ -223,6 +223,52 @@ auto Fields(As<BytesMoved> auto& m) {
   return std::tie(m.worker, m.highest_seen, m.bytes);
 }
 
+// ---- app schedulers
+
+auto Fields(As<BidderKey> auto& m) {
+  return std::tie(m.owner, m.app, m.incarnation);
+}
+
+auto Fields(As<OwnBidRow> auto& m) { return std::tie(m.bundle, m.rho); }
+
+auto Fields(As<OwnBid> auto& m) {
+  return std::tie(m.rho, m.rho_nothing, m.rows);
+}
+
+auto Fields(As<JobPlace> auto& m) { return std::tie(m.job, m.type); }
+
+auto Fields(As<OfferedJob> auto& m) {
+  return std::tie(m.job, m.scale_factor, m.steps_done, m.steps_left,
+                  m.running_on, m.steps_per_s);
+}
+
+auto Fields(As<BidderHello> auto& m) { return std::tie(m.bidder); }
+
+auto Fields(As<BidRequest> auto& m) {
+  return std::tie(m.bidder, m.auction, m.types, m.accelerators, m.round_s,
+                  m.age_s, m.ideal_s, m.jobs);
+}
+
+auto Fields(As<BidReply> auto& m) {
+  return std::tie(m.bidder, m.auction, m.bid);
+}
+
+auto Fields(As<DivideRequest> auto& m) {
+  return std::tie(m.bidder, m.auction, m.won);
+}
+
+auto Fields(As<DivideReply> auto& m) {
+  return std::tie(m.bidder, m.auction, m.places);
+}
+
+constexpr BidderNoticeKind LastOf(BidderNoticeKind) {
+  return BidderNoticeKind::kRefused;
+}
+
+auto Fields(As<BidderNotice> auto& m) {
+  return std::tie(m.bidder, m.kind, m.auction, m.text);
+}
+
 }  // namespace gavel
 
 #endif  // GAVEL_CORE_MESSAGE_FIELDS_H_

@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/bids.h"
 #include "core/closed_variant.h"
 #include "core/generation.h"
 #include "core/ids.h"
@@ -564,6 +565,85 @@ struct BytesMoved {
   uint64_t bytes = 0;
 };
 
+// ---- app schedulers: processes that bid for an app in auctions (docs/apps.md)
+
+// The process that bids for the app of that owner and name.
+struct BidderKey {
+  std::string owner;  // of the app's jobs; empty: the sender
+  std::string app;
+  // Drawn when the process starts, and higher than that of earlier ones.
+  uint64_t incarnation = 0;
+  friend auto operator<=>(const BidderKey&, const BidderKey&) = default;
+};
+
+// app scheduler -> coordinator: repeated every few seconds, and answered by a
+// BidderNotice each time. The latest process of an app bids for it.
+struct BidderHello {
+  BidderKey bidder;
+};
+
+// A job of the app, as an offer describes it.
+struct OfferedJob {
+  JobId job;
+  int scale_factor = 1;
+  double steps_done = 0;
+  double steps_left = 0;            // 0: not known
+  int running_on = -1;              // a type; -1: it waits
+  std::vector<double> steps_per_s;  // by type; 0: it can't run there
+  friend bool operator==(const OfferedJob&, const OfferedJob&) = default;
+};
+
+// coordinator -> app scheduler: before an auction. Answered by a BidReply.
+struct BidRequest {
+  BidderKey bidder;
+  uint64_t auction = 0;  // rises
+  std::vector<std::string> types;
+  std::vector<int> accelerators;  // by type
+  double round_s = 0;
+  double age_s = 0;              // of the app
+  double ideal_s = 0;            // its T_id, by the coordinator's throughputs
+  std::vector<OfferedJob> jobs;  // that have not ended; the first ones
+};
+
+struct BidReply {
+  BidderKey bidder;
+  uint64_t auction = 0;
+  OwnBid bid;
+};
+
+// coordinator -> app scheduler: what the app gets in the next round. Answered
+// by a DivideReply.
+struct DivideRequest {
+  BidderKey bidder;
+  uint64_t auction = 0;
+  std::vector<int> won;  // accelerators by type
+};
+
+// The jobs that get accelerators, each on a type; none: the coordinator
+// decides.
+struct DivideReply {
+  BidderKey bidder;
+  uint64_t auction = 0;
+  std::vector<JobPlace> places;
+};
+
+// kAccepted: answers a hello. kDefault: the coordinator bids or divides for the
+// app in that auction, because of `text`. kNoApp: no job of the app is there.
+// kRefused: this process may not bid for the app, because of `text`.
+enum class BidderNoticeKind : uint8_t {
+  kAccepted = 0,
+  kDefault = 1,
+  kNoApp = 2,
+  kRefused = 3
+};
+
+struct BidderNotice {
+  BidderKey bidder;
+  BidderNoticeKind kind = BidderNoticeKind::kAccepted;
+  uint64_t auction = 0;
+  std::string text;
+};
+
 // The position of a message in this list is its type on the wire. New messages
 // are added at the end, and none is removed.
 using MessageVariant = std::variant<
@@ -573,7 +653,8 @@ using MessageVariant = std::variant<
     AgentRejected, LaunchWorker, StopWorker, ExitAcknowledged, SubmitRequest,
     SubmitReply, CommandRequest, CommandReply, QueryRequest, QueryReply,
     LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress,
-    BytesMoved, AgentLeaving, CheckpointRequest>;
+    BytesMoved, AgentLeaving, CheckpointRequest, BidderHello, BidRequest,
+    BidReply, DivideRequest, DivideReply, BidderNotice>;
 class Message : public ClosedVariant<MessageVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -117,6 +117,7 @@ class RoundSimulation : public WorkSimulation {
   absl::StatusOr<PolicyResult> Solve(const PolicyProblem& problem) const;
   void Do(const action::SendToWorker& action);
   void Do(const action::SendToAgent& action);
+  void Do(const action::SendToBidder&) {}  // no app bids itself
   void Do(const action::Reply& action);
   void Do(const action::Halt& action);
   void Arm();

@@ -263,7 +263,8 @@ absl::Status ShowApps(const ClientOptions& options) {
                     {"running", row.running},
                     {"accelerators", row.accelerators},
                     {"left_accelerator_s", row.left_accelerator_s},
-                    {"rho", row.rho ? Json(*row.rho) : Json()}});
+                    {"rho", row.rho ? Json(*row.rho) : Json()},
+                    {"bidder", row.bidder}});
   }
   std::printf("%s\n", list.dump(2).c_str());
   return absl::OkStatus();

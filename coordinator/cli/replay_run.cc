@@ -17,6 +17,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/event_codec.h"
+#include "coordinator/policy/own_bids.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/journal.h"
@@ -564,10 +565,25 @@ class Replay {
     return problem_->problem;
   }
 
-  void CompareSolve(const event::AllocationReady& then,
-                    const PolicyProblem& problem, ReplayStep* step) {
+  // The row, not the state, has the bids and divisions of apps that bid
+  // themselves.
+  void CompareSolve(const event::AllocationReady& then, PolicyProblem problem,
+                    ReplayStep* step) {
     ++summary.solves;
-    const PolicyResult now = policy::GuardedSolve(*policy_, problem);
+    const auto is_of_problem = [&](const OwnAnswer& own) {
+      return own.app >= 0 && std::cmp_less(own.app, problem.apps.size());
+    };
+    for (const OwnAnswer& own : then.own) {
+      if (!is_of_problem(own)) continue;
+      problem.apps[static_cast<size_t>(own.app)].bid = own.bid;
+    }
+    PolicyResult now = policy::GuardedSolve(*policy_, problem);
+    for (const OwnAnswer& own : then.own) {
+      if (own.places.empty() || !is_of_problem(own)) continue;
+      // One that is not possible shows as another assignment.
+      policy::Divide(problem, own.app, own.places, now.assignment)
+          .IgnoreError();
+    }
     if (now.outcome != then.result.outcome ||
         now.is_assignment != then.result.is_assignment) {
       step->differences.push_back(StrCat("another outcome of the policy ",

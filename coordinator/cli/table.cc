@@ -151,6 +151,7 @@ std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows) {
     if (!row.accelerators.empty()) app.accelerators += row.scale_factor;
     app.left_accelerator_s += row.left_s.value_or(0) * row.scale_factor;
     if (row.rho.has_value()) app.rho = row.rho;
+    app.bidder = row.bidder;
   }
   std::vector<AppRow> list;
   for (auto& [key, app] : apps) list.push_back(std::move(app));
@@ -164,12 +165,13 @@ std::string RenderApps(const std::vector<AppRow>& rows, size_t width) {
         {row.app, row.owner.empty() ? kNone : row.owner, StrCat(row.jobs),
          StrCat(row.running), StrCat(row.accelerators),
          row.rho ? absl::StrFormat("%.2f", *row.rho) : std::string(kNone),
-         absl::StrFormat("%.1f", row.left_accelerator_s / 3600)});
+         absl::StrFormat("%.1f", row.left_accelerator_s / 3600),
+         row.bidder.empty() ? std::string(kNone) : row.bidder});
   }
-  return RenderTable(
-      {Left("APP", 16), Left("USER", 8), Right("JOBS", 5), Right("RUNNING", 7),
-       Right("ACCELERATORS", 12), Right("RHO", 6), Right("LEFT", 8)},
-      cells, width);
+  return RenderTable({Left("APP", 16), Left("USER", 8), Right("JOBS", 5),
+                      Right("RUNNING", 7), Right("ACCELERATORS", 12),
+                      Right("RHO", 6), Right("LEFT", 8), Left("BIDDER", 8)},
+                     cells, width);
 }
 
 namespace {

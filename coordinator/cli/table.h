@@ -52,6 +52,7 @@ struct AppRow {
   // The work of its jobs whose length is known, alone where each is fastest.
   double left_accelerator_s = 0;
   std::optional<double> rho;  // QueueRow::rho
+  std::string bidder;         // QueueRow::bidder
 };
 // The apps of jobs that have not ended, by owner and name.
 std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows);

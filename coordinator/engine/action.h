@@ -51,6 +51,13 @@ struct SendToAgent {
   Message message;
 };
 
+// Sends to the process that bids for an app. The message is dropped if it is
+// not connected.
+struct SendToBidder {
+  BidderKey bidder;
+  Message message;
+};
+
 // Answers the client behind JobSubmitted or one of the events of operators and
 // owners in event.h, such as JobCommanded. If `error` is empty, the command is
 // done and durable.
@@ -70,9 +77,9 @@ struct Halt {
 
 namespace gavel {
 
-using Action =
-    std::variant<action::Persist, action::SolvePolicy, action::SendToWorker,
-                 action::SendToAgent, action::Reply, action::Halt>;
+using Action = std::variant<action::Persist, action::SolvePolicy,
+                            action::SendToWorker, action::SendToAgent,
+                            action::SendToBidder, action::Reply, action::Halt>;
 using Actions = std::vector<Action>;
 
 }  // namespace gavel

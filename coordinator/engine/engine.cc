@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "coordinator/engine/agents.h"
+#include "coordinator/engine/bidding.h"
 #include "coordinator/engine/explanations.h"
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job_times.h"
@@ -84,6 +85,9 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::AcceleratorsDrained& e) { admit(e); },
           [&](event::ServerForgotten& e) { admit(e); },
           [&](event::AllocationReady& e) { admit(e); },
+          [&](event::BidderJoined& e) { admit(e); },
+          [&](event::BidReceived& e) { admit(e); },
+          [&](event::ShareDivided& e) { admit(e); },
           [&](event::Persisted& e) { s.outbox.Persisted(e.seq); },
           [&](event::Tick&) { TakeTick(s, now); },
           // These events are checked where they are made.
@@ -144,6 +148,9 @@ void Apply(State& s, Time now, const Event& event) {
           [](const event::CheckpointComing&) {},
           [](const event::WorkerBusy&) {},
           [](const event::AgentLeaves&) {},
+          [](const event::BidderJoined&) {},
+          [](const event::BidReceived&) {},
+          [](const event::ShareDivided&) {},
       },
       event);
   // A job that shares an accelerator has a different pace with each partner.
@@ -325,6 +332,9 @@ const AppBid* Engine::BidOf(const Job& job) const {
   }
   return nullptr;
 }
+std::string Engine::BidderText(const Job& job) const {
+  return engine::BidderText(*state_, job);
+}
 std::optional<double> Engine::SecondsLeft(const Job& job, Time now) const {
   const auto total = static_cast<double>(job.spec.steps_total);
   if (!job.active() || total <= 0 || job.workers.empty()) return std::nullopt;
@@ -372,10 +382,13 @@ Actions Engine::Step(Time now, Event event) {
   const uint64_t seq = s.outbox.seq();
   s.outbox.Fence(event);
   if (s.outbox.halted()) return s.outbox.Take();
+  engine::TakeEvent(s, now, event);
   // A new allocation is used for a fill at once, even if the next one is on its
   // way.
-  const bool answered = std::holds_alternative<event::AllocationReady>(event);
-  engine::TakeEvent(s, now, event);
+  const bool answered =
+      engine::TakeAnswer(s, now) ||
+      (std::holds_alternative<event::AllocationReady>(event) &&
+       s.bidding.stage != engine::Bidding::Stage::kDivisions);
   const bool waits = s.agenda.fill_due() && !answered &&
                      engine::IsAnswerNear(s, now) && s.agenda.FillMayWait(now);
   if (s.agenda.fill_due() && !waits) engine::Fill(s, now);

@@ -92,6 +92,9 @@ class Engine {
   // The job's app in the auction of the last allocation; null:
   // the policy holds none.
   const AppBid* BidOf(const Job& job) const;
+  // The bidder of the job's app: empty if the policy bids, "itself", or why the
+  // coordinator bid or divided for it the last time.
+  std::string BidderText(const Job& job) const;
   // The seconds that the job's steps left take alone on the type where it is
   // fastest; nullopt if its steps or its throughputs are not known.
   std::optional<double> SecondsLeft(const Job& job, Time now) const;

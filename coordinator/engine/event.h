@@ -128,6 +128,13 @@ struct TrialNote {
   std::vector<AcceleratorId> places = {};
 };
 
+// The bid and the division of an app that bids itself, as far as they counted.
+struct OwnAnswer {
+  int app = 0;  // index into PolicyProblem::apps
+  std::optional<OwnBid> bid;
+  std::vector<JobPlace> places;
+};
+
 }  // namespace gavel
 
 namespace gavel::event {
@@ -282,6 +289,9 @@ struct AllocationReady {
   // was. 0: unknown.
   uint64_t problem_seq = 0;
   Time problem_at = 0;
+  // Set by the engine, too: the problem contained these bids, and these
+  // divisions have changed the result.
+  std::vector<OwnAnswer> own = {};
 };
 
 // Which units get which accelerators, as the mechanism decided. A replay
@@ -367,6 +377,16 @@ struct WorkerBusy {
 struct AgentLeaves {
   AgentLeaving message;
 };
+// Messages of processes that bid for an app.
+struct BidderJoined {
+  BidderKey bidder;
+};
+struct BidReceived {
+  BidReply reply;
+};
+struct ShareDivided {
+  DivideReply reply;
+};
 
 }  // namespace gavel::event
 
@@ -383,7 +403,8 @@ using EventVariant = std::variant<
     event::PolicyChanged, event::ServerForgotten, event::TrialsNoted,
     event::TimeReached, event::LeaseRequested, event::AgentHeard,
     event::WorkerSaidFinished, event::Persisted, event::Tick,
-    event::CheckpointComing, event::WorkerBusy, event::AgentLeaves>;
+    event::CheckpointComing, event::WorkerBusy, event::AgentLeaves,
+    event::BidderJoined, event::BidReceived, event::ShareDivided>;
 class Event : public ClosedVariant<EventVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -37,7 +37,8 @@ constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
               "PolicyChanged",      "ServerForgotten",     "TrialsNoted",
               "TimeReached",        "LeaseRequested",      "AgentHeard",
               "WorkerSaidFinished", "Persisted",           "Tick",
-              "CheckpointComing",   "WorkerBusy",          "AgentLeaves"};
+              "CheckpointComing",   "WorkerBusy",          "AgentLeaves",
+              "BidderJoined",       "BidReceived",         "ShareDivided"};
 constexpr size_t kDurableEvents = 25;
 
 }  // namespace
@@ -74,7 +75,7 @@ auto Fields(As<WorkerGone> auto& e) {
 }
 auto Fields(As<WorkerAbandoned> auto& e) { return std::tie(e.worker); }
 auto Fields(As<AllocationReady> auto& e) {
-  return std::tie(e.epoch, e.result, e.problem_seq, e.problem_at);
+  return std::tie(e.epoch, e.result, e.problem_seq, e.problem_at, e.own);
 }
 auto Fields(As<PricesChanged> auto& e) { return std::tie(e.prices); }
 auto Fields(As<UnitsAssigned> auto& e) { return std::tie(e.places, e.claims); }

@@ -206,7 +206,8 @@ auto Fields(As<TypeAssignment> auto& a) {
 }
 
 auto Fields(As<AppBid> auto& b) {
-  return std::tie(b.app, b.rho, b.offered, b.bid, b.type, b.kept, b.given);
+  return std::tie(b.app, b.rho, b.offered, b.bid, b.type, b.kept, b.given,
+                  b.own);
 }
 
 auto Fields(As<PolicyResult> auto& r) {
@@ -238,6 +239,8 @@ inline void GetField(Unpacker& unpacker, Reason& out) {
 auto Fields(As<Resize> auto& r) {
   return std::tie(r.job, r.scale_factor, r.reason);
 }
+
+auto Fields(As<OwnAnswer> auto& a) { return std::tie(a.app, a.bid, a.places); }
 
 constexpr TrialKind LastOf(TrialKind) { return TrialKind::kDefragment; }
 constexpr TrialStage LastOf(TrialStage) { return TrialStage::kOver; }

@@ -272,6 +272,7 @@ void BuildProblem(State& s, Time now) {
   }
   if (s.options.progress) {
     AddApps(s, now, problem);
+    AddBids(s, problem);
     AddHosts(s, problem);
     AddLosses(s, problem);
     AddSizes(s, problem);
@@ -299,7 +300,7 @@ void AddProgress(const State& s, const Job& job, Time now, PolicyJob& row) {
   row.apps_average = s.apps.AveragePresent(job, now);
 }
 
-std::map<JobId, double> RhoOfJobs(const State& s, Time now, const Job* of) {
+PolicyProblem ProblemOfApp(const State& s, Time now, const Job* of) {
   PolicyProblem problem;
   problem.types = s.cluster.types();
   problem.capacity = s.cluster.Capacity();
@@ -326,6 +327,11 @@ std::map<JobId, double> RhoOfJobs(const State& s, Time now, const Job* of) {
     for (const auto& [id, job] : s.jobs.live()) add(*job);
   }
   AddApps(s, now, problem);
+  return problem;
+}
+
+std::map<JobId, double> RhoOfJobs(const State& s, Time now, const Job* of) {
+  const PolicyProblem problem = ProblemOfApp(s, now, of);
   const Assigner assigner(problem);
   std::map<JobId, double> rho_of;
   for (const policy::FairApp& one : policy::FairAppsOf(problem, assigner)) {
@@ -601,6 +607,7 @@ bool Usable(const PolicyResult& result) {
 }  // namespace
 
 static Time SolveDue(const State& s);
+static void Settle(State& s, Time now, event::AllocationReady e);
 static void TakeAllocation(State& s, Time now, const PolicyResult& result);
 static void AddTarget(State& s, const ShareUnit& unit, double share);
 static void TakeAssignment(State& s, Time now, const PolicyResult& result);
@@ -618,6 +625,7 @@ void MaybeSolve(State& s, Time now, const std::string& policy) {
     return;
   if (now < SolveDue(s) || s.outbox.persisted() < s.agenda.unsolved_seq())
     return;
+  if (WaitsForBids(s, now, policy)) return;
   BuildProblem(s, now);
   const std::shared_ptr<PolicyProblem>& problem = s.solving.problem;
   s.solving.problem_seq = s.outbox.seq();
@@ -631,6 +639,18 @@ void MaybeSolve(State& s, Time now, const std::string& policy) {
 
 void Admit(State& s, Time now, event::AllocationReady e) {
   if (e.epoch != s.solving.epoch) return;  // of a problem that is no more
+  if (Usable(e.result) && HoldForDivisions(s, now, e)) return;
+  Settle(s, now, std::move(e));
+}
+
+bool TakeAnswer(State& s, Time now) {
+  std::optional<event::AllocationReady> ready = TakeDivided(s, now);
+  if (!ready.has_value()) return false;
+  Settle(s, now, *std::move(ready));
+  return true;
+}
+
+void Settle(State& s, Time now, event::AllocationReady e) {
   s.solving.runs = false;
   e.problem_seq = s.solving.problem_seq;
   e.problem_at = s.solving.solved_at;
@@ -754,8 +774,10 @@ void TakeAssignment(State& s, Time now, const PolicyResult& result) {
 Time NextSolve(const State& s) {
   const bool may_ask = s.agenda.unsolved() && !s.solving.runs &&
                        s.outbox.persisted() >= s.agenda.unsolved_seq();
-  return may_ask ? std::min(s.solving.retry_at, SolveDue(s))
-                 : s.solving.retry_at;
+  Time next = s.solving.retry_at;
+  if (may_ask || s.solving.runs) next = std::min(next, s.bidding.until());
+  const bool may_begin = s.bidding.stage == Bidding::Stage::kClosed;
+  return may_ask && may_begin ? std::min(next, SolveDue(s)) : next;
 }
 
 void Retry(State& s, Time now) {
@@ -767,6 +789,7 @@ void Retry(State& s, Time now) {
 void Abandon(State& s, bool answer) {
   if (answer) ++s.solving.epoch;
   s.solving.runs = false;
+  CloseAuction(s);
 }
 
 void Drop(State& s) { s.solving.problem = nullptr; }

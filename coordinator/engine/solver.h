@@ -104,6 +104,9 @@ struct State;
 // Not thread-safe. No snapshot fields: the problem is built anew after a
 // restart.
 
+// The part of a problem that policy/app_fairness.h reads, with all jobs or
+// those of one job's app.
+PolicyProblem ProblemOfApp(const State& s, Time now, const Job* of);
 // rho of the app of each active job that can run, with the accelerators that
 // the app holds (policy/app_fairness.h). `of` limits it to one job's app.
 std::map<JobId, double> RhoOfJobs(const State& s, Time now,
@@ -121,7 +124,10 @@ void Drop(State& s);
 // change is on disk. Jobs that come together share one solve. Only one
 // problem is out at a time; changes in the meantime lead to the next one.
 void MaybeSolve(State& s, Time now, const std::string& policy);
+// With apps that bid themselves, the answer may wait for their divisions.
+// TakeAnswer, which every step calls, brings it then; true: it did.
 void Admit(State& s, Time now, event::AllocationReady e);
+bool TakeAnswer(State& s, Time now);
 void On(State& s, Time now, const event::AllocationReady& e);
 bool solving(const State& s);
 // A new allocation is being made, or will be as soon as the changes are on

@@ -16,6 +16,7 @@
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/allocation.h"
 #include "coordinator/engine/apps.h"
+#include "coordinator/engine/bidding.h"
 #include "coordinator/engine/checkpoints.h"
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
@@ -77,6 +78,7 @@ struct State {
                    options, allocation, candidates, figures};
   IntrospectionBook introspection;
   Solving solving;
+  Bidding bidding;
   // Rounds.
   RoundClock round{terms, jobs, options};
   std::vector<JobId> unsettled;  // as of the last plan, if not all are

@@ -32,27 +32,30 @@ std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
                                 const Assigner& assigner) {
   std::vector<FairApp> apps;
   std::vector<size_t> index_of(problem.apps.size(), SIZE_MAX);
-  std::vector<PolicyApp> facts;
+  std::vector<PolicyApp> alone;  // of jobs without an app
+  alone.reserve(assigner.queue().size());
+  std::vector<const PolicyApp*> facts;
   for (const size_t job : assigner.queue()) {
     const PolicyJob& of = assigner.Job(job);
     if (of.app < 0) {
-      facts.push_back(
-          {.age_s = of.time_since_start_s, .apps_average = of.apps_average});
+      facts.push_back(&alone.emplace_back(PolicyApp{
+          .age_s = of.time_since_start_s, .apps_average = of.apps_average}));
       apps.push_back({.jobs = {job}});
       continue;
     }
     size_t& index = index_of[static_cast<size_t>(of.app)];
     if (index == SIZE_MAX) {
       index = apps.size();
-      apps.emplace_back();
-      facts.push_back(problem.apps[static_cast<size_t>(of.app)]);
+      const PolicyApp& app = problem.apps[static_cast<size_t>(of.app)];
+      apps.emplace_back().bid = app.bid.has_value() ? &*app.bid : nullptr;
+      facts.push_back(&app);
     }
     apps[index].jobs.push_back(job);
   }
   for (size_t a = 0; a < apps.size(); ++a) {
-    apps[a].age_s = facts[a].age_s;
-    apps[a].ideal_s =
-        SecondsAlone(assigner, apps[a].jobs, facts[a]) * facts[a].apps_average;
+    apps[a].age_s = facts[a]->age_s;
+    apps[a].ideal_s = SecondsAlone(assigner, apps[a].jobs, *facts[a]) *
+                      facts[a]->apps_average;
   }
   return apps;
 }

@@ -28,6 +28,8 @@ struct FairApp {
   std::vector<size_t> jobs;  // indices into PolicyProblem::jobs, not empty
   double age_s = 0;          // >= 0
   double ideal_s = 0;        // T_id, > 0
+  // Its own bid; borrowed from the problem. Null: it makes none.
+  const OwnBid* bid = nullptr;
 };
 
 // The apps that have a job which can run, in the order of their first such job.

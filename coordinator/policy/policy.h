@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/policy/row_table.h"
+#include "core/bids.h"
 #include "core/ids.h"
 
 namespace gavel {
@@ -72,6 +73,9 @@ struct PolicyApp {
   // accelerator-seconds; >= 0.
   double ended_longest_s = 0;
   double ended_area_s = 0;
+  // Its own bid for all accelerators of the problem. nullopt: the policy bids
+  // for it.
+  std::optional<OwnBid> bid = std::nullopt;
 };
 
 // The usable accelerators of one type on one server.
@@ -290,7 +294,8 @@ struct AppBid {
   int bid = 0;
   int type = 0;
   double kept = 1;
-  int given = 0;  // accelerators that its bids brought in all
+  int given = 0;     // accelerators that its bids brought in all
+  bool own = false;  // it made its bid itself
 };
 
 // How a solve ended.

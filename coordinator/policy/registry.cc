@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/policy/own_bids.h"
 #include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
@@ -138,6 +139,10 @@ absl::StatusOr<std::unique_ptr<Policy>> MakePolicy(std::string_view name) {
   return absl::NotFoundError(StrCat("policy \"", name,
                                     "\" does not exist; choose one of ",
                                     absl::StrJoin(PolicyNames(), ", ")));
+}
+
+bool policy::HoldsAuctions(std::string_view policy) {
+  return policy == "themis" || policy.starts_with(kThemisF);
 }
 
 std::vector<std::string> PolicyNames() {

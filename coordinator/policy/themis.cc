@@ -7,7 +7,9 @@
 //    f is the fairness knob, 0.8 unless the policy is called "themis_f=F".
 // 2. Each of them bids: rho for the bundles that are useful to it, here numbers
 //    of accelerators of one type, because its jobs are gangs that run on one.
-//    The coordinator bids for an app, by the throughputs that it knows.
+//    The coordinator bids for an app, by the throughputs that it knows, unless
+//    the app has made a bid itself (PolicyApp::bid). That bid counts until the
+//    app has won something, because its rows are about nothing else.
 // 3. Partial allocation (partial_allocation.h) chooses a row of each bid, and
 //    the part of it that each app keeps. Auctions repeat, with what the apps
 //    hold by then, until one gives nothing.
@@ -50,7 +52,10 @@ std::vector<std::pair<double, size_t>> WorstFirst(
     double round_s) {
   std::vector<std::pair<double, size_t>> order;
   for (size_t a = 0; a < apps.size(); ++a) {
-    order.emplace_back(-PresentRho(assigner, apps[a], round_s), a);
+    const double rho = apps[a].bid != nullptr
+                           ? apps[a].bid->rho
+                           : PresentRho(assigner, apps[a], round_s);
+    order.emplace_back(-rho, a);
   }
   std::sort(order.begin(), order.end());
   for (auto& [rho, app] : order) rho = -rho;
@@ -73,12 +78,21 @@ void TakeAll(Assigner& assigner, const std::vector<size_t>& jobs) {
   }
 }
 
-// A row of a bid: the first jobs of `order` on a type.
-struct Row {
+// The part of a row that is on one type: accelerators, and the jobs that would
+// run on them, the first ones first. In a row of an own bid `jobs` is empty:
+// any job of the app may.
+struct RowPart {
   size_t type = 0;
   std::vector<size_t> jobs;
   int accelerators = 0;
 };
+using Row = std::vector<RowPart>;
+
+int AcceleratorsOf(const Row& row) {
+  int sum = 0;
+  for (const RowPart& part : row) sum += part.accelerators;
+  return sum;
+}
 
 // An app that takes part in the auctions of one round.
 class Bidder {
@@ -102,42 +116,19 @@ class Bidder {
   // The bid has no rows if the app can use none of them.
   Bid MakeBid(const Assigner& assigner) {
     rows_.clear();
-    const double rate = RateHeld(assigner);
     Bid bid;
     bid.id = BidderId(assigner.Job(app_.jobs.front()).id.value());
-    bid.rho_nothing = Clamped(Rho(app_, rate > 0 ? 1 / rate : nothing_s_));
-    const size_t rows_max = kBidRowsMax / std::max<size_t>(1, held_.size());
-    for (size_t type = 0; type < held_.size(); ++type) {
-      const std::vector<size_t> order = OrderOn(assigner, type);
-      Row row{type, {}, 0};
-      size_t next = 1;  // the number of jobs of the next row
-      for (const size_t job : order) {
-        const int needed = assigner.Job(job).scale_factor;
-        if (row.accelerators + needed > assigner.room(type)) continue;
-        row.jobs.push_back(job);
-        row.accelerators += needed;
-        if (row.jobs.size() < next && job != order.back()) continue;
-        next = std::max(next + 1, NextSize(next, order.size(), rows_max));
-        const double on_type =
-            SecondsLeft(assigner, app_, type, held_[type] + row.accelerators);
-        const double before =
-            held_[type] > 0 ? 1 / SecondsLeft(assigner, app_, type, held_[type])
-                            : 0;
-        const double left_s = 1 / (rate - before + 1 / on_type);
-        bid.rows.push_back({{{{static_cast<int>(type), row.accelerators}}},
-                            Clamped(Rho(app_, left_s))});
-        rows_.push_back(row);
-      }
-    }
+    app_.bid == nullptr ? FillBid(assigner, &bid) : FillOwnBid(assigner, &bid);
     return bid;
   }
 
-  // Assigns as many jobs of the row that was won as `kept` accelerators hold.
-  // Returns the number of accelerators.
-  int Take(Assigner& assigner, int row, int kept) {
-    const Row& won = rows_[static_cast<size_t>(row)];
+  // Assigns as many jobs of the part of a row that was won as `kept`
+  // accelerators hold. Returns the number of accelerators.
+  int Take(Assigner& assigner, const RowPart& won, int kept) {
+    const std::vector<size_t> any =
+        won.jobs.empty() ? OrderOn(assigner, won.type) : std::vector<size_t>();
     int taken = 0;
-    for (const size_t job : won.jobs) {
+    for (const size_t job : won.jobs.empty() ? any : won.jobs) {
       const int needed = assigner.Job(job).scale_factor;
       if (taken + needed > kept || !assigner.Fits(job, won.type)) continue;
       assigner.Assign(job, won.type);
@@ -152,6 +143,56 @@ class Bidder {
  private:
   static double Clamped(double rho) {
     return std::clamp(rho, 1 / kRhoMax, kRhoMax);
+  }
+
+  // The rows of its own bid that there is still room for.
+  void FillOwnBid(const Assigner& assigner, Bid* bid) {
+    bid->rho_nothing = Clamped(app_.bid->rho_nothing);
+    if (held() > 0) return;
+    for (const OwnBidRow& own : app_.bid->rows) {
+      Row row;
+      BidRow& priced = bid->rows.emplace_back();
+      priced.rho = Clamped(own.rho);
+      for (const auto& [type, count] : own.bundle) {
+        const auto index = static_cast<size_t>(type);
+        if (index >= held_.size() || count > assigner.room(index)) break;
+        priced.bundle.parts.push_back({type, count});
+        row.push_back({index, {}, count});
+      }
+      if (row.size() == own.bundle.size()) {
+        rows_.push_back(std::move(row));
+      } else {
+        bid->rows.pop_back();
+      }
+    }
+  }
+
+  void FillBid(const Assigner& assigner, Bid* bid) {
+    const double rate = RateHeld(assigner);
+    bid->rho_nothing = Clamped(Rho(app_, rate > 0 ? 1 / rate : nothing_s_));
+    const size_t rows_max = kBidRowsMax / std::max<size_t>(1, held_.size());
+    for (size_t type = 0; type < held_.size(); ++type) {
+      const std::vector<size_t> order = OrderOn(assigner, type);
+      RowPart row{type, {}, 0};
+      size_t next = 1;  // the number of jobs of the next row
+      for (const size_t job : order) {
+        const int needed = assigner.Job(job).scale_factor;
+        if (row.accelerators + needed > assigner.room(type)) continue;
+        row.jobs.push_back(job);
+        row.accelerators += needed;
+        if (row.jobs.size() < next && job != order.back()) continue;
+        next = std::max(next + 1, NextSize(next, order.size(), rows_max));
+        const double on_type =
+            SecondsLeft(assigner, app_, type, held_[type] + row.accelerators);
+        const double before =
+            held_[type] > 0 ? 1 / SecondsLeft(assigner, app_, type, held_[type])
+                            : 0;
+        const double left_s = 1 / (rate - before + 1 / on_type);
+        bid->rows.push_back({{{{static_cast<int>(type), row.accelerators}}},
+                             Clamped(Rho(app_, left_s))});
+        rows_.push_back({row});
+      }
+    }
   }
 
   // With at most `rows_max` rows for `jobs` jobs, rows grow by a factor once
@@ -232,17 +273,19 @@ absl::StatusOr<int> Auction(const PolicyProblem& problem, Assigner& assigner,
     if (outcome.row == kNoRow) continue;
     Bidder& bidder = bidders[bidder_of[b]];
     const Row& row = bidder.row(outcome.row);
-    const int kept = RoundOverTime(outcome.fraction * row.accelerators,
-                                   problem.round, outcome.id.value());
     AppBid& note = notes[bidder_of[b]];
     if (note.bid == 0) {
-      note.bid = row.accelerators;
-      note.type = static_cast<int>(row.type);
+      note.bid = AcceleratorsOf(row);
+      note.type = static_cast<int>(row.front().type);
       note.kept = outcome.fraction;
     }
-    const int taken = bidder.Take(assigner, outcome.row, kept);
-    note.given += taken;
-    given += taken;
+    for (const RowPart& part : row) {
+      const int kept = RoundOverTime(outcome.fraction * part.accelerators,
+                                     problem.round, outcome.id.value());
+      const int taken = bidder.Take(assigner, part, kept);
+      note.given += taken;
+      given += taken;
+    }
   }
   if (first.bids.empty()) first = std::move(result);
   return given;
@@ -265,7 +308,8 @@ absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
     const auto& [rho, app] = worst[i];
     notes[i] = {.app = assigner.Job(apps[app].jobs.front()).id,
                 .rho = rho,
-                .offered = i < offered};
+                .offered = i < offered,
+                .own = apps[app].bid != nullptr};
     if (i < offered) {
       bidders.emplace_back(assigner, apps[app], problem.round_s);
     }

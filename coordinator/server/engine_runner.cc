@@ -197,6 +197,10 @@ void EngineRunner::Carry(action::SendToAgent&& action) {
   parts_.peers.SendToAgent(action.server, std::move(action.message));
 }
 
+void EngineRunner::Carry(action::SendToBidder&& action) {
+  parts_.peers.SendToBidder(action.bidder, std::move(action.message));
+}
+
 void EngineRunner::Carry(action::Reply&& action) {
   parts_.clients.Answer(action);
 }

@@ -136,6 +136,7 @@ class EngineRunner {
   void Carry(action::SolvePolicy&& action);
   void Carry(action::SendToWorker&& action);
   void Carry(action::SendToAgent&& action);
+  void Carry(action::SendToBidder&& action);
   void Carry(action::Reply&& action);
   void Carry(action::Halt&& action);
 

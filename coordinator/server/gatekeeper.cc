@@ -267,6 +267,9 @@ std::optional<Message> RefusalOf(const Message& message,
   if (const auto* m = std::get_if<LogRequest>(&message)) {
     return LogReply{m->request, "", m->offset, true, error};
   }
+  if (const auto* m = std::get_if<BidderHello>(&message)) {
+    return BidderNotice{m->bidder, BidderNoticeKind::kRefused, 0, error};
+  }
   const auto* hello = std::get_if<AgentHello>(&message);
   if (hello == nullptr) return std::nullopt;
   return AgentRejected{hello->server, position, error, hello->incarnation,

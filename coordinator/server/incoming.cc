@@ -102,6 +102,17 @@ absl::Status Check(const T& message) {
   return absl::InvalidArgumentError("there is no such worker");
 }
 
+// They are only looked up: the engine knows which apps there are.
+template <FromBidder T>
+absl::Status Check(const T& message) {
+  if (message.bidder.app.size() <= kErrorBytesMax &&
+      message.bidder.owner.size() <= kErrorBytesMax) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "the name of an app or of its owner is too long");
+}
+
 // ClientRequests checks them itself.
 template <ForClients T>
 absl::Status Check(const T&) {
@@ -180,6 +191,18 @@ std::optional<Event> Convert(FetchProgress message) {
   MakeLine(&message.waits_for, kErrorBytesMax);
   if (!IsValidName(message.source)) return std::nullopt;
   return event::CheckpointComing{std::move(message)};
+}
+
+std::optional<Event> Convert(BidderHello message) {
+  return event::BidderJoined{std::move(message.bidder)};
+}
+
+std::optional<Event> Convert(BidReply message) {
+  return event::BidReceived{std::move(message)};
+}
+
+std::optional<Event> Convert(DivideReply message) {
+  return event::ShareDivided{std::move(message)};
 }
 
 // EngineRunner::NoteLaunch has taken it.
@@ -294,6 +317,15 @@ std::optional<std::string> SendingAgent(const Message& message) {
       []<class T>(const T& m) -> std::optional<std::string> {
         if constexpr (FromAgent<T>) return m.server;
         return std::nullopt;
+      },
+      message);
+}
+
+BidderKey* SendingBidder(Message& message) {
+  return std::visit(
+      []<class T>(T& m) -> BidderKey* {
+        if constexpr (FromBidder<T>) return &m.bidder;
+        return nullptr;
       },
       message);
 }

@@ -45,6 +45,9 @@ concept FromWorker = OneOf<T, WorkerHello, LeaseRequest, StepReport,
 template <class T>
 concept FromAgent = OneOf<T, AgentHello, AgentHeartbeat, AgentLeaving,
                           WorkerLaunched, WorkerExited, FetchProgress>;
+// Messages of a process that bids for an app, which name that app.
+template <class T>
+concept FromBidder = OneOf<T, BidderHello, BidReply, DivideReply>;
 // Requests of clients, and what an agent answers to one: ClientRequests takes
 // them.
 template <class T>
@@ -56,7 +59,8 @@ concept FromCoordinator =
     OneOf<T, LeaseGrant, LeaseDenied, LeaseNotice, PauseRequest, WorkerRejected,
           AgentWelcome, AgentRejected, LaunchWorker, StopWorker,
           ExitAcknowledged, SubmitReply, CommandReply, QueryReply,
-          PrefetchCheckpoint, ServeCheckpoint, CheckpointRequest>;
+          PrefetchCheckpoint, ServeCheckpoint, CheckpointRequest, BidRequest,
+          DivideRequest, BidderNotice>;
 
 // Returns INVALID_ARGUMENT, naming the field, when the message has an
 // impossible value: a malformed name (names become paths), or a rank below 0.
@@ -73,6 +77,9 @@ std::optional<Event> EventOf(Message message);
 // sent it.
 std::optional<WorkerKey> SendingWorker(const Message& message);
 std::optional<std::string> SendingAgent(const Message& message);
+// The bidder of a message that such a process sent; null when another kind of
+// peer sent it. Valid as long as the message.
+BidderKey* SendingBidder(Message& message);
 
 // The highest journal position that its sender knows; nothing when the message
 // does not tell.

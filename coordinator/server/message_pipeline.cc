@@ -42,6 +42,8 @@ void MessagePipeline::Handle(Incoming incoming) {
   const absl::StatusOr<Identity> sender =
       parts_.gatekeeper.Authenticate(now, incoming);
   if (!sender.ok()) return Refuse(incoming, sender.status());
+  BidderKey* const bidder = SendingBidder(incoming.message);
+  if (bidder != nullptr && bidder->owner.empty()) bidder->owner = sender->name;
 
   const absl::Status authorized =
       parts_.gatekeeper.Authorize(now, *sender, incoming, parts_.engine);
@@ -87,7 +89,10 @@ void MessagePipeline::Drop(const Incoming& incoming, const absl::Status& why) {
 }
 
 std::optional<MessagePipeline::AgentMessage> MessagePipeline::NoteSender(
-    const Incoming& incoming) {
+    Incoming& incoming) {
+  if (const BidderKey* bidder = SendingBidder(incoming.message)) {
+    parts_.peers.bidders().Saw(*bidder, incoming.peer);
+  }
   const Message& message = incoming.message;
   PeerTable<WorkerKey>& workers = parts_.peers.workers();
   if (const auto worker = SendingWorker(message)) {

@@ -54,7 +54,7 @@ class MessagePipeline {
   void Drop(const Incoming& incoming, const absl::Status& why);
 
   // Stores where the sender is to be answered. Nothing: not from an agent.
-  std::optional<AgentMessage> NoteSender(const Incoming& incoming);
+  std::optional<AgentMessage> NoteSender(Incoming& incoming);
   // The event that the engine has to decide; nothing when the message is
   // answered without the engine.
   std::optional<Event> EventFor(const Identity& sender, Incoming incoming);

@@ -29,6 +29,12 @@ void PeerLinks::SendToAgent(const std::string& server, Message message) {
   agents_.Forget(server);
 }
 
+void PeerLinks::SendToBidder(const BidderKey& bidder, Message message) {
+  const std::string* const peer = bidders_.Find(bidder);
+  if (peer == nullptr || Send(*peer, std::move(message))) return;
+  bidders_.Forget(bidder);
+}
+
 std::vector<Action> SendQueue::Take(Action&& action, bool of_many) {
   std::vector<Action> now;
   if (of_many || !waiting_.empty()) {

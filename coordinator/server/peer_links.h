@@ -66,6 +66,7 @@ class PeerLinks {
  public:
   static constexpr size_t kWorkersMax = 64 * 1024;
   static constexpr size_t kAgentsMax = 4096;
+  static constexpr size_t kBiddersMax = 1024;
 
   PeerLinks(Gatekeeper& gatekeeper, Router& router, spdlog::logger& log)
       : gatekeeper_(gatekeeper), router_(router), log_(log) {}
@@ -73,14 +74,16 @@ class PeerLinks {
   // Seals the message's journal position and sends it. A message that is lost
   // is asked for again; nothing waits for it. False: that peer is gone.
   bool Send(const std::string& peer, Message message);
-  // Nothing is sent to a worker or agent which was not heard from. One whose
+  // Nothing is sent to a peer which was not heard from. One whose
   // connection has ended is forgotten.
   void SendToWorker(const WorkerKey& worker, Message message);
   void SendToAgent(const std::string& server, Message message);
+  void SendToBidder(const BidderKey& bidder, Message message);
 
   PeerTable<WorkerKey>& workers() { return workers_; }
   PeerTable<std::string>& agents() { return agents_; }
   const PeerTable<std::string>& agents() const { return agents_; }
+  PeerTable<BidderKey>& bidders() { return bidders_; }
   void ForgetAgents() { agents_ = PeerTable<std::string>(kAgentsMax); }
 
  private:
@@ -89,6 +92,7 @@ class PeerLinks {
   spdlog::logger& log_;
   PeerTable<WorkerKey> workers_{kWorkersMax};
   PeerTable<std::string> agents_{kAgentsMax};
+  PeerTable<BidderKey> bidders_{kBiddersMax};
 };
 
 // Messages that the engine sends to many receivers at once, such as a round's

@@ -18,6 +18,7 @@
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/codec.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/own_files.h"
@@ -46,7 +47,7 @@ template <class T>
 requires FromAgent<T> || OneOf<T, LogReply>
 constexpr unsigned SendersOf(const T*) { return Bits(kNode); }
 template <class T>
-requires OneOf<T, SubmitRequest, CommandRequest, LogRequest>
+requires FromBidder<T> || OneOf<T, SubmitRequest, CommandRequest, LogRequest>
 constexpr unsigned SendersOf(const T*) { return Bits(kUser, kOperator); }
 template <OneOf<QueryRequest> T>
 constexpr unsigned SendersOf(const T*) {
@@ -105,6 +106,19 @@ absl::Status Check(const Identity& sender, const CommandRequest& request,
 absl::Status Check(const Identity& sender, const LogRequest& request,
                    const std::map<JobId, Job>& jobs) {
   return CheckOwner(sender, request.worker.job, jobs);
+}
+
+// Jobs of an app have one owner.
+template <FromBidder T>
+absl::Status Check(const Identity& sender, const T& message,
+                   const std::map<JobId, Job>&) {
+  const BidderKey& bidder = message.bidder;
+  if (MayTouch(sender, bidder.owner)) return absl::OkStatus();
+  return Denied(
+      sender,
+      StrCat("app ", PrintableLine(bidder.app, kNameBytesMax), " of ",
+             PrintableLine(bidder.owner, kNameBytesMax), " is not yours"),
+      "ask its owner or an operator");
 }
 
 template <class T>

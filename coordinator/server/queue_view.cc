@@ -220,7 +220,10 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   if (const auto rho = rho_of.find(job.id); rho != rho_of.end()) {
     view.rho = rho->second;
   }
-  if (!job.spec.app.empty()) view.left_s = engine.SecondsLeft(job, now);
+  if (!job.spec.app.empty()) {
+    view.left_s = engine.SecondsLeft(job, now);
+    view.bidder = engine.BidderText(job);
+  }
   view.submitted_at = job.submitted_at;
   view.ended_at = job.ended_at;
   // Jobs of an earlier version have none.
@@ -242,6 +245,11 @@ std::string AuctionText(const Job& job, const Engine& engine) {
   const AppBid* bid = engine.BidOf(job);
   if (bid == nullptr) return "";
   std::string text = absl::StrFormat("rho %.2f", bid->rho);
+  if (bid->own) text += " by its own bid";
+  const std::string bidder = engine.BidderText(job);
+  if (!bidder.empty() && bidder != "itself") {
+    StrAppend(&text, "; the coordinator acted for it, because ", bidder);
+  }
   if (!bid->offered) {
     return text + "; not among the worst-off, so it gets what they leave";
   }
@@ -296,6 +304,7 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   row->age_s = (job.over ? job.ended_at : now) - job.submitted_at;
   row->received_s = job.received_s;
   row->rho = job.rho;
+  row->bidder = job.bidder;
   row->left_s = job.left_s;
   row->failures_in_a_row = job.failures_in_a_row;
   row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";

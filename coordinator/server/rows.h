@@ -119,6 +119,7 @@ struct QueueRow {
   // known, or it names no app.
   std::optional<double> left_s;
   std::string code;  // the name of `reason`, as in WhyRow
+  std::string bidder;  // of its app: Engine::BidderText
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -131,7 +132,7 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
-          left_s, code)
+          left_s, code, bidder)
 
 struct ThroughputRow {
   std::string type;

@@ -78,6 +78,9 @@ struct ActionWords {
   std::string operator()(const action::SendToAgent& a) const {
     return std::visit(MessageWords{}, a.message);
   }
+  std::string operator()(const action::SendToBidder& a) const {
+    return std::visit(MessageWords{}, a.message);
+  }
   std::string operator()(const action::Reply& a) const {
     return a.error.empty() ? StrCat("reply job ", a.job.value())
                            : StrCat("refuse: ", a.error);

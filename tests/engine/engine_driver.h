@@ -227,6 +227,9 @@ class EngineDriver {
     if (const auto* send = std::get_if<action::SendToAgent>(&action)) {
       return std::get_if<M>(&send->message);
     }
+    if (const auto* send = std::get_if<action::SendToBidder>(&action)) {
+      return std::get_if<M>(&send->message);
+    }
     return nullptr;
   }
 

@@ -50,6 +50,7 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
                 testing::FieldCount<SolveReport>());
   ExpectEveryMemberListed<ReasonRow>();
   ExpectEveryMemberListed<Resize>();
+  ExpectEveryMemberListed<OwnAnswer>();
   ExpectEveryMemberListed<TrialNote>();
   ExpectEveryMemberListed<engine::IntrospectionBook::Pair>();
   ExpectEveryMemberListed<engine::IntrospectionBook::Move>();

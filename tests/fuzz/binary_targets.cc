@@ -3,6 +3,8 @@
 
 #include "coordinator/agent/checkpoint_stream.h"
 #include "coordinator/engine/event_codec.h"
+#include "coordinator/policy/own_bids.h"
+#include "coordinator/policy/policy.h"
 #include "core/codec.h"
 #include "core/message_fields.h"
 #include "tests/fuzz/targets.h"
@@ -39,6 +41,60 @@ void RunStream(std::string_view bytes) {
   const absl::StatusOr<StreamMessage> again = DecodeStreamMessage(written);
   Require(again.ok(), "a frame between agents that was encoded decodes");
   Require(EncodeStreamMessage(*again) == written, "it comes back the same");
+}
+
+namespace {
+
+// An app of two jobs and one of a single job, on two types.
+PolicyProblem ProblemOfBids() {
+  PolicyProblem problem;
+  problem.types = {"v100", "k80"};
+  problem.capacity = {2, 1};
+  problem.round_s = 60;
+  problem.apps.resize(2);
+  for (int m = 0; m < 3; ++m) {
+    PolicyJob& job = problem.jobs.emplace_back();
+    job.id = JobId(static_cast<uint64_t>(m) + 1);
+    job.steps_remaining = 600;
+    job.app = m / 2;
+    problem.throughputs.insert(problem.throughputs.end(), {2, 1});
+  }
+  return problem;
+}
+
+}  // namespace
+
+void RunBid(std::string_view bytes) {
+  const absl::StatusOr<Message> message = DecodeMessage(bytes);
+  if (!message.ok()) return;
+  PolicyProblem problem = ProblemOfBids();
+  if (const auto* reply = std::get_if<BidReply>(&*message)) {
+    if (!policy::CheckOwnBid(reply->bid, problem.types, problem.capacity)
+             .ok()) {
+      return;
+    }
+    problem.apps[0].bid = reply->bid;
+  }
+  static const auto themis = MakePolicy("themis_f=0");
+  auto result = (*themis)->Solve(problem);
+  Require(result.ok(), "a bid that was accepted can be solved with");
+  Require(result->assignment.size() == 3, "nothing stays idle");
+  const auto* reply = std::get_if<DivideReply>(&*message);
+  if (reply == nullptr) return;
+  const auto won = policy::AcceleratorsOf(problem, result->assignment);
+  policy::Divide(problem, 0, reply->places, result->assignment).IgnoreError();
+  const auto divided = policy::AcceleratorsOf(problem, result->assignment);
+  Require(divided[1] == won[1], "a division is of the app's own accelerators");
+  for (size_t type = 0; type < problem.types.size(); ++type) {
+    Require(divided[0][type] <= won[0][type], "and not of more than it has");
+  }
+}
+
+std::vector<std::string> BidSeeds() {
+  const BidderKey key{"ann", "search", 7};
+  return {*EncodeMessage(BidReply{
+              key, 3, {2, 4, {{{{0, 1}}, 2.5}, {{{0, 2}, {1, 1}}, 1.5}}}}),
+          *EncodeMessage(DivideReply{key, 3, {{JobId(2), 0}, {JobId(1), 1}}})};
 }
 
 namespace {

@@ -27,6 +27,7 @@ std::span<const Target> Targets() {
       Target{"filter", RunFilter, FilterSeeds},
       Target{"search", RunSearch, SearchSeeds},
       Target{"answer", RunAnswer, AnswerSeeds},
+      Target{"bid", RunBid, BidSeeds},
   };
   return kTargets;
 }

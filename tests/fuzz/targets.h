@@ -47,6 +47,7 @@ void RunRecovery(std::string_view bytes);
 void RunFilter(std::string_view bytes);
 void RunSearch(std::string_view bytes);
 void RunAnswer(std::string_view bytes);
+void RunBid(std::string_view bytes);
 
 std::vector<std::string> MessageSeeds();
 std::vector<std::string> EventSeeds();
@@ -67,6 +68,7 @@ std::vector<std::string> RecoverySeeds();
 std::vector<std::string> FilterSeeds();
 std::vector<std::string> SearchSeeds();
 std::vector<std::string> AnswerSeeds();
+std::vector<std::string> BidSeeds();
 
 }  // namespace gavel::fuzz
 

@@ -173,6 +173,7 @@ class VirtualCluster {
   void Do(Coordinator& coordinator, action::SolvePolicy& action);
   void Do(Coordinator& coordinator, action::SendToWorker& action);
   void Do(Coordinator& coordinator, action::SendToAgent& action);
+  void Do(Coordinator&, action::SendToBidder&) {}  // no app bids itself
   void Do(Coordinator&, action::Reply&) {}
   void Do(Coordinator& coordinator, action::Halt& action);
   void Arm(Coordinator& coordinator);
