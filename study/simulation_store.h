@@ -63,6 +63,7 @@ void VisitResult(Result& result, const Visitor& visit) {
   visit("solves", result.solves);
   visit("lost_s", result.lost_s);
   visit("profiling_s", result.profiling_s);
+  visit("placement_score", result.placement_score);
 }
 
 // The same of a run: all figures that are columns of `runs`, where NaN is NULL.
@@ -87,7 +88,7 @@ class SimulationStore {
  public:
   // A database with a later version of the tables is refused. One with an
   // earlier gets the columns that it lacks.
-  static constexpr uint64_t kSchemaVersion = 4;
+  static constexpr uint64_t kSchemaVersion = 5;
 
   // Creates the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);
