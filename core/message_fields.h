@@ -30,8 +30,8 @@ auto Fields(As<JournalPosition> auto& m) {
 
 auto Fields(As<AcceleratorInfo> auto& m) {
   return std::tie(m.type, m.uuid, m.device, m.threads, m.slow_down_factor,
-                  m.memory_bytes, m.context_bytes, m.exclusive,
-                  m.alone_visible);
+                  m.memory_bytes, m.context_bytes, m.exclusive, m.alone_visible,
+                  m.group);
 }
 
 auto Fields(As<Progress> auto& m) {
@@ -108,7 +108,8 @@ auto Fields(As<RunningWorker> auto& m) {
 auto Fields(As<AgentHello> auto& m) {
   return std::tie(m.server, m.incarnation, m.highest_seen, m.address,
                   m.accelerators, m.running, m.host_memory_bytes, m.state_id,
-                  m.own_checkpoints, m.stream_endpoint, m.stream_public_key);
+                  m.own_checkpoints, m.stream_endpoint, m.stream_public_key,
+                  m.rack);
 }
 
 auto Fields(As<AcceleratorHealth> auto& m) {

@@ -63,6 +63,9 @@ struct AcceleratorInfo {
   // A worker process on it sees no other accelerator. To use another one, the
   // worker needs a new process.
   bool alone_visible = false;
+  // Accelerators of one server with the same group are joined more closely than
+  // the others (Locality::kGroup). A name; empty: none.
+  std::string group = "";
   friend bool operator==(const AcceleratorInfo&,
                          const AcceleratorInfo&) = default;
 };
@@ -307,6 +310,7 @@ struct AgentHello {
   bool own_checkpoints = false;
   std::string stream_endpoint = "";
   std::string stream_public_key = "";
+  std::string rack = "";  // that the server is in: a name; empty: not known
 };
 
 struct AgentHeartbeat {

@@ -1,8 +1,9 @@
-// Trains ResNet-50 on folders of JPEG images in ImageNet's form (--data FOLDER
-// with train/CLASS/*.jpg and val/CLASS/*.jpg), or without --data on synthetic
-// images of stripes. Threads read ahead and apply random crops and flips. Runs
-// alone or under a coordinator, on one worker or as a gang. At the end it
-// prints one line of JSON with the loss and accuracy on the validation images.
+// Trains ResNet-50, or VGG-16 (--model vgg16), on folders of JPEG images in
+// ImageNet's form (--data FOLDER with train/CLASS/*.jpg and val/CLASS/*.jpg),
+// or without --data on synthetic images of stripes. Threads read ahead and
+// apply random crops and flips. Runs alone or under a coordinator, on one
+// worker or as a gang. At the end it prints one line of JSON with the loss and
+// accuracy on the validation images.
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/sgd.h>
 
@@ -25,18 +26,24 @@ using gavel::models::Crop;
 using gavel::models::CroppedImages;
 using gavel::models::ImageSource;
 using gavel::models::ResNet;
+using gavel::models::Vgg;
 
 // The published schedule divides the learning rate by 10 after each third of
 // the epochs.
 constexpr double kDecay = 0.1;
 constexpr int kPhases = 3;
-// The learning rate is 0.1 for a batch of 256 (P. Goyal et al., 2017).
-constexpr double kLearningRatePerImage = 0.1 / 256;
+// The learning rate of a batch of 256 is 0.1 for ResNet (P. Goyal et al.,
+// 2017), and 0.01 for VGG, which has no normalization (as published).
+constexpr double kResNetRate = 0.1 / 256;  // for each image
+constexpr double kVggRate = 0.01 / 256;
+constexpr double kVggDropout = 0.5;
 
 struct Flags : gavel::examples::TrainingFlags {
   Flags() { learning_rate = 0; }
+  bool vgg = false;
   int64_t side = 0;
   int64_t width = 64;
+  double dropout = kVggDropout;
   int64_t images = 2000;
   int reading_threads = 2;
 };
@@ -53,8 +60,15 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "of what the network sees, in pixels; 0: 224, of synthetic "
                  "images 32")
       ->check(CLI::Range(0, 4096));
-  app.add_option("--width", flags.width, "64: the published ResNet-50")
+  app.add_option_function<std::string>(
+         "--model",
+         [&flags](const std::string& name) { flags.vgg = name == "vgg16"; },
+         "resnet50 (default) or vgg16")
+      ->check(CLI::IsMember({"resnet50", "vgg16"}));
+  app.add_option("--width", flags.width, "64: the published network")
       ->check(CLI::PositiveNumber);
+  app.add_option("--dropout", flags.dropout, "of VGG-16's hidden layers")
+      ->check(CLI::Range(0.0, 0.99));
   app.add_option("--images", flags.images, "how many synthetic ones")
       ->check(CLI::PositiveNumber);
   app.add_option("--reading-threads", flags.reading_threads,
@@ -91,7 +105,8 @@ struct Score {
   double accuracy = 0;
 };
 
-Score Evaluate(ResNet& model, const CroppedImages& images,
+template <class Model>
+Score Evaluate(Model& model, const CroppedImages& images,
                gavel::Session& session) {
   const torch::NoGradGuard no_grad;
   model->eval();
@@ -113,30 +128,29 @@ Score Evaluate(ResNet& model, const CroppedImages& images,
 
 void SetLearningRate(torch::optim::SGD& optimizer, const Flags& flags,
                      int64_t batch_size, int64_t epoch) {
-  const double full = flags.learning_rate > 0
-                          ? flags.learning_rate
-                          : kLearningRatePerImage * double(batch_size);
+  const double full =
+      flags.learning_rate > 0
+          ? flags.learning_rate
+          : (flags.vgg ? kVggRate : kResNetRate) * double(batch_size);
   const auto phase = epoch * kPhases / std::max<int64_t>(flags.epochs, 1);
   for (auto& group : optimizer.param_groups()) {
     group.options().set_lr(full * std::pow(kDecay, phase));
   }
 }
 
-int Train(const Flags& flags, const Images& images) {
-  const int64_t side = flags.side > 0       ? flags.side
-                       : flags.data.empty() ? 32
-                                            : 224;
-  Seed(flags);
+int64_t SideOf(const Flags& flags) {
+  if (flags.side > 0) return flags.side;
+  return flags.data.empty() ? 32 : 224;
+}
+
+template <class Model>
+int Train(const Flags& flags, const Images& images, Model model) {
+  const int64_t side = SideOf(flags);
   const CroppedImages train(
       images.train, {.side = side,
                      // A smaller part of an image may not show its stripes.
                      .area_min = flags.data.empty() ? 0.3 : 0.08,
                      .seed = flags.seed});
-  ResNet model(gavel::models::ResNetOptions{
-      .depth = gavel::models::ResNetDepth::k50,
-      .stem = gavel::models::ResNetStem::kLargeImages,
-      .classes = train.classes(),
-      .width = flags.width});
   torch::optim::SGD optimizer(
       model->parameters(),
       torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-4));
@@ -186,12 +200,30 @@ int Train(const Flags& flags, const Images& images) {
   return session->Finish();
 }
 
+int Run(const Flags& flags) {
+  const Images images = OpenImages(flags);
+  const auto classes = static_cast<int64_t>(images.train.classes.size());
+  Seed(flags);
+  if (flags.vgg) {
+    return Train(flags, images,
+                 Vgg(gavel::models::VggOptions{.classes = classes,
+                                               .width = flags.width,
+                                               .dropout = flags.dropout}));
+  }
+  return Train(flags, images,
+               ResNet(gavel::models::ResNetOptions{
+                   .depth = gavel::models::ResNetDepth::k50,
+                   .stem = gavel::models::ResNetStem::kLargeImages,
+                   .classes = classes,
+                   .width = flags.width}));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains ResNet-50 on folders of images.");
+  CLI::App app("Trains ResNet-50 or VGG-16 on folders of images.");
   Flags flags;
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
-  return Train(flags, OpenImages(flags));
+  return Run(flags);
 }

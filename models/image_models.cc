@@ -1,7 +1,9 @@
 #include "models/image_models.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/add.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/mean.h>
@@ -124,6 +126,71 @@ torch::Tensor ResNetImpl::forward(const torch::Tensor& images) {
   if (pools_) features = at::max_pool2d(features, 3, 2, 1);
   for (ResidualBlock& block : blocks_) features = block(features);
   return classifier_(at::mean(features, at::IntArrayRef({2, 3})));
+}
+
+namespace {
+
+// Convolutions of each stage, and its width in terms of the first one's.
+struct VggStage {
+  int convolutions;
+  int64_t widening;
+};
+constexpr VggStage kVggStages[] = {{2, 1}, {2, 2}, {3, 4}, {3, 8}, {3, 8}};
+constexpr int64_t kVggSide = 7;         // of the last stage's features
+constexpr int64_t kVggHidden = 64;      // hidden layers over the first stage
+constexpr double kVggDeviation = 0.01;  // of the weights of layers
+
+}  // namespace
+
+VggImpl::VggImpl(const VggOptions& options) : dropout_(options.dropout) {
+  int64_t channels = options.channels;
+  for (const VggStage& stage : kVggStages) {
+    for (int i = 0; i < stage.convolutions; ++i) {
+      const int64_t width = options.width * stage.widening;
+      convolutions_.push_back(register_module(
+          "convolution" + std::to_string(convolutions_.size()),
+          torch::nn::Conv2d(
+              torch::nn::Conv2dOptions(channels, width, 3).padding(1))));
+      channels = width;
+    }
+  }
+  const int64_t hidden = options.width * kVggHidden;
+  const std::array<int64_t, 4> widths = {channels * kVggSide * kVggSide, hidden,
+                                         hidden, options.classes};
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    layers_.push_back(
+        register_module("layer" + std::to_string(i),
+                        torch::nn::Linear(widths[i], widths[i + 1])));
+  }
+  // Without normalization, LibTorch's own initial weights would let the
+  // features vanish on their way through thirteen convolutions.
+  const torch::NoGradGuard no_grad;
+  for (torch::nn::Conv2d& convolution : convolutions_) {
+    torch::nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut,
+                                     torch::kReLU);
+    torch::nn::init::zeros_(convolution->bias);
+  }
+  for (torch::nn::Linear& layer : layers_) {
+    torch::nn::init::normal_(layer->weight, 0, kVggDeviation);
+    torch::nn::init::zeros_(layer->bias);
+  }
+}
+
+torch::Tensor VggImpl::forward(const torch::Tensor& images) {
+  torch::Tensor features = images;
+  size_t next = 0;
+  for (const VggStage& stage : kVggStages) {
+    for (int i = 0; i < stage.convolutions; ++i) {
+      features = at::relu(convolutions_[next++](features));
+    }
+    features = at::max_pool2d(features, 2, 2);
+  }
+  features = at::adaptive_avg_pool2d(features, {kVggSide, kVggSide}).flatten(1);
+  for (size_t i = 0; i + 1 < layers_.size(); ++i) {
+    features = at::relu(layers_[i](features));
+    features = at::dropout(features, dropout_, is_training());
+  }
+  return layers_.back()(features);
 }
 
 namespace {

@@ -1,5 +1,5 @@
-// Convolutional networks: ResNet, which classifies images, and CycleGAN, which
-// translates them. As thread-safe as any LibTorch module.
+// Convolutional networks: ResNet and VGG, which classify images, and CycleGAN,
+// which translates them. As thread-safe as any LibTorch module.
 #ifndef GAVEL_MODELS_IMAGE_MODELS_H_
 #define GAVEL_MODELS_IMAGE_MODELS_H_
 
@@ -76,6 +76,36 @@ class ResNetImpl : public torch::nn::Module {
   torch::nn::Linear classifier_;
 };
 TORCH_MODULE(ResNet);
+
+// VGG-16, configuration D of K. Simonyan and A. Zisserman, Very Deep
+// Convolutional Networks for Large-Scale Image Recognition, ICLR 2015. Most of
+// its 138 million parameters are in two fully connected layers, so a gang
+// exchanges many gradients for little arithmetic: how close its accelerators
+// are to each other matters more to it than to the other workloads.
+//
+// Images and result as of ResNet, of any side from 32 on: features are averaged
+// or repeated to 7 x 7, as of images of 224 x 224.
+
+struct VggOptions {
+  int64_t channels = 3;
+  int64_t classes = 10;
+  // Feature maps of the first stage; the hidden layers have 64 times as many.
+  // 64 is the published network.
+  int64_t width = 64;
+  double dropout = 0.5;  // in [0, 1), of the hidden layers
+};
+
+class VggImpl : public torch::nn::Module {
+ public:
+  explicit VggImpl(const VggOptions& options);
+  torch::Tensor forward(const torch::Tensor& images);
+
+ private:
+  std::vector<torch::nn::Conv2d> convolutions_;
+  std::vector<torch::nn::Linear> layers_;
+  double dropout_;
+};
+TORCH_MODULE(Vgg);
 
 // The networks of CycleGAN, and its memory of generated images.
 // J.-Y. Zhu et al., Unpaired Image-to-Image Translation using Cycle-Consistent

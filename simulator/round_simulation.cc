@@ -108,10 +108,14 @@ void RoundSimulation::AddServers() {
       AgentHello hello;
       hello.server = StrCat(part.type, "-", server);
       hello.incarnation = 1;
+      if (part.per_rack > 0) {
+        hello.rack = StrCat(part.type, "-", first / part.per_rack);
+      }
       for (int i = 0; i < part.per_server && first < part.count; ++i) {
         AcceleratorInfo& info = hello.accelerators.emplace_back();
         info.type = part.type;
         info.uuid = StrCat(part.type, "-", first++);
+        if (part.per_group > 0) info.group = StrCat("g", i / part.per_group);
         occupants_.push_back(0);
       }
       inbox_.Push(event::ServerJoined{std::move(hello)});
@@ -380,6 +384,7 @@ SimulationResult RoundSimulation::Result() const {
   result.lost_s = counters_.lost_s;
   result.profiling_s = counters_.profiling_s;
   result.failures = counters_.failures;
+  result.placement_score = counters_.placed_s / counters_.gangs_s;
   result.usage = usage_;
   result.leases = leases_;
   return result;
@@ -530,11 +535,7 @@ void RoundSimulation::Begin(Running& job) {
   }
   const Cluster& cluster = engine_.cluster();
   job.type = static_cast<size_t>(cluster.TypeOf(held.front()));
-  job.consolidated =
-      std::all_of(held.begin(), held.end(), [&](AcceleratorId id) {
-        return cluster.accelerator(id).server ==
-               cluster.accelerator(held.front()).server;
-      });
+  job.level = cluster.LevelOf(held);
   const Overhead overhead = work_.OverheadOf(job.index);
   double wait = overhead.start_s;
   if (!job.last.empty()) {
@@ -573,7 +574,8 @@ bool RoundSimulation::IsOutOfMemory(const Running& job) {
   if (options_.engine.reference_models == 0) return false;
   const Running* partner = PartnerOf(job);
   return partner != nullptr &&
-         !(work_.Together(job.index, partner->index, job.type, true) > 0);
+         !(work_.Together(job.index, partner->index, job.type,
+                          Locality::kServer) > 0);
 }
 
 // The second job of the pair gives its lease back, and the engine does not pair
@@ -630,10 +632,17 @@ void RoundSimulation::Train(Running& job) {
   // The true speed, which the policy may only estimate.
   job.steps_per_s =
       partner != nullptr
-          ? work_.Together(job.index, partner->index, job.type,
-                           job.consolidated)
+          ? work_.Together(job.index, partner->index, job.type, job.level)
           : work_.AtSize(job.index, job.type, static_cast<int>(job.last.size()),
-                         job.consolidated);
+                         job.level);
+  job.placed = 0;
+  if (partner == nullptr && job.last.size() > 1) {
+    const Locality best = work_.LevelIn(
+        job.index, job.type, work_.FitsOnServer(job.index, job.type));
+    const double most = work_.AtSize(job.index, job.type,
+                                     static_cast<int>(job.last.size()), best);
+    if (most > 0) job.placed = job.steps_per_s / most;
+  }
   if (!(job.steps_per_s > 0)) return;
   const double left =
       std::max(0.0, work_.job(job.index).steps_total - job.steps);
@@ -658,9 +667,14 @@ void RoundSimulation::Count(Running& job) {
   Charge(job);
   if (job.trains_from == kNever) return;
   const Time now = queue_.now();
-  job.steps += job.steps_per_s *
-               std::max(0.0, now - std::max(job.counted_at, job.trains_from));
+  const double trained_s =
+      std::max(0.0, now - std::max(job.counted_at, job.trains_from));
+  job.steps += job.steps_per_s * trained_s;
   job.counted_at = now;
+  if (!(job.placed > 0)) return;
+  const double gang_s = trained_s * static_cast<double>(job.last.size());
+  counters_.gangs_s += gang_s;
+  counters_.placed_s += gang_s * job.placed;
 }
 
 // A worker pays for its accelerator from its lease to its release, also while
@@ -755,6 +769,7 @@ Progress RoundSimulation::ProgressOf(const Running& job) const {
 
 // ---- checkpoints: a simulation as bytes, and back
 
+constexpr Locality LastOf(Locality) { return Locality::kCluster; }
 constexpr RoundSimulation::Kind LastOf(RoundSimulation::Kind) {
   return RoundSimulation::Kind::kReport;
 }
@@ -781,14 +796,14 @@ auto Fields(As<RoundSimulation::Worker> auto& w) {
                   w.from);
 }
 auto Fields(As<RoundSimulation::Running> auto& r) {
-  return std::tie(r.index, r.id, r.workers, r.last, r.type, r.consolidated,
+  return std::tie(r.index, r.id, r.workers, r.last, r.type, r.level,
                   r.trains_from, r.steps, r.counted_at, r.steps_per_s, r.shared,
                   r.plan, r.pauses, r.pausing_s, r.told, r.profiling_s,
-                  r.charged_at);
+                  r.charged_at, r.placed);
 }
 auto Fields(As<RoundSimulation::Counters> auto& c) {
   return std::tie(c.preemptions, c.moves, c.solves, c.failures, c.lost_s,
-                  c.cost, c.profiling_s);
+                  c.cost, c.profiling_s, c.gangs_s, c.placed_s);
 }
 auto Fields(As<TimedQueue<RoundSimulation::Task>> auto& q) {
   return TimedQueue<RoundSimulation::Task>::State(q);

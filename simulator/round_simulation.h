@@ -74,13 +74,14 @@ class RoundSimulation : public WorkSimulation {
     std::vector<Worker> workers;      // as many as it may have
     std::vector<AcceleratorId> last;  // where it ran before, by rank
     size_t type = 0;                  // where it holds or held leases
-    bool consolidated = true;
+    Locality level = Locality::kServer;
     Time trains_from = kNever;  // kNever: not all leases held
     double steps = 0;           // done up to `counted_at`
     Time counted_at = 0;
     double steps_per_s = 0;  // from trains_from on
     double shared = 1;       // its part of the accelerators: 1/2 in a pair
-    uint64_t plan = 0;       // a finish planned for another number is off
+    double placed = 0;  // its speed over that at the best level; 0: no gang
+    uint64_t plan = 0;  // a finish planned for another number is off
     uint64_t pauses = 0;
     double pausing_s = 0;
     double profiling_s = 0;  // still to be profiled for
@@ -96,6 +97,10 @@ class RoundSimulation : public WorkSimulation {
     double lost_s = 0;
     double cost = 0;
     double profiling_s = 0;
+    // Accelerator-seconds that gangs trained alone, and the same times
+    // Running::placed.
+    double gangs_s = 0;
+    double placed_s = 0;
   };
 
  private:

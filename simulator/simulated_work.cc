@@ -165,11 +165,15 @@ SimulatedWork::SimulatedWork(const SimulationOptions& options, Trace trace,
       const auto type = static_cast<size_t>(known - types_.begin());
       capacity_[type] += part.count;
       largest_server_[type] = std::max(largest_server_[type], part.per_server);
+      largest_group_[type] = std::max(largest_group_[type], part.per_group);
+      largest_rack_[type] = std::max(largest_rack_[type], part.per_rack);
       continue;
     }
     types_.push_back(part.type);
     capacity_.push_back(part.count);
     largest_server_.push_back(part.per_server);
+    largest_group_.push_back(part.per_group);
+    largest_rack_.push_back(part.per_rack);
     table_type_.push_back(table.FindType(part.type));
   }
   if (options.engine.reference_models > 0) {
@@ -272,7 +276,7 @@ std::string SimulatedWork::WhyUnfit(size_t i) const {
   for (size_t type = 0; type < types_.size(); ++type) {
     if (capacity_[type] < needed) continue;
     fits = true;
-    if (Alone(i, type, true) > 0) return "";
+    if (Alone(i, type, Locality::kServer) > 0) return "";
   }
   if (!fits) {
     return StrCat("scale factor ", needed,
@@ -302,10 +306,15 @@ JobSpec SimulatedWork::Spec(size_t i) const {
     spec.deadline_s = deadline;
   }
   for (size_t type = 0; type < types_.size(); ++type) {
-    spec.throughputs[types_[type]] = Alone(i, type, true);
+    spec.throughputs[types_[type]] = Alone(i, type, Locality::kServer);
     if (options_.engine.placement_sensitive && job.scale_factor > 1) {
-      spec.throughputs[StrCat(types_[type], "_unconsolidated")] =
-          Alone(i, type, false);
+      spec.throughputs[TypeNameAt(types_[type], Locality::kCluster)] =
+          Alone(i, type, Locality::kCluster);
+      if (!table_->has_levels()) continue;
+      for (const Locality level : {Locality::kGroup, Locality::kRack}) {
+        spec.throughputs[TypeNameAt(types_[type], level)] =
+            Alone(i, type, level);
+      }
     }
   }
   const Overhead overhead = OverheadOf(i);
@@ -323,7 +332,7 @@ std::vector<ProfiledCell> SimulatedWork::Profile(size_t i) const {
   }
   std::vector<std::pair<size_t, ThroughputTable::Row>> all;
   for (size_t type = 0; type < types_.size(); ++type) {
-    if (!(Alone(i, type, true) > 0)) continue;
+    if (!(Alone(i, type, Locality::kServer) > 0)) continue;
     for (const ThroughputTable::Row row : references_->RowsOf(scale_factor)) {
       all.emplace_back(type, row);
     }
@@ -343,7 +352,7 @@ std::vector<ProfiledCell> SimulatedWork::Profile(size_t i) const {
                                 .value_or(std::pair(0.0, 0.0))
                                 .first;
     cells.push_back({types_[type], table_->NameOf(row).first,
-                     together / Alone(i, type, true)});
+                     together / Alone(i, type, Locality::kServer)});
   }
   return cells;
 }
@@ -360,31 +369,38 @@ double SimulatedWork::Deadline(size_t i) const {
   return job.duration_s > 0 ? job.slo * job.duration_s : kNever;
 }
 
-double SimulatedWork::Alone(size_t i, size_t type, bool consolidated) const {
+Locality SimulatedWork::LevelIn(size_t i, size_t type, bool on_server) const {
+  const int needed = trace_.jobs[i].scale_factor;
+  if (on_server) {
+    const bool joined = needed > 1 && needed <= largest_group_[type];
+    return joined ? Locality::kGroup : Locality::kServer;
+  }
+  return needed <= largest_rack_[type] ? Locality::kRack : Locality::kCluster;
+}
+
+double SimulatedWork::Alone(size_t i, size_t type, Locality level) const {
   if (!rows_[i].has_value()) {
     // A job without a row runs at the same speed on all types.
     return trace_.jobs[i].steps_total / trace_.jobs[i].duration_s;
   }
-  return InTable(*rows_[i], type, consolidated).value_or(0);
+  return InTable(*rows_[i], type, level).value_or(0);
 }
 
 std::optional<double> SimulatedWork::InTable(ThroughputTable::Row row,
                                              size_t type,
-                                             bool consolidated) const {
+                                             Locality level) const {
   if (!table_type_[type].has_value()) return std::nullopt;
-  const std::optional<double> known =
-      table_->Alone(row, *table_type_[type], consolidated);
-  return known || consolidated ? known : table_->Alone(row, *table_type_[type]);
+  return table_->AloneAsAt(row, *table_type_[type], level);
 }
 
 double SimulatedWork::AtSize(size_t i, size_t type, int workers,
-                             bool consolidated) const {
+                             Locality level) const {
   if (workers == trace_.jobs[i].scale_factor) {
-    return Alone(i, type, consolidated);
+    return Alone(i, type, level);
   }
   const auto known = [&](int size) -> std::optional<double> {
     const auto row = table_->FindRow(this->type(i), size);
-    return row.has_value() ? InTable(*row, type, consolidated) : std::nullopt;
+    return row.has_value() ? InTable(*row, type, level) : std::nullopt;
   };
   int below = workers;
   int above = workers;
@@ -410,21 +426,24 @@ std::vector<int> SimulatedWork::Servers(size_t type) const {
 }
 
 double SimulatedWork::Together(size_t i, size_t k, size_t type,
-                               bool consolidated) const {
+                               Locality level) const {
   if (!rows_[i].has_value() || !rows_[k].has_value() ||
       !table_type_[type].has_value()) {
     return 0;
   }
+  const bool consolidated = level <= Locality::kServer;
   const auto known =
       table_->Together(*rows_[i], *rows_[k], *table_type_[type], consolidated);
-  if (!known.has_value() && !consolidated) return Together(i, k, type, true);
+  if (!known.has_value() && !consolidated) {
+    return Together(i, k, type, Locality::kServer);
+  }
   return known.value_or(std::pair(0.0, 0.0)).first;
 }
 
 double SimulatedWork::FastestSeconds(size_t i) const {
   double best = 0;
   for (size_t type = 0; type < types_.size(); ++type) {
-    best = std::max(best, Alone(i, type, true));
+    best = std::max(best, Alone(i, type, Locality::kServer));
   }
   return best > 0 ? trace_.jobs[i].steps_total / best : 0;
 }
@@ -435,7 +454,7 @@ double SimulatedWork::IsolatedSeconds(size_t i, double steps, double n) const {
   for (size_t type = 0; type < types_.size(); ++type) {
     const double part = capacity_[type] / (n * trace_.jobs[i].scale_factor);
     share += part;
-    steps_per_s += part * Alone(i, type, true);
+    steps_per_s += part * Alone(i, type, Locality::kServer);
   }
   steps_per_s /= std::max(1.0, share);
   return steps_per_s > 0 ? steps / steps_per_s : 0;

@@ -43,20 +43,23 @@ class SimulatedWork {
   // Seconds after its arrival; kNever: none.
   double Deadline(size_t i) const;
   // steps/s on accelerators of types()[type].
-  double Alone(size_t i, size_t type, bool consolidated) const;
+  double Alone(size_t i, size_t type, Locality level) const;
   // The same of an elastic job with `workers`, a number between its bounds. A
   // scale factor without a row is interpolated between the next smaller and
   // larger one by a power of the workers.
-  double AtSize(size_t i, size_t type, int workers, bool consolidated) const;
+  double AtSize(size_t i, size_t type, int workers, Locality level) const;
   // The gang fits on one server of the type.
   bool FitsOnServer(size_t i, size_t type) const {
     return trace_.jobs[i].scale_factor <= largest_server_[type];
   }
+  // The tightest level with room for the gang on one server of the type, or
+  // beyond one.
+  Locality LevelIn(size_t i, size_t type, bool on_server) const;
   // Accelerators of each server of the type.
   std::vector<int> Servers(size_t type) const;
-  // steps/s of job i beside job k. A table without figures for spread gangs
-  // gives those of consolidated ones.
-  double Together(size_t i, size_t k, size_t type, bool consolidated) const;
+  // steps/s of job i beside job k: on one server, or spread, where a table
+  // without figures for spread gangs gives those of consolidated ones.
+  double Together(size_t i, size_t k, size_t type, Locality level) const;
   std::optional<ThroughputTable::Row> Row(size_t i) const { return rows_[i]; }
   // Seconds that `steps` of the job would take with 1/n of each type.
   double IsolatedSeconds(size_t i, double steps, double n) const;
@@ -76,9 +79,8 @@ class SimulatedWork {
                 const ThroughputTable& table);
   absl::Status Check() const;
   absl::Status CheckElastic(size_t i) const;
-  // Alone; consolidated where the table does not tell the two apart.
   std::optional<double> InTable(ThroughputTable::Row row, size_t type,
-                                bool consolidated) const;
+                                Locality level) const;
   void StartSteady();
 
   SimulationOptions options_;
@@ -87,7 +89,9 @@ class SimulatedWork {
   std::vector<std::optional<ThroughputTable::Row>> rows_;  // by job
   std::vector<std::string> types_;
   std::vector<int> capacity_;
-  std::vector<int> largest_server_;                // by type: accelerators
+  std::vector<int> largest_server_;  // by type: accelerators, as the next two
+  std::vector<int> largest_group_;
+  std::vector<int> largest_rack_;
   std::vector<std::optional<size_t>> table_type_;  // by type
   std::optional<ReferenceRows> references_;
 };

@@ -83,14 +83,43 @@ absl::StatusOr<std::vector<ClusterPart>> ParseGavelCluster(
   return cluster;
 }
 
+// "group=4" or "rack=16", which must nest.
+absl::Status ReadLevel(std::string_view text, ClusterPart& part) {
+  const size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  int* size = name == "group"  ? &part.per_group
+              : name == "rack" ? &part.per_rack
+                               : nullptr;
+  if (size == nullptr || equals == std::string_view::npos) {
+    return Refusal(text, " is no level of locality; write group=N or rack=N");
+  }
+  if (*size != 0) {
+    return Refusal(text, StrCat(" gives the ", name, " twice; write it once"));
+  }
+  *size = ParseInteger(text.substr(equals + 1)).value_or(0);
+  if (name == "group" && (*size < 1 || part.per_server % *size != 0)) {
+    return Refusal(text, StrCat(" does not nest in servers of ",
+                                part.per_server, "; write a divisor of it"));
+  }
+  if (name == "rack" && (*size < 1 || *size % part.per_server != 0)) {
+    return Refusal(text, StrCat(" does not hold whole servers of ",
+                                part.per_server, "; write a multiple of it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ClusterPart> ParsePart(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || !IsValidName(text.substr(0, colon))) {
     return Refusal(text, " is not TYPE:COUNT; write e.g. v100:36,k80:36x4");
   }
-  GAVEL_ASSIGN_OR_RETURN(ClusterPart part,
-                         ParseCount(text.substr(colon + 1), 1));
+  std::vector<TextField> fields;
+  SplitFields(text.substr(colon + 1), ':', fields);
+  GAVEL_ASSIGN_OR_RETURN(ClusterPart part, ParseCount(fields[0].text, 1));
   part.type = text.substr(0, colon);
+  for (size_t i = 1; i < fields.size(); ++i) {
+    GAVEL_RETURN_IF_ERROR(ReadLevel(fields[i].text, part));
+  }
   return part;
 }
 
@@ -371,8 +400,10 @@ PolicyProblem FluidSimulation::Problem() const {
   }
   for (const Active& job : active_) {
     for (size_t c = 0; c < problem.columns(); ++c) {
-      problem.throughputs.push_back(work_.Alone(
-          job.index, problem.TypeOfColumn(c), c < problem.types.size()));
+      problem.throughputs.push_back(
+          work_.Alone(job.index, problem.TypeOfColumn(c),
+                      work_.LevelIn(job.index, problem.TypeOfColumn(c),
+                                    /*on_server=*/c < problem.types.size())));
     }
   }
   if (!options_.prices.empty()) {
@@ -406,11 +437,12 @@ void FluidSimulation::AddPairs(PolicyProblem& problem) const {
       problem.pairs.push_back({a, b});
       for (size_t c = 0; c < problem.columns(); ++c) {
         const size_t type = problem.TypeOfColumn(c);
-        const bool together = c < problem.types.size();
+        const Locality level =
+            c < problem.types.size() ? Locality::kServer : Locality::kCluster;
         problem.pair_throughputs.push_back(
-            work_.Together(active_[a].index, active_[b].index, type, together));
+            work_.Together(active_[a].index, active_[b].index, type, level));
         problem.pair_throughputs.push_back(
-            work_.Together(active_[b].index, active_[a].index, type, together));
+            work_.Together(active_[b].index, active_[a].index, type, level));
       }
     }
   }
@@ -447,12 +479,13 @@ void FluidSimulation::Give(const ShareUnit& unit, size_t column, double share) {
   };
   const auto give = [&](Active* job, Active* other) {
     if (job == nullptr) return;
-    const bool together =
-        column == type && work_.FitsOnServer(job->index, type);
+    const Locality level =
+        work_.LevelIn(job->index, type,
+                      column == type && work_.FitsOnServer(job->index, type));
     job->steps_per_s +=
-        share * (other == nullptr ? work_.Alone(job->index, type, together)
-                                  : work_.Together(job->index, other->index,
-                                                   type, together));
+        share * (other == nullptr
+                     ? work_.Alone(job->index, type, level)
+                     : work_.Together(job->index, other->index, type, level));
     job->share[type] += other == nullptr ? share : share / 2;
     job->share_total += share;
   };

@@ -30,15 +30,18 @@ struct ClusterPart {
   std::string type;
   int count = 0;
   int per_server = 1;  // divides count; of "v100:36": all on one
+  int per_group = 0;   // divides per_server; 0: servers have no groups
+  int per_rack = 0;    // a multiple of per_server; 0: there are no racks
   friend bool operator==(const ClusterPart&, const ClusterPart&) = default;
 };
 
 inline constexpr int kSimulatedAcceleratorsMax = 1'000'000;  // of a type
 
 // "v100:36,p100:36,k80:36", or with the size of the servers "v100:36x4". A part
-// without that size is one server, so no gang is spread. Gavel's "36:36:36" is
-// read as v100, p100 and k80, where 0 leaves a type out.
-// INVALID_ARGUMENT names the error.
+// without that size is one server, so no gang is spread. "v100:64x8:group=4"
+// has groups of 4 that are joined inside each server, "v100:64x8:rack=32" has
+// racks of 32; both may be there. Gavel's "36:36:36" is read as v100, p100 and
+// k80, where 0 leaves a type out. INVALID_ARGUMENT names the error.
 absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text);
 
 // Seconds that a job loses: `start_s` once, before its first step and after its
@@ -230,6 +233,9 @@ struct SimulationResult {
   double lost_s = 0;       // accelerator-seconds
   double profiling_s = 0;  // accelerator-seconds, of these
   uint64_t failures = 0;
+  // The mean speed of gangs over that at the tightest level with room for them
+  // (Themis, section 8), by accelerator time alone; NaN: no gang ran.
+  double placement_score = std::numeric_limits<double>::quiet_NaN();
   std::vector<SimulatedJob> jobs;  // of the window, by number
   std::vector<UnfitJob> unfit;     // fit nowhere; the rest went on
   std::vector<std::string> types;  // J

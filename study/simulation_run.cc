@@ -88,14 +88,17 @@ class Capacity {
     }
   }
 
-  // steps/s at the better placement: on one server or spread.
+  // steps/s at the best placement, whatever the level.
   double Alone(const JobClass& one, int workers, size_t j) const {
     const auto row = throughputs_.FindRow(*one.type, workers);
     if (!row) return workers == one.job->scale_factor ? 1 : 0;
     const auto type = throughputs_.FindType(cluster_[j].type);
     if (!type) return 0;
-    return std::max(throughputs_.Alone(*row, *type).value_or(0),
-                    throughputs_.Alone(*row, *type, false).value_or(0));
+    double best = 0;
+    for (const Locality level : kAllLocalities) {
+      best = std::max(best, throughputs_.Alone(*row, *type, level).value_or(0));
+    }
+    return best;
   }
 
   void AddAlone(JobClass& one) {

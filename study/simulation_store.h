@@ -66,6 +66,7 @@ void VisitResult(Result& result, const Visitor& visit) {
   visit("solves", result.solves);
   visit("lost_s", result.lost_s);
   visit("profiling_s", result.profiling_s);
+  visit("placement_score", result.placement_score);
 }
 
 // The same of a run: all figures that are columns of `runs`, where NaN is NULL.

@@ -1,6 +1,7 @@
 #include "study/simulation_summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -155,6 +156,11 @@ std::string RenderSummary(const SimulationSpec& spec,
   }
   AddLine(&text, "worst share",
           StrCat(FormatNumber(result.worst_share, 3), " of its target"));
+  if (!std::isnan(result.placement_score)) {
+    AddLine(&text, "placement score",
+            StrCat(FormatNumber(result.placement_score, 3),
+                   " of the speed of gangs where they are closest"));
+  }
   AddLine(&text, "preemptions, moves",
           StrCat(result.preemptions, ", ", result.moves));
   if (spec.failures_per_hour > 0) {

@@ -456,6 +456,7 @@ void AgentMachine::SayHello() {
   hello.own_checkpoints = options_.own_checkpoints;
   hello.stream_endpoint = options_.stream_endpoint;
   hello.stream_public_key = options_.stream_public_key;
+  hello.rack = options_.rack;
   Send(std::move(hello));
 }
 

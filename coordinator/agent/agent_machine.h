@@ -137,6 +137,7 @@ struct AgentOptions {
   bool own_checkpoints = false;
   std::string stream_endpoint = "";
   std::string stream_public_key = "";
+  std::string rack = "";
 };
 
 class AgentMachine {

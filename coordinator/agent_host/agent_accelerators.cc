@@ -36,6 +36,8 @@ constexpr int kUncorrected = 1, kVolatile = 0;
 constexpr int kGpuSensor = 0;
 constexpr unsigned long long kXidEvent = 8;
 constexpr unsigned kMigEnabled = 1;
+constexpr int kNvLink = 2;     // among what GPUs can do with each other
+constexpr int kSameNode = 40;  // of the topology: under one NUMA node
 
 struct CloseLibrary {
   void operator()(void* library) const { dlclose(library); }
@@ -64,6 +66,7 @@ int CoresHere() {
 // Adds details of the GPU. Declared values are kept.
 void FillDetails(const Gpu& gpu, AcceleratorInfo* info) {
   info->exclusive |= gpu.exclusive;
+  if (info->group.empty()) info->group = gpu.group;
   if (info->memory_bytes == 0) info->memory_bytes = gpu.memory_bytes;
   if (info->context_bytes == 0 && info->memory_bytes > kContextBytesDefault) {
     info->context_bytes = kContextBytesDefault;
@@ -179,6 +182,8 @@ struct Nvml::Library {
   int (*part)(Device, unsigned, Device*) = nullptr;
   int (*whole)(Device, Device*) = nullptr;
   int (*by_uuid)(const char*, Device*) = nullptr;
+  int (*can_do)(Device, Device, int, int*) = nullptr;
+  int (*common_ancestor)(Device, Device, int*) = nullptr;
   int (*utilisation)(Device, Utilisation*) = nullptr;
   int (*temperature)(Device, int, unsigned*) = nullptr;
   int (*memory_errors)(Device, int, int, unsigned long long*) = nullptr;
@@ -217,6 +222,8 @@ struct Nvml::Library {
     Load("nvmlDeviceGetMigDeviceHandleByIndex", &part);
     Load("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", &whole);
     Load("nvmlDeviceGetHandleByUUID", &by_uuid);
+    Load("nvmlDeviceGetP2PStatus", &can_do);
+    Load("nvmlDeviceGetTopologyCommonAncestor", &common_ancestor);
     Load("nvmlDeviceGetUtilizationRates", &utilisation);
     Load("nvmlDeviceGetTemperature", &temperature);
     Load("nvmlDeviceGetTotalEccErrors", &memory_errors);
@@ -272,6 +279,18 @@ struct Nvml::Library {
       gpus->push_back(std::move(found));
     }
     return absl::OkStatus();
+  }
+
+  bool AreLinked(Device one, Device other) const {
+    int status = 0;
+    return can_do != nullptr && can_do(one, other, kNvLink, &status) == 0 &&
+           status == 0;
+  }
+
+  bool AreNear(Device one, Device other) const {
+    int level = 0;
+    return common_ancestor != nullptr &&
+           common_ancestor(one, other, &level) == 0 && level <= kSameNode;
   }
 
   std::string FailureOf(int result) const {
@@ -344,6 +363,7 @@ absl::StatusOr<std::vector<Gpu>> Nvml::ListGpus() const {
   GAVEL_RETURN_IF_ERROR(
       library_->Check(library_->count(&count), "count of GPUs"));
   std::vector<Gpu> gpus;
+  std::vector<Library::Device> devices;  // null: a part
   for (unsigned index = 0; index < count; ++index) {
     const std::string what = StrCat("GPU ", index);
     Library::Device device = nullptr;
@@ -355,8 +375,22 @@ absl::StatusOr<std::vector<Gpu>> Nvml::ListGpus() const {
       GAVEL_RETURN_IF_ERROR(library_->AddParts(device, gpu, &gpus));
     } else {
       gpus.push_back(std::move(gpu));
+      devices.resize(gpus.size());
+      devices.back() = device;
     }
   }
+  devices.resize(gpus.size());
+  const auto both = [&](size_t a, size_t b) {
+    return devices[a] != nullptr && devices[b] != nullptr;
+  };
+  NameGroups(
+      [&](size_t a, size_t b) {
+        return both(a, b) && library_->AreLinked(devices[a], devices[b]);
+      },
+      [&](size_t a, size_t b) {
+        return both(a, b) && library_->AreNear(devices[a], devices[b]);
+      },
+      &gpus);
   return gpus;
 }
 
@@ -384,6 +418,35 @@ std::vector<AcceleratorHealth> Nvml::ReadHealth(
 absl::StatusOr<std::vector<Gpu>> ListGpus() {
   GAVEL_ASSIGN_OR_RETURN(const Nvml nvml, Nvml::Open());
   return nvml.ListGpus();
+}
+
+void NameGroups(const Joined& linked, const Joined& near,
+                std::vector<Gpu>* gpus) {
+  for (const Joined* joined : {&linked, &near}) {
+    std::vector<std::vector<size_t>> groups;
+    for (size_t gpu = 0; gpu < gpus->size(); ++gpu) {
+      const auto group = std::ranges::find_if(groups, [&](const auto& members) {
+        return std::ranges::all_of(
+            members, [&](size_t other) { return (*joined)(other, gpu); });
+      });
+      if (group == groups.end()) {
+        groups.push_back({gpu});
+      } else {
+        group->push_back(gpu);
+      }
+    }
+    std::erase_if(groups,
+                  [](const auto& members) { return members.size() < 2; });
+    if (groups.empty()) continue;
+    if (joined == &near && groups[0].size() == gpus->size()) return;
+    for (size_t number = 0; number < groups.size(); ++number) {
+      for (const size_t gpu : groups[number]) {
+        (*gpus)[gpu].group =
+            StrCat(joined == &linked ? "nvlink-" : "numa-", number);
+      }
+    }
+    return;
+  }
 }
 
 std::string GpuTypeName(std::string_view product) {

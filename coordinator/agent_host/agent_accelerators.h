@@ -27,6 +27,7 @@ struct Gpu {
   // MPS.
   bool exclusive = false;
   std::string part_of = "";  // the GPU's uuid; empty: it is no part
+  std::string group = "";    // AcceleratorInfo::group
 };
 
 // NVIDIA's management library (NVML): the GPUs of this machine, and how they
@@ -72,6 +73,16 @@ absl::StatusOr<std::vector<Gpu>> ListGpus();
 // "rtx_6000_ada". Tables may leave out parts behind '-'
 // (coordinator/engine/type_names.h).
 std::string GpuTypeName(std::string_view product);
+
+// Whether two GPUs are joined, by their indices.
+using Joined = std::function<bool(size_t, size_t)>;
+
+// Names the groups of GPUs that are joined more closely than the others, each
+// with all others of its group: "nvlink-N" by `linked`, and where no two are
+// linked "numa-N" by `near`. A GPU that is joined with no other has no group,
+// and NUMA nodes make none if there is only one.
+void NameGroups(const Joined& linked, const Joined& near,
+                std::vector<Gpu>* gpus);
 
 // The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them when it
 // is not set. As in CUDA, the first entry that names no GPU ends the list.

@@ -120,6 +120,7 @@ AgentOptions MachineOptions(const AgentShellOptions& options,
   machine.accelerators = options.accelerators;
   machine.host_memory_bytes = options.host_memory_bytes;
   machine.state_id = record.state_id();
+  machine.rack = options.rack;
   if (checkpoints != nullptr) {
     machine.own_checkpoints = true;
     machine.stream_endpoint = checkpoints->endpoint();

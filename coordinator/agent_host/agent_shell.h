@@ -36,6 +36,7 @@ struct AgentShellOptions {
   // that share accelerators must share it.
   std::string run_directory;
   std::vector<AcceleratorInfo> accelerators;
+  std::string rack;                // of the server; empty: not known
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
   // Variables of the agent that workers keep: "NAME", or "PREFIX*".
   std::vector<std::string> keep_environment;

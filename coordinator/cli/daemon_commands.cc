@@ -397,6 +397,7 @@ absl::Status RunAgent(const AgentOptions& options,
     shell_options.run_directory = DefaultRunDirectory(server.accelerators);
   }
   shell_options.accelerators = std::move(server.accelerators);
+  shell_options.rack = server.rack;
   shell_options.host_memory_bytes = server.host_memory_bytes;
   shell_options.keep_environment = std::move(server.keep_environment);
   // First, so that no other thread takes the signals: the log has one.

@@ -286,6 +286,7 @@ class LocalRun {
       agent.state_directory = options_.state_directory;
       agent.run_directory = DefaultRunDirectory(server.accelerators);
       agent.accelerators = server.accelerators;
+      agent.rack = server.rack;
       agent.host_memory_bytes = server.host_memory_bytes;
       agent.keep_environment = server.keep_environment;
       agent.stop_grace_s =

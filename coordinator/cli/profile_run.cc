@@ -99,7 +99,7 @@ ProfileWorkload ReadWorkload(const toml::table& table, std::string_view source,
 
 using Places = std::vector<AcceleratorInfo>;
 
-// The accelerators of one type, by server.
+// The accelerators of one type on each server.
 std::vector<Places> PlacesOf(const std::vector<ServerSpec>& servers,
                              const std::string& type) {
   std::vector<Places> places;
@@ -110,6 +110,37 @@ std::vector<Places> PlacesOf(const std::vector<ServerSpec>& servers,
     }
   }
   return places;
+}
+
+// The accelerators of one server by group; one without a group is by itself.
+std::vector<Places> GroupsOf(const Places& server) {
+  std::vector<Places> groups;
+  for (const AcceleratorInfo& info : server) {
+    const auto known = std::ranges::find_if(groups, [&](const Places& group) {
+      return !info.group.empty() && group.front().group == info.group;
+    });
+    if (known == groups.end()) {
+      groups.push_back({info});
+    } else {
+      known->push_back(info);
+    }
+  }
+  return groups;
+}
+
+// The places of each server by rack; a server without one is by itself.
+std::vector<std::vector<Places>> RacksOf(const std::vector<ServerSpec>& servers,
+                                         const std::vector<Places>& places) {
+  std::vector<std::vector<Places>> racks;
+  std::map<std::string, size_t> known;
+  for (size_t s = 0; s < servers.size(); ++s) {
+    const std::string& rack = servers[s].rack;
+    size_t at = racks.size();
+    if (!rack.empty()) at = known.try_emplace(rack, at).first->second;
+    if (at == racks.size()) racks.emplace_back();
+    racks[at].push_back(places[s]);
+  }
+  return racks;
 }
 
 // The first `count` of a server; empty if no server has so many.
@@ -137,6 +168,41 @@ Places Apart(const std::vector<Places>& servers, size_t count) {
     if (taken.size() == before) return {};
   }
   return used > 1 ? taken : Places();
+}
+
+Places Joined(const std::vector<Places>& parts) {
+  Places all;
+  for (const Places& part : parts) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+// The places of a gang at each level, by the value of Locality; empty where
+// there are none.
+std::array<Places, kLocalities> PlacesByLevel(
+    const std::vector<ServerSpec>& servers, const std::string& type,
+    size_t count) {
+  const std::vector<Places> places = PlacesOf(servers, type);
+  Places group;
+  Places server;
+  for (const Places& of_server : places) {
+    const std::vector<Places> groups = GroupsOf(of_server);
+    if (group.empty()) group = Together(groups, count);
+    if (server.empty()) server = Apart(groups, count);
+  }
+  if (count == 1 || server.empty()) server = Together(places, count);
+  // All in one group, or each by itself.
+  if (count == 1 || GroupsOf(server).size() == 1) group.clear();
+  Places rack;
+  std::vector<Places> racks;
+  for (const std::vector<Places>& of_rack : RacksOf(servers, places)) {
+    if (rack.empty() && count > 1) rack = Apart(of_rack, count);
+    racks.push_back(Joined(of_rack));
+  }
+  Places cluster = count > 1 ? Apart(racks, count) : Places();
+  if (cluster.empty()) std::swap(cluster, rack);
+  return {group, server, rack, cluster};
 }
 
 bool Has(const ProfileWorkload& workload, int scale_factor) {
@@ -202,29 +268,28 @@ std::vector<ProfileCell> CellsOf(const std::vector<ProfileWorkload>& workloads,
   }
   std::vector<ProfileCell> cells;
   for (const std::string& type : types) {
-    const std::vector<Places> places = PlacesOf(servers, type);
     for (const int scale_factor : scale_factors) {
-      const auto count = static_cast<size_t>(scale_factor);
-      ProfileCell together{0,    {},    scale_factor,
-                           type, false, Together(places, count)};
-      ProfileCell apart{
-          0,    {},   scale_factor,
-          type, true, count > 1 ? Apart(places, count) : Places()};
-      for (const ProfileCell* like : {&together, &apart}) {
+      const auto places =
+          PlacesByLevel(servers, type, static_cast<size_t>(scale_factor));
+      bool any = false;
+      for (const Locality level : kAllLocalities) {
+        const ProfileCell like{0,    {},    scale_factor,
+                               type, level, places[static_cast<size_t>(level)]};
+        any |= !like.places.empty();
         for (size_t i = 0; i < workloads.size(); ++i) {
-          if (like->places.empty() || !Has(workloads[i], scale_factor))
-            continue;
-          cells.push_back(*like);
+          if (like.places.empty() || !Has(workloads[i], scale_factor)) continue;
+          cells.push_back(like);
           cells.back().workload = i;
         }
       }
-      if (together.places.empty() && apart.places.empty()) {
+      if (!any) {
         left_out->push_back(StrCat("scale factor ", scale_factor, " on ", type,
                                    ": there are not as many"));
       }
-      if (pairs && !together.places.empty()) {
-        AddPairCells(workloads, together, &cells);
-      }
+      const Locality level = Locality::kServer;
+      const ProfileCell like{0,    {},    scale_factor,
+                             type, level, places[static_cast<size_t>(level)]};
+      if (pairs && !like.places.empty()) AddPairCells(workloads, like, &cells);
     }
   }
   return cells;
@@ -252,8 +317,13 @@ constexpr std::string_view kTitles =
     "workload,scale_factor,accelerator,placement,beside,steps_per_s,ci95,"
     "samples,seconds,note";
 constexpr size_t kColumns = 10;
-constexpr char kSpread[] = "spread";
-constexpr char kConsolidated[] = "consolidated";
+// By the value of Locality.
+constexpr std::array<std::string_view, kLocalities> kPlacements = {
+    "group", "consolidated", "rack", "spread"};
+
+std::string_view PlacementName(Locality level) {
+  return kPlacements[static_cast<size_t>(level)];
+}
 
 // The 0.975 quantile of Student's t.
 double Quantile(size_t degrees_of_freedom) {
@@ -281,7 +351,7 @@ std::string LineOf(const ProfileKey& key, const ProfileFigure& figure) {
   return absl::StrJoin(
       std::vector<std::string>{
           key.workload, StrCat(key.scale_factor), key.accelerator,
-          key.spread ? kSpread : kConsolidated, key.beside, measured,
+          std::string(PlacementName(key.level)), key.beside, measured,
           absl::StrFormat("%.6g", figure.half_width), StrCat(figure.samples),
           absl::StrFormat("%.1f", figure.seconds), Plain(figure.note)},
       ",");
@@ -299,17 +369,18 @@ std::string ReadLine(const std::vector<std::string>& cells, ProfileKey* key,
   }
   key->workload = cells[0];
   key->accelerator = cells[2];
-  key->spread = cells[3] == kSpread;
   key->beside = cells[4];
   figure->note = cells[9];
   if (!absl::SimpleAtoi(cells[1], &key->scale_factor) ||
       key->scale_factor < 1) {
     return StrCat("\"", cells[1], "\" is no scale factor");
   }
-  if (!key->spread && cells[3] != kConsolidated) {
-    return StrCat("\"", cells[3], "\" is neither ", kConsolidated, " nor ",
-                  kSpread);
+  const auto placement = std::ranges::find(kPlacements, cells[3]);
+  if (placement == kPlacements.end()) {
+    return StrCat("\"", cells[3],
+                  "\" is neither group, consolidated, rack nor spread");
   }
+  key->level = kAllLocalities[placement - kPlacements.begin()];
   if (key->workload.empty() || key->accelerator.empty()) {
     return "names no workload or no accelerator";
   }
@@ -371,11 +442,13 @@ absl::StatusOr<ThroughputTable> ProfileResults::ToTable() const {
   ThroughputTable::Figures figures;
   std::set<std::string> types;
   std::map<std::pair<std::string, int>, size_t> rows;
+  bool has_levels = false;
   for (const auto& [key, figure] : figures_) {
     if (figure.steps_per_s < 0) continue;
     types.insert(key.accelerator);
     rows.try_emplace({key.workload, key.scale_factor}, 0);
-    figures.has_unconsolidated |= key.spread;
+    figures.has_unconsolidated |= key.level == Locality::kCluster;
+    has_levels |= !ThroughputTable::IsGavels(key.level);
   }
   if (rows.empty()) {
     return absl::FailedPreconditionError("nothing has been measured");
@@ -387,6 +460,7 @@ absl::StatusOr<ThroughputTable> ProfileResults::ToTable() const {
   }
   const size_t cells = figures.types.size() * 2 * rows.size();
   figures.alone.assign(cells, -1);
+  if (has_levels) figures.alone_at = figures.alone;
   figures.partners.resize(cells);
   // By key, and so the partners of a row come in the order of their rows.
   for (const auto& [key, figure] : figures_) {
@@ -396,13 +470,16 @@ absl::StatusOr<ThroughputTable> ProfileResults::ToTable() const {
                          key.accelerator) -
         figures.types.begin());
     const size_t row = rows.at({key.workload, key.scale_factor});
-    const size_t cell = (type * 2 + (key.spread ? 1 : 0)) * rows.size() + row;
+    const size_t cell =
+        ThroughputTable::TableOf(type, key.level) * rows.size() + row;
+    const bool gavels = ThroughputTable::IsGavels(key.level);
     if (key.beside.empty()) {
-      figures.alone[cell] = figure.steps_per_s;
+      (gavels ? figures.alone : figures.alone_at)[cell] = figure.steps_per_s;
       continue;
     }
+    if (!gavels) continue;  // written by hand
     const ProfileFigure* const other =
-        Find({key.beside, key.scale_factor, key.accelerator, key.spread,
+        Find({key.beside, key.scale_factor, key.accelerator, key.level,
               key.workload});
     const auto other_row = rows.find({key.beside, key.scale_factor});
     if (other == nullptr || other_row == rows.end()) continue;
@@ -452,14 +529,15 @@ std::string TitleOf(const ProfileCell& cell,
     StrAppend(&title, " beside ", workloads[*cell.beside].type);
   }
   StrAppend(&title, " on ", cell.scale_factor, " ", cell.accelerator);
-  return cell.spread ? title + ", spread" : title;
+  if (cell.level == Locality::kServer) return title;
+  return StrCat(title, ", ", PlacementName(cell.level));
 }
 
 // The keys of one cell: two when it is a pair, each beside the other.
 std::vector<ProfileKey> KeysOf(const ProfileCell& cell,
                                const std::vector<ProfileWorkload>& workloads) {
   ProfileKey key{workloads[cell.workload].type, cell.scale_factor,
-                 cell.accelerator, cell.spread, ""};
+                 cell.accelerator, cell.level, ""};
   if (!cell.beside) return {key};
   ProfileKey other = key;
   key.beside = workloads[*cell.beside].type;

@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/throughput_table.h"
+#include "core/locality.h"
 #include "core/messages.h"
 
 namespace gavel {
@@ -46,15 +47,18 @@ struct ProfileCell {
   std::optional<size_t> beside;  // an index too; it may be the same workload
   int scale_factor = 1;
   std::string accelerator;              // type
-  bool spread = false;                  // a gang over several servers
+  Locality level = Locality::kServer;   // of `places`
   std::vector<AcceleratorInfo> places;  // by rank
   // On each of these a copy of the workload trains meanwhile, alone.
   std::vector<AcceleratorInfo> neighbours = {};
 };
 
-// By type, then scale factor: alone consolidated (on one server), alone spread
-// (over at least two), and in pairs (consolidated). A cell that does not fit on
-// `servers` is left out and named in `left_out`.
+// By type, then scale factor: alone at each level, and in pairs (on one
+// server). A gang at a level is at no tighter one: over two groups of a server,
+// two servers of a rack, two racks. Where the groups of servers or the racks
+// leave only one of two levels, that is measured as one of Gavel's: on one
+// server, or spread. A cell that does not fit on `servers` is left out and
+// named in `left_out`.
 std::vector<ProfileCell> CellsOf(const std::vector<ProfileWorkload>& workloads,
                                  const std::vector<ServerSpec>& servers,
                                  bool pairs,
@@ -71,7 +75,7 @@ struct ProfileKey {
   std::string workload;
   int scale_factor = 1;
   std::string accelerator;
-  bool spread = false;
+  Locality level = Locality::kServer;
   std::string beside;
   friend auto operator<=>(const ProfileKey&, const ProfileKey&) = default;
 };

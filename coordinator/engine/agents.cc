@@ -215,7 +215,8 @@ void On(State& s, Time now, const event::ServerJoined& e) {
   const std::vector<int> before = s.cluster.Capacity();
   const size_t types_before = s.cluster.types().size();
   if (IsNewAgent(hello, known)) s.accusations.ForgetLost(hello.server);
-  if (!s.cluster.Join(hello.server, hello.accelerators).ok()) return;
+  if (!s.cluster.Join(hello.server, hello.accelerators, hello.rack).ok())
+    return;
   if (s.cluster.types().size() > types_before) {
     for (auto& [id, job] : s.jobs.live()) {
       BarTypes(s, *job);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/type_names.h"
@@ -231,16 +232,19 @@ double Figures::Pace(const Job& job) const {
     return TogetherThroughput(job, jobs_.at(job.partner), type);
   }
   const std::string name =
-      FigureName(job.id, cluster_.types()[type], IsSpread(job));
+      FigureName(job.id, cluster_.types()[type], LevelOf(job));
   return throughputs_.AtSize(job.id, name, worker.world_size).steps_per_s *
          SpeedOf(job);
 }
 
 std::string Figures::FigureName(JobId job, const std::string& type,
-                                bool spread) const {
-  if (!spread || !options_.placement_sensitive) return type;
-  std::string name = StrCat(type, kUnconsolidated);
-  return throughputs_.NeedsTrial(job, name) ? type : name;
+                                Locality level) const {
+  if (!options_.placement_sensitive) return type;
+  for (; level != Locality::kServer; level = SubstituteFor(level)) {
+    std::string name = TypeNameAt(type, level);
+    if (!throughputs_.NeedsTrial(job, name)) return name;
+  }
+  return type;
 }
 
 // The steps/s of `job` beside `other`. If the pair is not known, half of the
@@ -268,13 +272,12 @@ double Figures::SpeedOf(const Job& job) const {
   return speed;
 }
 
-bool Figures::IsSpread(const Job& job) const {
-  return std::any_of(
-      job.workers.begin(), job.workers.end(), [&](const Worker& worker) {
-        return worker.held_epoch != 0 &&
-               cluster_.accelerator(worker.held).server !=
-                   cluster_.accelerator(job.workers.front().held).server;
-      });
+Locality Figures::LevelOf(const Job& job) const {
+  absl::InlinedVector<AcceleratorId, 8> held;
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch != 0) held.push_back(worker.held);
+  }
+  return cluster_.LevelOf(held);
 }
 
 std::string Figures::ThroughputNotes(const Job& job) const {

@@ -26,6 +26,7 @@
 #include "coordinator/mechanism/cluster.h"
 #include "coordinator/policy/policy.h"
 #include "core/ids.h"
+#include "core/locality.h"
 #include "core/units.h"
 
 namespace gavel::engine {
@@ -109,10 +110,6 @@ class Candidates {
 
 class Figures {
  public:
-  // The suffix of the type under which a gang's throughput on several servers
-  // is kept.
-  static constexpr std::string_view kUnconsolidated = "_unconsolidated";
-
   // Borrowed, and outlive this.
   Figures(const JobTable& jobs, const Cluster& cluster,
           const ThroughputMatrix& throughputs, const AcceleratorSpeeds& speeds,
@@ -151,15 +148,15 @@ class Figures {
   double AloneSeconds(const Job& job, double steps) const;
   // steps/s of a job that holds leases.
   double Pace(const Job& job) const;
-  // The name under which the job's throughput on that type is kept. If
-  // `spread`, a gang has a throughput of its own for several servers, provided
-  // that one is known.
-  std::string FigureName(JobId job, const std::string& type, bool spread) const;
+  // The name under which the job's throughput on that type is kept. A gang has
+  // a throughput of its own at a level, provided that one is known.
+  std::string FigureName(JobId job, const std::string& type,
+                         Locality level) const;
   // The relative speed of the job's slowest accelerator, which sets the pace of
   // a gang.
   double SpeedOf(const Job& job) const;
-  // Whether the job holds leases on several servers.
-  bool IsSpread(const Job& job) const;
+  // The level of the accelerators that the job holds.
+  Locality LevelOf(const Job& job) const;
   // A note for people on throughputs that measurements contradict.
   std::string ThroughputNotes(const Job& job) const;
 

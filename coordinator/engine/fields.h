@@ -117,7 +117,8 @@ auto Fields(As<PolicyEntity> auto& e) {
 }
 
 auto Fields(As<ThroughputTable::Figures> auto& f) {
-  return std::tie(f.types, f.names, f.alone, f.partners, f.has_unconsolidated);
+  return std::tie(f.types, f.names, f.alone, f.partners, f.has_unconsolidated,
+                  f.alone_at);
 }
 
 using SharedTable = std::shared_ptr<const ThroughputTable>;
@@ -301,7 +302,7 @@ auto Fields(As<DecidingPolicy> auto& p) {
 auto Fields(As<Accelerator> auto& a) {
   return std::tie(a.id, a.server, a.index, a.info, a.state, a.drained,
                   a.leaving, a.forgotten, a.drained_for, a.errors_known,
-                  a.drained_alone, a.reserved);
+                  a.drained_alone, a.reserved, a.rack);
 }
 
 namespace engine {

@@ -514,7 +514,9 @@ class Improvement {
     const std::string& name = s_.cluster.types()[TypeOf(best->room.front())];
     const double rate =
         s_.throughputs
-            .Get(gang.id, s_.figures.FigureName(gang.id, name, /*spread=*/true))
+            .Get(gang.id,
+                 s_.figures.FigureName(gang.id, name,
+                                       s_.cluster.LevelOf(units_.at(unit))))
             .steps_per_s;
     Move(unit, best->room);
     Begin(TrialKind::kLocality, gang.id, JobId(), MoveCost(gang), rate);

@@ -53,10 +53,10 @@ void FillThroughputs(const State& s, JobSpec& spec) {
       spec.throughputs.try_emplace(type, *alone);
     }
     if (!s.options.placement_sensitive) continue;
-    if (const std::optional<double> spread =
-            table->Alone(*row, *known, /*consolidated=*/false)) {
-      spec.throughputs.try_emplace(StrCat(type, Figures::kUnconsolidated),
-                                   *spread);
+    for (const Locality level : kAllLocalities) {
+      if (const auto there = table->Alone(*row, *known, level)) {
+        spec.throughputs.try_emplace(TypeNameAt(type, level), *there);
+      }
     }
   }
 }
@@ -264,7 +264,7 @@ void MeasureAlone(State& s, Time now, Job& job, const Progress& progress) {
     s.speeds.Measure(job.id, type, held.id, steps_per_s, progress.window_s);
   }
   const std::string name =
-      s.figures.FigureName(job.id, type, s.figures.IsSpread(job));
+      s.figures.FigureName(job.id, type, s.figures.LevelOf(job));
   const bool is_new = s.throughputs.NeedsTrial(job.id, name);
   if (!s.throughputs.MeasureSize(job.id, name, first.world_size,
                                  steps_per_s / s.figures.SpeedOf(job),

@@ -185,6 +185,9 @@ static void AddSizes(const State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, PolicyProblem& problem);
 static void AddThroughputs(State& s, const PolicyJob& row,
                            PolicyProblem& problem, std::vector<double>& out);
+static double ThroughputAt(const State& s, const PolicyJob& row, size_t type,
+                           Locality level);
+static void AddLevels(const State& s, PolicyProblem& problem);
 static void AddPairs(const State& s, PolicyProblem& problem);
 
 bool KeepsProblem(const State& s) {
@@ -334,9 +337,23 @@ std::map<JobId, double> RhoOfJobs(const State& s, Time now, const Job* of) {
   const PolicyProblem problem = ProblemOfApp(s, now, of);
   const Assigner assigner(problem);
   std::map<JobId, double> rho_of;
+  // The speed of a gang at its level, relative to one on a single server.
+  const auto pace = [&](size_t m) {
+    const PolicyJob& row = problem.jobs[m];
+    if (row.running_on < 0 || row.scale_factor == 1) return 1.0;
+    const auto type = static_cast<size_t>(row.running_on);
+    const Job& job = s.jobs.at(row.id);
+    const double best = ThroughputAt(s, row, type, Locality::kServer);
+    const double there =
+        ThroughputAt(s, row, type, s.cluster.LevelOf(job.assigned));
+    return there > 0 && there < best ? there / best : 1.0;
+  };
+  std::vector<double> paces;
   for (const policy::FairApp& one : policy::FairAppsOf(problem, assigner)) {
+    paces.clear();
+    for (const size_t m : one.jobs) paces.push_back(pace(m));
     const double rho =
-        policy::PresentRho(assigner, one, s.terms.round_duration_s());
+        policy::PresentRho(assigner, one, s.terms.round_duration_s(), paces);
     for (const size_t job : one.jobs) rho_of[problem.jobs[job].id] = rho;
   }
   return rho_of;
@@ -389,14 +406,15 @@ void AddApps(const State& s, Time now, PolicyProblem& problem) {
   }
 }
 
-// Adds the servers only if some gang has a throughput of its own for several
-// servers.
+// Adds the servers only if some gang has a throughput of its own for another
+// level than one server.
 void AddPlacement(const State& s, PolicyProblem& problem) {
   bool matters = false;
   for (const PolicyJob& row : problem.jobs) {
     if (row.scale_factor == 1) continue;
     for (const auto& [type, steps_per_s] : s.jobs.at(row.id).spec.throughputs) {
-      matters |= type.ends_with(Figures::kUnconsolidated);
+      const auto at = SplitTypeName(type);
+      matters |= at.has_value() && at->level != Locality::kServer;
     }
   }
   if (!matters) return;
@@ -417,18 +435,24 @@ void AddPlacement(const State& s, PolicyProblem& problem) {
 // accelerators, or parked where it had some last.
 void AddHosts(const State& s, PolicyProblem& problem) {
   const std::span<const uint32_t> type_of = s.cluster.usable_types();
-  std::vector<size_t> host_of(type_of.size(), kNoIndex);  // by id - 1
-  for (const auto& [server, ids] : s.cluster.servers()) {
-    std::map<uint32_t, size_t> host_of_type;
-    for (const AcceleratorId id : ids) {
-      const uint32_t type = type_of[id.value() - 1];
-      if (type == Cluster::kUnusable) continue;
-      const auto [found, added] =
-          host_of_type.try_emplace(type, problem.hosts.size());
-      if (added) problem.hosts.push_back({id, type, 0});
-      ++problem.hosts[found->second].capacity;
-      host_of[id.value() - 1] = found->second;
+  std::vector<size_t> host_of(type_of.size(), kNoIndex);    // by id - 1
+  std::map<std::pair<uint32_t, uint32_t>, size_t> host_at;  // server and type
+  std::map<std::pair<size_t, uint32_t>, int> groups;        // host and group
+  for (const Cluster::Place& place : s.cluster.places()) {
+    const uint32_t type = type_of[place.id.value() - 1];
+    if (type == Cluster::kUnusable) continue;
+    const auto [found, added] =
+        host_at.try_emplace({place.server, type}, problem.hosts.size());
+    if (added) problem.hosts.push_back({place.id, type, 0});
+    PolicyHost& host = problem.hosts[found->second];
+    ++host.capacity;
+    if (place.rack != Cluster::kNowhere) {
+      host.rack = static_cast<int>(place.rack);
     }
+    if (place.group != Cluster::kNowhere) {
+      host.group = std::max(host.group, ++groups[{found->second, place.group}]);
+    }
+    host_of[place.id.value() - 1] = found->second;
   }
   std::vector<AcceleratorId> places;
   for (size_t m = 0; m < problem.jobs.size(); ++m) {
@@ -483,11 +507,37 @@ void AddSizes(const State& s, PolicyProblem& problem) {
   }
 }
 
+// By type: the most usable accelerators that one group has, and one rack.
+struct LargestRooms {
+  std::vector<int> group;
+  std::vector<int> rack;
+};
+
+static LargestRooms LargestRoomsOf(const Cluster& cluster) {
+  LargestRooms most{std::vector<int>(cluster.types().size(), 0), {}};
+  most.rack = most.group;
+  std::map<std::pair<uint32_t, uint32_t>, int> groups;  // with a type
+  std::map<std::pair<uint32_t, uint32_t>, int> racks;
+  for (const Cluster::Place& place : cluster.places()) {
+    const uint32_t type = cluster.usable_types()[place.id.value() - 1];
+    if (type == Cluster::kUnusable) continue;
+    if (place.group != Cluster::kNowhere) {
+      most.group[type] =
+          std::max(most.group[type], ++groups[{place.group, type}]);
+    }
+    if (place.rack != Cluster::kNowhere) {
+      most.rack[type] = std::max(most.rack[type], ++racks[{place.rack, type}]);
+    }
+  }
+  return most;
+}
+
 void AddThroughputs(State& s, PolicyProblem& problem) {
   s.solving.problem_guesses = false;
   for (const PolicyJob& row : problem.jobs) {
     AddThroughputs(s, row, problem, problem.throughputs);
   }
+  if (problem.placement_sensitive()) AddLevels(s, problem);
 }
 
 void AddThroughputs(State& s, const PolicyJob& row, PolicyProblem& problem,
@@ -501,11 +551,52 @@ void AddThroughputs(State& s, const PolicyJob& row, PolicyProblem& problem,
   }
   if (!problem.placement_sensitive()) return;
   for (size_t type = 0; type < problem.types.size(); ++type) {
-    const std::string name =
-        s.figures.FigureName(row.id, problem.types[type], /*spread=*/true);
-    const double steps_per_s =
-        s.throughputs.AtSize(row.id, name, row.scale_factor).steps_per_s;
-    out.push_back(s.figures.IsKeptOut(job, type) ? 0 : steps_per_s);
+    out.push_back(ThroughputAt(s, row, type, Locality::kCluster));
+  }
+}
+
+double ThroughputAt(const State& s, const PolicyJob& row, size_t type,
+                    Locality level) {
+  if (s.figures.IsKeptOut(s.jobs.at(row.id), type)) return 0;
+  const std::string name =
+      s.figures.FigureName(row.id, s.cluster.types()[type], level);
+  return s.throughputs.AtSize(row.id, name, row.scale_factor).steps_per_s;
+}
+
+// Where some gang has throughputs of groups or racks, adds those of all levels,
+// and gives each column that of the tightest level with room for the gang.
+void AddLevels(const State& s, PolicyProblem& problem) {
+  const auto has_levels = [&](const PolicyJob& row) {
+    const auto& known = s.jobs.at(row.id).spec.throughputs;
+    return row.scale_factor > 1 &&
+           std::ranges::any_of(known, [](const auto& figure) {
+             return figure.first.find('@') != std::string::npos;
+           });
+  };
+  if (std::ranges::none_of(problem.jobs, has_levels)) return;
+  const LargestRooms most = LargestRoomsOf(s.cluster);
+  const size_t types = problem.types.size();
+  for (size_t m = 0; m < problem.jobs.size(); ++m) {
+    const PolicyJob& row = problem.jobs[m];
+    double* const columns = problem.throughputs.data() + m * 2 * types;
+    for (size_t type = 0; type < types; ++type) {
+      for (const Locality level : kAllLocalities) {
+        const double steps_per_s =
+            level == Locality::kServer || row.scale_factor == 1
+                ? columns[type]
+                : ThroughputAt(s, row, type, level);
+        problem.level_throughputs.push_back(steps_per_s);
+      }
+      const double* const at = problem.level_throughputs.data() +
+                               problem.level_throughputs.size() - kLocalities;
+      const int needed = row.scale_factor;
+      if (needed > 1 && needed <= most.group[type]) {
+        columns[type] = at[static_cast<size_t>(Locality::kGroup)];
+      }
+      if (needed <= most.rack[type]) {
+        columns[types + type] = at[static_cast<size_t>(Locality::kRack)];
+      }
+    }
   }
 }
 

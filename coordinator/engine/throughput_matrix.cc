@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/locality.h"
+
 namespace gavel {
 namespace {
 
@@ -278,8 +280,7 @@ void ThroughputMatrix::SetBarred(JobId job,
 
 bool ThroughputMatrix::IsBarred(JobId job, std::string_view type) const {
   if (barred_.empty()) return false;
-  constexpr std::string_view kSpread = "_unconsolidated";
-  if (type.ends_with(kSpread)) type.remove_suffix(kSpread.size());
+  if (const auto at = SplitTypeName(type)) type = at->type;
   const auto found = barred_.find(job);
   return found != barred_.end() && found->second.contains(type);
 }

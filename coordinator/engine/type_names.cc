@@ -5,12 +5,12 @@
 #include <cctype>
 
 #include "absl/strings/str_split.h"
+#include "core/locality.h"
 #include "core/text.h"
 
 namespace gavel {
 namespace {
 
-constexpr std::string_view kSpread = "_unconsolidated";
 // Subsets of more are not looked at: no product has as many.
 constexpr size_t kPartsMax = 4;
 
@@ -85,11 +85,11 @@ void NameInFull(std::span<const std::string> types,
   if (values->empty()) return;
   for (const std::string& type : types) {
     if (type.find('-') == std::string::npos) continue;
-    for (const std::string_view suffix : {std::string_view(), kSpread}) {
+    for (const Locality level : kAllLocalities) {
       for (const std::string& name : NamesOfType(type, types)) {
-        const auto found = values->find(StrCat(name, suffix));
+        const auto found = values->find(TypeNameAt(name, level));
         if (found == values->end()) continue;
-        values->try_emplace(StrCat(type, suffix), found->second);
+        values->try_emplace(TypeNameAt(type, level), found->second);
         break;
       }
     }

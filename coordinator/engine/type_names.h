@@ -32,7 +32,7 @@ std::optional<size_t> FindColumn(const ThroughputTable& table,
                                  std::span<const std::string> types);
 
 // Steps/s or prices by names: gives those of `types` that have none by their
-// own name those by a shorter one, also with "_unconsolidated" behind it.
+// own name those by a shorter one, also those at a level (core/locality.h).
 void NameInFull(std::span<const std::string> types,
                 std::map<std::string, double>* values);
 

@@ -23,7 +23,8 @@ absl::Status Cluster::CheckUuids(
 }
 
 absl::Status Cluster::Join(std::string_view server,
-                           const std::vector<AcceleratorInfo>& accelerators) {
+                           const std::vector<AcceleratorInfo>& accelerators,
+                           std::string_view rack) {
   GAVEL_RETURN_IF_ERROR(CheckUuids(server, accelerators));
   std::vector<AcceleratorId>& ids = servers_[std::string(server)];
   const bool drained =
@@ -33,6 +34,7 @@ absl::Status Cluster::Join(std::string_view server,
   // Accelerators that the server no longer declares must not be scheduled. A
   // later Join may declare them again.
   MarkUnreachable(server);
+  places_.clear();
   for (size_t i = 0; i < accelerators.size(); ++i) {
     const AcceleratorInfo& info = accelerators[i];
     const AcceleratorId id = FindOrAdd(server, ids, info.uuid);
@@ -46,6 +48,7 @@ absl::Status Cluster::Join(std::string_view server,
     entry.server = server;
     entry.index = static_cast<int>(i);
     entry.info = info;
+    entry.rack = rack;
     entry.state = state;
     entry.drained = stays_drained;
     entry.leaving = entry.forgotten = false;
@@ -71,7 +74,6 @@ AcceleratorId Cluster::FindOrAdd(std::string_view server,
   if (const AcceleratorId known = Find(server, uuid); known.valid()) {
     return known;
   }
-  places_.clear();
   accelerators_.emplace_back();
   type_of_.push_back(-1);
   usable_types_.push_back(kUnusable);
@@ -81,11 +83,47 @@ AcceleratorId Cluster::FindOrAdd(std::string_view server,
 const std::vector<Cluster::Place>& Cluster::places() const {
   if (!places_.empty()) return places_;
   uint32_t server = 0;
+  std::map<std::string_view, uint32_t> racks;
+  std::map<std::pair<uint32_t, std::string_view>, uint32_t> groups;
+  const auto number = [](auto& numbers, const auto& key) {
+    const auto next = static_cast<uint32_t>(numbers.size());
+    return numbers.try_emplace(key, next).first->second;
+  };
   for (const auto& [name, ids] : servers_) {
-    for (const AcceleratorId id : ids) places_.push_back({id, server});
+    for (const AcceleratorId id : ids) {
+      const Accelerator& there = accelerator(id);
+      Place& place = places_.emplace_back(id, server);
+      if (!there.info.group.empty()) {
+        place.group = number(groups, std::pair<uint32_t, std::string_view>(
+                                         server, there.info.group));
+      }
+      if (!there.rack.empty()) {
+        place.rack = number(racks, std::string_view(there.rack));
+      }
+    }
     ++server;
   }
   return places_;
+}
+
+Locality Cluster::LevelOf(std::span<const AcceleratorId> ids) const {
+  if (ids.size() < 2) return Locality::kServer;
+  const Accelerator& first = accelerator(ids.front());
+  const auto all = [&](auto same) {
+    return std::ranges::all_of(
+        ids, [&](AcceleratorId id) { return same(accelerator(id)); });
+  };
+  if (all([&](const Accelerator& a) { return a.server == first.server; })) {
+    const std::string& group = first.info.group;
+    const bool joined = !group.empty() && all([&](const Accelerator& a) {
+      return a.info.group == group;
+    });
+    return joined ? Locality::kGroup : Locality::kServer;
+  }
+  const bool near = !first.rack.empty() && all([&](const Accelerator& a) {
+    return a.rack == first.rack;
+  });
+  return near ? Locality::kRack : Locality::kCluster;
 }
 
 void Cluster::MarkUnreachable(std::string_view server) {

@@ -18,6 +18,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "core/ids.h"
+#include "core/locality.h"
 #include "core/messages.h"
 
 namespace gavel {
@@ -44,6 +45,7 @@ struct Accelerator {
   bool drained_alone = false;
   // An opaque job has it until its end: policies and rounds count on the rest.
   bool reserved = false;
+  std::string rack = "";  // of its server; empty: not known
   bool may_start() const {
     return state == AcceleratorState::kUsable && !drained && !leaving;
   }
@@ -58,7 +60,8 @@ class Cluster {
   // that the server no longer declares becomes kUnreachable.
   // INVALID_ARGUMENT: duplicate uuid in `accelerators`.
   absl::Status Join(std::string_view server,
-                    const std::vector<AcceleratorInfo>& accelerators);
+                    const std::vector<AcceleratorInfo>& accelerators,
+                    std::string_view rack = "");
   // Returns the error that Join would return.
   static absl::Status CheckUuids(
       std::string_view server,
@@ -112,8 +115,14 @@ class Cluster {
   struct Place {
     AcceleratorId id;
     uint32_t server = 0;  // how many servers come before its own
+    // Numbers from 0 of its group and of its rack; kNowhere: it is in none.
+    uint32_t group = kNowhere;
+    uint32_t rack = kNowhere;
   };
+  static constexpr uint32_t kNowhere = std::numeric_limits<uint32_t>::max();
   const std::vector<Place>& places() const;
+  // The tightest level that has all of these; that of one alone is kServer.
+  Locality LevelOf(std::span<const AcceleratorId> ids) const;
 
   // All state, for snapshots; call CountUsable after reading it.
   template <class C>

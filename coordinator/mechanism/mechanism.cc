@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "coordinator/mechanism/choice.h"
@@ -20,15 +21,38 @@ constexpr uint64_t kWhole = uint64_t{1} << 63;
 
 }  // namespace
 
-uint32_t FreeAccelerators::Add(uint32_t server, AcceleratorId id, bool given) {
-  if (rooms_.empty() || rooms_.back().server != server) {
-    rooms_.push_back({server, id, free_.size(), 0, 0});
+uint32_t FreeAccelerators::Add(const Cluster::Place& place, bool given) {
+  if (rooms_.empty() || rooms_.back().server != place.server) {
+    rooms_.push_back({place.server, place.id, free_.size(), 0, 0, place.rack});
   }
   Room& room = rooms_.back();
+  const auto index = static_cast<uint32_t>(rooms_.size() - 1);
   ++room.size;
   free_.emplace_back();
-  if (!given) free_[room.begin + room.free++] = id;
-  return static_cast<uint32_t>(rooms_.size() - 1);
+  if (place.group != Cluster::kNowhere) {
+    group_of_[place.id] = place.group;
+    groups_[place.group].room = index;
+  }
+  if (room.rack != Cluster::kNowhere) racks_.try_emplace(room.rack, 0);
+  if (given) return index;
+  free_[room.begin + room.free++] = place.id;
+  Count(index, place.id, 1);
+  return index;
+}
+
+// Changes the numbers of free accelerators of a group and of a rack.
+void FreeAccelerators::Count(uint32_t room, AcceleratorId id, int change) {
+  const auto add = static_cast<size_t>(change);
+  if (!racks_.empty() && rooms_[room].rack != Cluster::kNowhere) {
+    racks_[rooms_[room].rack] += add;
+  }
+  const uint32_t group = GroupOf(id);
+  if (group != Cluster::kNowhere) groups_[group].free += add;
+}
+
+uint32_t FreeAccelerators::GroupOf(AcceleratorId id) const {
+  const auto found = group_of_.find(id);
+  return found == group_of_.end() ? Cluster::kNowhere : found->second;
 }
 
 void FreeAccelerators::Close() {
@@ -66,6 +90,7 @@ void FreeAccelerators::Release(uint32_t index, AcceleratorId id) {
   const auto place = std::lower_bound(free.begin(), free.end() - 1, id);
   std::copy_backward(place, free.end() - 1, free.end());
   *place = id;
+  Count(index, id, 1);
   File(index);
 }
 
@@ -76,6 +101,7 @@ void FreeAccelerators::Claim(uint32_t index, AcceleratorId id) {
   std::copy(place + 1, free.end(), place);
   --room.free;
   --count_;
+  Count(index, id, -1);
   File(index);
 }
 
@@ -114,6 +140,73 @@ size_t FreeAccelerators::BestRoom(size_t needed, std::optional<size_t> home) {
   return *BestWith(free);
 }
 
+// On the home server if that has one, then one with own accelerators, then the
+// tightest fit.
+std::optional<uint32_t> FreeAccelerators::BestGroup(
+    size_t needed, std::optional<size_t> home,
+    std::span<const AcceleratorId> own) const {
+  std::optional<std::tuple<bool, bool, size_t, uint32_t>> best;
+  for (const auto& [number, group] : groups_) {
+    if (group.free < needed) continue;
+    const bool is_own = std::ranges::any_of(
+        own, [&](AcceleratorId id) { return GroupOf(id) == number; });
+    const std::tuple key(home != group.room, !is_own, group.free, number);
+    if (!best || key < *best) best = key;
+  }
+  return best ? std::optional(std::get<3>(*best)) : std::nullopt;
+}
+
+std::optional<uint32_t> FreeAccelerators::BestRack(size_t needed) const {
+  std::optional<std::pair<size_t, uint32_t>> best;
+  for (const auto& [rack, free] : racks_) {
+    const std::pair key(free, rack);
+    if (free >= needed && (!best || key < *best)) best = key;
+  }
+  return best ? std::optional(best->second) : std::nullopt;
+}
+
+// As BestRoom, among the rooms of a rack of which some are free.
+size_t FreeAccelerators::BestRoomOf(uint32_t rack, size_t needed) const {
+  std::optional<std::tuple<size_t, bool, size_t>> best;
+  for (size_t r = 0; r < rooms_.size(); ++r) {
+    const Room& room = rooms_[r];
+    if (room.rack != rack || room.free == 0) continue;
+    const size_t lost = room.free >= needed ? room.free - needed
+                                            : free_.size() + needed - room.free;
+    const std::tuple key(lost, room.free == room.size, r);
+    if (!best || key < *best) best = key;
+  }
+  return std::get<2>(*best);
+}
+
+// Sorts free accelerators by the order in which they are taken: the wanted
+// group, else groups with the most free ones. Own accelerators come first in
+// their group: no other unit has to leave them. A single worker gets its own
+// one, else one of the group with the fewest, which leaves the others whole.
+void FreeAccelerators::Arrange(std::span<AcceleratorId> free, size_t wanted,
+                               std::span<const AcceleratorId> own,
+                               std::optional<uint32_t> group) const {
+  const auto is_own = [&](AcceleratorId id) {
+    return std::find(own.begin(), own.end(), id) != own.end();
+  };
+  if (groups_.empty()) {
+    if (!own.empty()) {
+      std::stable_partition(free.begin(), free.end(), is_own);
+    }
+    return;
+  }
+  const auto key = [&](AcceleratorId id) {
+    const uint32_t in = GroupOf(id);
+    const size_t there =
+        in == Cluster::kNowhere ? 1 : groups_.find(in)->second.free;
+    const bool single = wanted == 1;
+    const size_t rank = single ? there : free_.size() - there;
+    return std::tuple(group.has_value() && in != *group, single && !is_own(id),
+                      rank, in, !is_own(id));
+  };
+  std::ranges::stable_sort(free, {}, key);
+}
+
 std::optional<size_t> FreeAccelerators::Find(const Cluster& cluster,
                                              const std::string& server) const {
   const auto name = [&](const Room& room) -> const std::string& {
@@ -132,23 +225,28 @@ std::vector<AcceleratorId> FreeAccelerators::Take(
   taken.reserve(wanted);
   std::optional<size_t> home;
   if (!home_server.empty()) home = Find(cluster, home_server);
+  std::optional<uint32_t> group;
+  if (wanted > 1 && !groups_.empty()) group = BestGroup(wanted, home, own);
+  std::optional<uint32_t> rack;
+  if (!racks_.empty() && LargestHole() < wanted) rack = BestRack(wanted);
   while (taken.size() < wanted) {
-    const size_t index = BestRoom(wanted - taken.size(), home);
+    const size_t needed = wanted - taken.size();
+    const size_t index = group  ? groups_[*group].room
+                         : rack ? BestRoomOf(*rack, needed)
+                                : BestRoom(needed, home);
     Room& room = rooms_[index];
     const std::span<AcceleratorId> free = FreeIn(room);
     const size_t count = std::min(wanted - taken.size(), room.free);
     const auto end = free.begin() + static_cast<std::ptrdiff_t>(count);
-    // Its own accelerators first: no other unit has to leave them.
-    if (!own.empty()) {
-      std::stable_partition(free.begin(), free.end(), [&](AcceleratorId id) {
-        return std::find(own.begin(), own.end(), id) != own.end();
-      });
-    }
+    Arrange(free, wanted, own, group);
     taken.insert(taken.end(), free.begin(), end);
+    for (const AcceleratorId id : free.first(count)) {
+      Count(static_cast<uint32_t>(index), id, -1);
+    }
     std::copy(end, free.end(), free.begin());
     room.free -= count;
     count_ -= count;
-    if (!own.empty()) std::ranges::sort(FreeIn(room));
+    if (!own.empty() || !groups_.empty()) std::ranges::sort(FreeIn(room));
     File(index);
   }
   std::sort(taken.begin(), taken.end());
@@ -164,8 +262,7 @@ FreePlaces::FreePlaces(const Cluster& cluster, std::span<const uint8_t> given)
   for (const Cluster::Place& place : cluster.places()) {
     const size_t index = place.id.value() - 1;
     if (type_of_[index] == Cluster::kUnusable) continue;
-    rooms_[index] =
-        types_[type_of_[index]].Add(place.server, place.id, given_[index] != 0);
+    rooms_[index] = types_[type_of_[index]].Add(place, given_[index] != 0);
   }
   for (FreeAccelerators& type : types_) type.Close();
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,7 +34,7 @@ class FreeAccelerators {
  public:
   // Servers one after the other, by name, and so their indices. `given`:
   // a unit has it. Returns the room that it is in.
-  uint32_t Add(uint32_t server, AcceleratorId id, bool given);
+  uint32_t Add(const Cluster::Place& place, bool given);
   // All are there.
   void Close();
 
@@ -44,9 +45,10 @@ class FreeAccelerators {
   void Release(uint32_t room, AcceleratorId id);
   void Claim(uint32_t room, AcceleratorId id);
 
-  // `wanted` accelerators, ascending: on one server when any has room, else on
-  // the fewest. `home_server` first among servers that serve as well, `own`
-  // accelerators first on their server. Empty when there are not as many.
+  // `wanted` accelerators, ascending, at the tightest level that has room: in a
+  // group, on one server, in one rack, else on the fewest servers.
+  // `home_server` first among servers that serve as well, `own` accelerators
+  // first on their server or in their group. Empty when there are not as many.
   std::vector<AcceleratorId> Take(const Cluster& cluster, size_t wanted,
                                   const std::string& home_server,
                                   std::span<const AcceleratorId> own);
@@ -60,6 +62,12 @@ class FreeAccelerators {
     size_t begin = 0;
     size_t free = 0;
     size_t size = 0;  // usable ones, free or not
+    uint32_t rack = Cluster::kNowhere;
+  };
+  // A group, in its room.
+  struct Group {
+    uint32_t room = 0;
+    size_t free = 0;
   };
 
   std::span<AcceleratorId> FreeIn(const Room& room) {
@@ -70,8 +78,17 @@ class FreeAccelerators {
   uint8_t& Filed(size_t room, size_t free) {
     return filed_[rooms_[room].begin + free - 1];
   }
+  void Count(uint32_t room, AcceleratorId id, int change);
   std::optional<size_t> BestWith(size_t free);
   size_t BestRoom(size_t needed, std::optional<size_t> home);
+  std::optional<uint32_t> BestGroup(size_t needed, std::optional<size_t> home,
+                                    std::span<const AcceleratorId> own) const;
+  std::optional<uint32_t> BestRack(size_t needed) const;
+  size_t BestRoomOf(uint32_t rack, size_t needed) const;
+  uint32_t GroupOf(AcceleratorId id) const;
+  void Arrange(std::span<AcceleratorId> free, size_t wanted,
+               std::span<const AcceleratorId> own,
+               std::optional<uint32_t> group) const;
   std::optional<size_t> Find(const Cluster& cluster,
                              const std::string& server) const;
 
@@ -82,6 +99,11 @@ class FreeAccelerators {
   // then by name. A room that has another number by now is passed over.
   std::vector<std::vector<uint64_t>> rooms_with_;
   std::vector<uint8_t> filed_;
+  // By number, as Cluster::Place has it; the accelerators that are in a group;
+  // and how many are free in each rack. Empty where none is declared.
+  std::map<uint32_t, Group> groups_;
+  std::map<AcceleratorId, uint32_t> group_of_;
+  std::map<uint32_t, size_t> racks_;
 };
 
 class FreePlaces {

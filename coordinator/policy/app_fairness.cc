@@ -73,15 +73,16 @@ double SecondsLeft(const Assigner& assigner, size_t job, size_t type) {
 }
 
 double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
-                   int accelerators) {
-  if (accelerators < 1) return kInfinity;
+                   double accelerators, std::span<const double> paces) {
+  if (!(accelerators > 0)) return kInfinity;
   double longest_s = 0;
   double area_s = 0;
-  for (const size_t job : app.jobs) {
+  for (size_t i = 0; i < app.jobs.size(); ++i) {
+    const size_t job = app.jobs[i];
     const double left_s = SecondsLeft(assigner, job, type);
     // A job that can't run there has to run somewhere else, later.
     if (left_s == kInfinity) continue;
-    longest_s = std::max(longest_s, left_s);
+    longest_s = std::max(longest_s, paces.empty() ? left_s : left_s / paces[i]);
     area_s += left_s * assigner.Job(job).scale_factor;
   }
   return longest_s > 0 ? std::max(longest_s, area_s / accelerators) : kInfinity;
@@ -99,17 +100,18 @@ double LeastSecondsLeft(const Assigner& assigner, const FairApp& app) {
   return least_s;
 }
 
-double PresentRho(const Assigner& assigner, const FairApp& app,
-                  double round_s) {
-  std::vector<int> held(assigner.types(), 0);
-  for (const size_t job : app.jobs) {
-    const auto type = assigner.FitWhereItRuns(job);
-    if (type) held[*type] += assigner.Job(job).scale_factor;
+double PresentRho(const Assigner& assigner, const FairApp& app, double round_s,
+                  std::span<const double> paces) {
+  std::vector<double> held(assigner.types(), 0);
+  for (size_t i = 0; i < app.jobs.size(); ++i) {
+    const auto type = assigner.FitWhereItRuns(app.jobs[i]);
+    const double pace = paces.empty() ? 1 : paces[i];
+    if (type) held[*type] += assigner.Job(app.jobs[i]).scale_factor * pace;
   }
   // The rates on several types add up.
   double rate = 0;
   for (size_t type = 0; type < held.size(); ++type) {
-    rate += 1 / SecondsLeft(assigner, app, type, held[type]);
+    rate += 1 / SecondsLeft(assigner, app, type, held[type], paces);
   }
   const double left_s =
       rate > 0 ? 1 / rate : round_s + LeastSecondsLeft(assigner, app);

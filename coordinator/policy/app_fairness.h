@@ -16,6 +16,7 @@
 #define GAVEL_COORDINATOR_POLICY_APP_FAIRNESS_H_
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
@@ -48,8 +49,11 @@ double SecondsLeft(const Assigner& assigner, size_t job, size_t type);
 // The seconds that the work left of the app takes on so many accelerators of a
 // type, whatever its jobs hold now: that of its longest job there, or of all
 // its work on `accelerators`, whichever takes longer. Infinity for none.
+// `paces`: by job of the app, its part in (0, 1] of its throughput on the type
+// where gangs are not as close to each other as they could be; empty: 1. Then
+// `accelerators` is the sum over gangs of their number times their pace.
 double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
-                   int accelerators);
+                   double accelerators, std::span<const double> paces = {});
 
 // The same on the one gang with room that serves the app best.
 double LeastSecondsLeft(const Assigner& assigner, const FairApp& app);
@@ -59,10 +63,11 @@ inline double Rho(const FairApp& app, double left_s) {
   return (app.age_s + left_s) / app.ideal_s;
 }
 
-// rho with the accelerators that the app's jobs run on now. With none it is
-// what the app has if it waits for `round_s` and then gets the one gang that
-// serves it best.
-double PresentRho(const Assigner& assigner, const FairApp& app, double round_s);
+// rho with the accelerators that the app's jobs run on now, at these paces (as
+// above). With none it is what the app has if it waits for `round_s` and then
+// gets the one gang that serves it best.
+double PresentRho(const Assigner& assigner, const FairApp& app, double round_s,
+                  std::span<const double> paces = {});
 
 }  // namespace gavel::policy
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -95,8 +95,8 @@ absl::Status Divide(const PolicyProblem& problem, int app,
   const Assigner assigner(problem);
   std::vector<int> room =
       AcceleratorsOf(problem, assignment)[static_cast<size_t>(app)];
-  std::set<JobId> named;
   std::vector<TypeAssignment> divided;
+  std::map<JobId, size_t> named;  // index into `divided`
   for (const auto& [id, type] : places) {
     const std::string name = StrCat("job ", id.value());
     const PolicyJob* job = Find(problem, id);
@@ -105,7 +105,7 @@ absl::Status Divide(const PolicyProblem& problem, int app,
                             " is no active job of the app; name those of the "
                             "offer"));
     }
-    if (!named.insert(id).second) {
+    if (!named.emplace(id, divided.size()).second) {
       return Invalid(StrCat(name, " has two places; name each job once"));
     }
     const auto row = static_cast<size_t>(job - problem.jobs.data());
@@ -126,9 +126,12 @@ absl::Status Divide(const PolicyProblem& problem, int app,
   for (const TypeAssignment& entry : assignment) {
     const PolicyJob* job = Find(problem, entry.unit.job);
     if (job != nullptr && job->app == app) {
-      if (named.contains(job->id) || job->scale_factor > room[entry.type]) {
+      if (const auto at = named.find(job->id); at != named.end()) {
+        TypeAssignment& now = divided[at->second];
+        if (now.type == entry.type) now = entry;  // on the same host
         continue;
       }
+      if (job->scale_factor > room[entry.type]) continue;
       room[entry.type] -= job->scale_factor;
     }
     divided.push_back(entry);

@@ -32,11 +32,11 @@ std::vector<std::vector<int>> AcceleratorsOf(
     const PolicyProblem& problem, std::span<const TypeAssignment> assignment);
 
 // Gives the accelerators that jobs of the app have in `assignment` to those
-// that `places` names. `app` indexes PolicyProblem::apps. Accelerators that are
-// left stay with jobs that had them before. INVALID_ARGUMENT, for the app's
-// author, and an unchanged assignment: a place names a job twice, a job that is
-// not the app's or can't run on the type, or more accelerators than the app
-// has.
+// that `places` names. `app` indexes PolicyProblem::apps. A job that has the
+// type already keeps its host. Accelerators that are left stay with jobs that
+// had them before. INVALID_ARGUMENT, for the app's author, and an unchanged
+// assignment: a place names a job twice, a job that is not the app's or can't
+// run on the type, or more accelerators than the app has.
 absl::Status Divide(const PolicyProblem& problem, int app,
                     std::span<const JobPlace> places,
                     std::vector<TypeAssignment>& assignment);

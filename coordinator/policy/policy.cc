@@ -185,6 +185,14 @@ absl::Status CheckSizes(const PolicyProblem& problem) {
                   problem.jobs.size(), " jobs x ", columns,
                   " columns; give one for each pair");
   }
+  if (!problem.level_throughputs.empty() &&
+      problem.level_throughputs.size() !=
+          problem.jobs.size() * types * kLocalities) {
+    return Refuse("problem: ", problem.level_throughputs.size(),
+                  " throughputs by level for ", problem.jobs.size(), " jobs x ",
+                  types, " types x ", kLocalities,
+                  " levels; give one for each, or none");
+  }
   if (problem.pair_throughputs.size() != problem.pairs.size() * columns * 2) {
     return Refuse("problem: ", problem.pair_throughputs.size(),
                   " pair throughputs for ", problem.pairs.size(), " pairs x ",
@@ -249,7 +257,7 @@ absl::Status CheckApp(const PolicyProblem& problem, size_t a) {
 absl::Status CheckHosts(const PolicyProblem& problem) {
   for (const PolicyHost& host : problem.hosts) {
     if (host.id.valid() && host.type < problem.types.size() &&
-        host.capacity >= 1) {
+        host.capacity >= 1 && host.group >= 0 && host.group <= host.capacity) {
       continue;
     }
     return Refuse("host ", host.id.value(), ": ", host.capacity,
@@ -373,6 +381,17 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
   for (size_t c = 0; c < row.size(); ++c) {
     if (FiniteFromZero(row[c])) continue;
     return refuse("throughput ", row[c], " on ", ColumnName(problem, c),
+                  "; give steps/s, 0 when it cannot run there");
+  }
+  for (size_t i = 0; !problem.level_throughputs.empty() &&
+                     i < problem.types.size() * kLocalities;
+       ++i) {
+    const size_t type = i / kLocalities;
+    const Locality level = kAllLocalities[i % kLocalities];
+    const double steps_per_s = problem.ThroughputAt(m, type, level);
+    if (FiniteFromZero(steps_per_s)) continue;
+    return refuse("throughput ", steps_per_s, " on ", problem.types[type],
+                  " in a ", LocalityName(level),
                   "; give steps/s, 0 when it cannot run there");
   }
   return CheckTimes(job);
@@ -587,9 +606,11 @@ PolicyProblem Without(const PolicyProblem& problem,
   PolicyProblem kept = problem;
   kept.jobs.clear();
   kept.throughputs.clear();
+  kept.level_throughputs.clear();
   kept.kinds.clear();
   kept.pairs.clear();
   kept.pair_throughputs.clear();
+  kept.places.clear();
   kept.checked = false;
   kept.rows = JobRows();
   constexpr size_t kNone = static_cast<size_t>(-1);
@@ -608,6 +629,14 @@ PolicyProblem Without(const PolicyProblem& problem,
     kept.jobs.push_back(problem.jobs[m]);
     const auto row = problem.Row(m);
     kept.throughputs.insert(kept.throughputs.end(), row.begin(), row.end());
+    if (!problem.level_throughputs.empty()) {
+      const auto width =
+          static_cast<std::ptrdiff_t>(problem.types.size() * kLocalities);
+      const auto at = problem.level_throughputs.begin() +
+                      static_cast<std::ptrdiff_t>(m) * width;
+      kept.level_throughputs.insert(kept.level_throughputs.end(), at,
+                                    at + width);
+    }
     if (!problem.kinds.empty()) {
       kept.kinds.push_back(kind_of[problem.KindOf(m)]);
     }

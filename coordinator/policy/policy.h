@@ -21,6 +21,7 @@
 #include "coordinator/policy/row_table.h"
 #include "core/bids.h"
 #include "core/ids.h"
+#include "core/locality.h"
 
 namespace gavel {
 
@@ -83,6 +84,8 @@ struct PolicyHost {
   AcceleratorId id;  // the first of them; names the host
   size_t type = 0;   // index into PolicyProblem::types
   int capacity = 0;  // >= 1
+  int group = 0;     // the most that are joined in a group, <= capacity
+  int rack = -1;     // hosts of one rack have the same number; -1: not known
 };
 
 // Accelerators of a host that a job has, or that its parked processes had last.
@@ -152,13 +155,19 @@ enum class SolverChoice : uint8_t { kAuto, kHighs, kPrices };
 //
 // Columns: if a gang's placement matters, the J types have 2 J columns: first
 // the J consolidated ones (the whole gang on one server), then the J
-// unconsolidated ones (Gavel section 3.1). Otherwise columns are types.
+// unconsolidated ones (Gavel section 3.1). Otherwise columns are types. With
+// more levels each column has the throughput of the tightest level on one
+// server or beyond it that has room for the gang in an empty cluster.
 struct PolicyProblem {
   std::vector<std::string> types;   // J names, in a fixed order
   std::vector<int> capacity;        // N_j, accelerators of each type, >= 0
   std::vector<PolicyJob> jobs;      // n, in the order of ids
   std::vector<double> throughputs;  // [n x columns()] row-major, steps/s, >= 0;
                                     // 0: cannot run there
+  // [n x J x kLocalities] the throughputs of gangs at each level, for policies
+  // that bid by them (themis); 0 as above. Empty: columns say all that is
+  // known.
+  std::vector<double> level_throughputs;
   // [n] in [0, n), the kind of each job. Jobs of one kind have the same scale
   // factor and the same throughputs in pairs with other jobs. Empty: each job
   // is its own kind, numbered by its index.
@@ -202,6 +211,15 @@ struct PolicyProblem {
   size_t TypeOfColumn(size_t column) const { return column % types.size(); }
   std::span<const double> Row(size_t job) const {
     return {throughputs.data() + job * columns(), columns()};
+  }
+  // At the level, as far as it is known.
+  double ThroughputAt(size_t job, size_t type, Locality level) const {
+    if (!level_throughputs.empty()) {
+      return level_throughputs[(job * types.size() + type) * kLocalities +
+                               static_cast<size_t>(level)];
+    }
+    const bool spread = placement_sensitive() && level >= Locality::kRack;
+    return Row(job)[spread ? types.size() + type : type];
   }
   size_t KindOf(size_t job) const { return kinds.empty() ? job : kinds[job]; }
   // Throughputs of a pair: in column c, element 2 c is that of the first kind

@@ -10,6 +10,11 @@
 //    The coordinator bids for an app, by the throughputs that it knows, unless
 //    the app has made a bid itself (PolicyApp::bid). That bid counts until the
 //    app has won something, because its rows are about nothing else.
+//    Where placement matters, a bundle also says on which servers; equal ones
+//    are not told apart (auction_rooms.h). The coordinator bids for servers of
+//    each kind, and rho counts what each gang loses there. Rows of an app name
+//    types only: they ask for the servers on which so many accelerators are
+//    closest to each other.
 // 3. Partial allocation (partial_allocation.h) chooses a row of each bid, and
 //    the part of it that each app keeps. Auctions repeat, with what the apps
 //    hold by then, until one gives nothing.
@@ -35,6 +40,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/policy/app_fairness.h"
 #include "coordinator/policy/assigner.h"
+#include "coordinator/policy/auction_rooms.h"
 #include "coordinator/policy/partial_allocation.h"
 #include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"
@@ -46,16 +52,36 @@ namespace {
 // After so many auctions, the rest is given without one.
 constexpr int kAuctionsMax = 4;
 
+// The job's speed at that level, relative to its highest one on the type. A
+// gang that cannot run at the level counts as very slow.
+double PaceAt(const PolicyProblem& problem, const Assigner& assigner,
+              size_t job, size_t type, Locality level) {
+  constexpr double kPaceMin = 1e-6;
+  if (!problem.placement_sensitive()) return 1;
+  return std::clamp(
+      problem.ThroughputAt(job, type, level) / assigner.Throughput(job, type),
+      kPaceMin, 1.0);
+}
+
 // The apps with the largest rho first; ties go to the app whose job came first.
 std::vector<std::pair<double, size_t>> WorstFirst(
-    const Assigner& assigner, const std::vector<FairApp>& apps,
-    double round_s) {
+    const PolicyProblem& problem, const Assigner& assigner,
+    const AuctionRooms& rooms, const std::vector<FairApp>& apps) {
   std::vector<std::pair<double, size_t>> order;
+  std::vector<double> paces;
   for (size_t a = 0; a < apps.size(); ++a) {
-    const double rho = apps[a].bid != nullptr
-                           ? apps[a].bid->rho
-                           : PresentRho(assigner, apps[a], round_s);
-    order.emplace_back(-rho, a);
+    if (apps[a].bid != nullptr) {
+      order.emplace_back(-apps[a].bid->rho, a);
+      continue;
+    }
+    paces.clear();
+    for (const size_t job : apps[a].jobs) {
+      const auto type = assigner.FitWhereItRuns(job);
+      const Locality level = rooms.LevelOf(job, assigner.Job(job).scale_factor);
+      paces.push_back(type ? PaceAt(problem, assigner, job, *type, level) : 1);
+    }
+    order.emplace_back(-PresentRho(assigner, apps[a], problem.round_s, paces),
+                       a);
   }
   std::sort(order.begin(), order.end());
   for (auto& [rho, app] : order) rho = -rho;
@@ -78,11 +104,12 @@ void TakeAll(Assigner& assigner, const std::vector<size_t>& jobs) {
   }
 }
 
-// The part of a row that is on one type: accelerators, and the jobs that would
-// run on them, the first ones first. In a row of an own bid `jobs` is empty:
-// any job of the app may.
+// The part of a row that is on one type.
 struct RowPart {
-  size_t type = 0;
+  // The parts of the offer that its gangs take from while these have room.
+  std::vector<size_t> rooms;  // ascending, not empty
+  // Would run there, the first ones first. In a row of an own bid there are
+  // none: any job of the app may.
   std::vector<size_t> jobs;
   int accelerators = 0;
 };
@@ -97,45 +124,51 @@ int AcceleratorsOf(const Row& row) {
 // An app that takes part in the auctions of one round.
 class Bidder {
  public:
-  // `app` outlives the bidder.
-  Bidder(const Assigner& assigner, const FairApp& app, double round_s)
-      : app_(app), left_(app.jobs), held_(assigner.types(), 0) {
-    nothing_s_ = round_s + LeastSecondsLeft(assigner, app);
+  // `problem` and `app` outlive the bidder.
+  Bidder(const PolicyProblem& problem, const Assigner& assigner,
+         const FairApp& app)
+      : problem_(problem),
+        app_(app),
+        left_(app.jobs),
+        held_(assigner.types(), 0),
+        paces_(app.jobs.size(), 1) {
+    for (size_t i = 0; i < app.jobs.size(); ++i) index_of_[app.jobs[i]] = i;
+    nothing_s_ = problem.round_s + LeastSecondsLeft(assigner, app);
   }
 
-  const FairApp& app() const { return app_; }
   // Jobs that have no accelerators yet.
   const std::vector<size_t>& left() const { return left_; }
-  int held() const {
-    int sum = 0;
-    for (const int count : held_) sum += count;
-    return sum;
-  }
 
   // The app's bid for the free accelerators, with the jobs that have none yet.
   // The bid has no rows if the app can use none of them.
-  Bid MakeBid(const Assigner& assigner) {
+  Bid MakeBid(const Assigner& assigner, const AuctionRooms& free) {
     rows_.clear();
     Bid bid;
     bid.id = BidderId(assigner.Job(app_.jobs.front()).id.value());
-    app_.bid == nullptr ? FillBid(assigner, &bid) : FillOwnBid(assigner, &bid);
+    app_.bid == nullptr ? FillBid(assigner, free, &bid)
+                        : FillOwnBid(free, &bid);
     return bid;
   }
 
   // Assigns as many jobs of the part of a row that was won as `kept`
   // accelerators hold. Returns the number of accelerators.
-  int Take(Assigner& assigner, const RowPart& won, int kept) {
-    const std::vector<size_t> any =
-        won.jobs.empty() ? OrderOn(assigner, won.type) : std::vector<size_t>();
+  int Take(Assigner& assigner, AuctionRooms& rooms, const RowPart& won,
+           int kept) {
+    const size_t type = rooms.TypeOf(won.rooms.front());
     int taken = 0;
-    for (const size_t job : won.jobs.empty() ? any : won.jobs) {
+    for (const size_t job :
+         won.jobs.empty() ? OrderOn(assigner, type) : won.jobs) {
       const int needed = assigner.Job(job).scale_factor;
-      if (taken + needed > kept || !assigner.Fits(job, won.type)) continue;
-      assigner.Assign(job, won.type);
+      if (taken + needed > kept || !assigner.Fits(job, type)) continue;
+      const auto place = rooms.Take(needed, won.rooms, rooms.HostsOf(job));
+      if (!place) continue;
+      assigner.Assign(job, type, place->host);
       std::erase(left_, job);
+      const double pace = PaceAt(problem_, assigner, job, type, place->level);
+      paces_[index_of_.at(job)] = pace;
+      held_[type] += needed * pace;
       taken += needed;
     }
-    held_[won.type] += taken;
     return taken;
   }
   const Row& row(int index) const { return rows_[static_cast<size_t>(index)]; }
@@ -146,50 +179,70 @@ class Bidder {
   }
 
   // The rows of its own bid that there is still room for.
-  void FillOwnBid(const Assigner& assigner, Bid* bid) {
+  void FillOwnBid(const AuctionRooms& free, Bid* bid) {
     bid->rho_nothing = Clamped(app_.bid->rho_nothing);
-    if (held() > 0) return;
+    if (left_.size() < app_.jobs.size()) return;
     for (const OwnBidRow& own : app_.bid->rows) {
+      AuctionRooms rooms = free;
       Row row;
-      BidRow& priced = bid->rows.emplace_back();
-      priced.rho = Clamped(own.rho);
+      BidRow priced{{}, Clamped(own.rho)};
       for (const auto& [type, count] : own.bundle) {
-        const auto index = static_cast<size_t>(type);
-        if (index >= held_.size() || count > assigner.room(index)) break;
-        priced.bundle.parts.push_back({type, count});
-        row.push_back({index, {}, count});
+        const auto parts = rooms.PartsOf(static_cast<size_t>(type));
+        if (parts.empty() || count < 1) break;
+        const auto place = rooms.Take(count, parts);
+        if (!place) break;
+        RowPart& part = row.emplace_back();
+        part.accelerators = count;
+        for (const auto& [of, some] : place->parts) {
+          part.rooms.push_back(of);
+          priced.bundle.parts.push_back({static_cast<int>(of), some});
+        }
       }
-      if (row.size() == own.bundle.size()) {
-        rows_.push_back(std::move(row));
-      } else {
-        bid->rows.pop_back();
-      }
+      if (row.size() < own.bundle.size()) continue;
+      bid->rows.push_back(std::move(priced));
+      rows_.push_back(std::move(row));
     }
   }
 
-  void FillBid(const Assigner& assigner, Bid* bid) {
+  void FillBid(const Assigner& assigner, const AuctionRooms& free, Bid* bid) {
     const double rate = RateHeld(assigner);
     bid->rho_nothing = Clamped(Rho(app_, rate > 0 ? 1 / rate : nothing_s_));
-    const size_t rows_max = kBidRowsMax / std::max<size_t>(1, held_.size());
-    for (size_t type = 0; type < held_.size(); ++type) {
+    const size_t rows_max =
+        std::max<size_t>(1, kBidRowsMax / std::max<size_t>(1, free.parts()));
+    for (size_t part = 0; part < free.parts(); ++part) {
+      const size_t type = free.TypeOf(part);
+      const double before =
+          held_[type] > 0
+              ? 1 / SecondsLeft(assigner, app_, type, held_[type], paces_)
+              : 0;
       const std::vector<size_t> order = OrderOn(assigner, type);
-      RowPart row{type, {}, 0};
+      AuctionRooms rooms = free;
+      std::map<size_t, int> counts;  // by part
+      std::vector<double> paces = paces_;
+      double accelerators = held_[type];
+      RowPart row{{part}, {}, 0};
       size_t next = 1;  // the number of jobs of the next row
       for (const size_t job : order) {
         const int needed = assigner.Job(job).scale_factor;
-        if (row.accelerators + needed > assigner.room(type)) continue;
+        if (bid->rows.size() == kBidRowsMax) break;
+        const auto place = rooms.Take(needed, row.rooms);
+        if (!place) continue;
+        const double pace = PaceAt(problem_, assigner, job, type, place->level);
+        for (const auto& [of, count] : place->parts) counts[of] += count;
+        paces[index_of_.at(job)] = pace;
+        accelerators += needed * pace;
         row.jobs.push_back(job);
         row.accelerators += needed;
         if (row.jobs.size() < next && job != order.back()) continue;
         next = std::max(next + 1, NextSize(next, order.size(), rows_max));
         const double on_type =
-            SecondsLeft(assigner, app_, type, held_[type] + row.accelerators);
-        const double before =
-            held_[type] > 0 ? 1 / SecondsLeft(assigner, app_, type, held_[type])
-                            : 0;
+            SecondsLeft(assigner, app_, type, accelerators, paces);
         const double left_s = 1 / (rate - before + 1 / on_type);
-        bid->rows.push_back({{{{static_cast<int>(type), row.accelerators}}},
-                             Clamped(Rho(app_, left_s))});
+        BidRow& priced = bid->rows.emplace_back();
+        for (const auto& [of, count] : counts) {
+          priced.bundle.parts.push_back({static_cast<int>(of), count});
+        }
+        priced.rho = Clamped(Rho(app_, left_s));
         rows_.push_back({row});
       }
     }
@@ -207,7 +260,7 @@ class Bidder {
   double RateHeld(const Assigner& assigner) const {
     double rate = 0;
     for (size_t type = 0; type < held_.size(); ++type) {
-      rate += 1 / SecondsLeft(assigner, app_, type, held_[type]);
+      rate += 1 / SecondsLeft(assigner, app_, type, held_[type], paces_);
     }
     return rate;
   }
@@ -228,9 +281,12 @@ class Bidder {
     return order;
   }
 
+  const PolicyProblem& problem_;
   const FairApp& app_;
+  std::map<size_t, size_t> index_of_;  // in the app, by job
   std::vector<size_t> left_;
-  std::vector<int> held_;  // by type
+  std::vector<double> held_;   // by type: accelerators times their pace
+  std::vector<double> paces_;  // by index in the app
   double nothing_s_ = 0;
   std::vector<Row> rows_;  // of the last bid
 };
@@ -249,14 +305,14 @@ int RoundOverTime(double exact, uint64_t round, uint64_t app) {
 
 // Runs one auction. Returns the number of accelerators that it gave.
 absl::StatusOr<int> Auction(const PolicyProblem& problem, Assigner& assigner,
-                            std::vector<Bidder>& bidders,
+                            AuctionRooms& rooms, std::vector<Bidder>& bidders,
                             std::map<size_t, AppBid>& notes,
                             AuctionResult& first) {
-  AuctionOffer offer{assigner.rooms()};
+  AuctionOffer offer{rooms.free()};
   std::vector<Bid> bids;
   std::vector<size_t> bidder_of;
   for (size_t i = 0; i < bidders.size() && bids.size() < kBidsMax; ++i) {
-    Bid bid = bidders[i].MakeBid(assigner);
+    Bid bid = bidders[i].MakeBid(assigner, rooms);
     if (bid.rows.empty()) continue;
     bids.push_back(std::move(bid));
     bidder_of.push_back(i);
@@ -276,13 +332,13 @@ absl::StatusOr<int> Auction(const PolicyProblem& problem, Assigner& assigner,
     AppBid& note = notes[bidder_of[b]];
     if (note.bid == 0) {
       note.bid = AcceleratorsOf(row);
-      note.type = static_cast<int>(row.front().type);
+      note.type = static_cast<int>(rooms.TypeOf(row.front().rooms.front()));
       note.kept = outcome.fraction;
     }
     for (const RowPart& part : row) {
       const int kept = RoundOverTime(outcome.fraction * part.accelerators,
                                      problem.round, outcome.id.value());
-      const int taken = bidder.Take(assigner, part, kept);
+      const int taken = bidder.Take(assigner, rooms, part, kept);
       note.given += taken;
       given += taken;
     }
@@ -297,7 +353,8 @@ absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
                                          double f) {
   Assigner assigner(problem);
   const std::vector<FairApp> apps = FairAppsOf(problem, assigner);
-  const auto worst = WorstFirst(assigner, apps, problem.round_s);
+  AuctionRooms rooms(problem);
+  const auto worst = WorstFirst(problem, assigner, rooms, apps);
   const auto offered = std::min(
       worst.size(),
       static_cast<size_t>(std::max(
@@ -311,13 +368,13 @@ absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
                 .offered = i < offered,
                 .own = apps[app].bid != nullptr};
     if (i < offered) {
-      bidders.emplace_back(assigner, apps[app], problem.round_s);
+      bidders.emplace_back(problem, assigner, apps[app]);
     }
   }
   AuctionResult first;
   for (int i = 0; i < kAuctionsMax; ++i) {
-    GAVEL_ASSIGN_OR_RETURN(const int given,
-                           Auction(problem, assigner, bidders, notes, first));
+    GAVEL_ASSIGN_OR_RETURN(const int given, Auction(problem, assigner, rooms,
+                                                    bidders, notes, first));
     if (given == 0) break;
   }
   for (size_t i = offered; i < worst.size(); ++i) {
@@ -345,7 +402,8 @@ absl::StatusOr<PolicyResult> SolveThemis(const PolicyProblem& problem,
 PolicyResult SolveStrawman(const PolicyProblem& problem) {
   Assigner assigner(problem);
   const std::vector<FairApp> apps = FairAppsOf(problem, assigner);
-  for (const auto& [rho, app] : WorstFirst(assigner, apps, problem.round_s)) {
+  const AuctionRooms rooms(problem);
+  for (const auto& [rho, app] : WorstFirst(problem, assigner, rooms, apps)) {
     TakeAll(assigner, apps[app].jobs);
   }
   PolicyResult result = assigner.Result("greedy");

@@ -75,6 +75,9 @@ absl::Status CheckAccelerator(const AcceleratorInfo& info) {
   if (!(info.slow_down_factor >= 1) || !std::isfinite(info.slow_down_factor)) {
     return wrong("slow_down_factor must be at least 1");
   }
+  if (!info.group.empty() && !IsValidName(info.group)) {
+    return wrong("its group must be 1 to 64 of A-Z a-z 0-9 _ -");
+  }
   return absl::OkStatus();
 }
 
@@ -85,6 +88,11 @@ absl::Status Check(const AgentHello& hello) {
   }
   for (const AcceleratorInfo& info : hello.accelerators) {
     GAVEL_RETURN_IF_ERROR(CheckAccelerator(info));
+  }
+  if (!hello.rack.empty() && !IsValidName(hello.rack)) {
+    return absl::InvalidArgumentError(
+        StrCat("server ", hello.server,
+               ": its rack must be 1 to 64 of A-Z a-z 0-9 _ -"));
   }
   return absl::OkStatus();
 }

@@ -206,6 +206,12 @@ constexpr std::tuple kServerKeys = {
          .required = true,
          .example = R"([{ type = "v100" }])",
          .meaning = "Its accelerators, at most 256."}),
+    Key("rack", &ServerSpec::rack,
+        {.kind = KeyKind::kName,
+         .otherwise = "none",
+         .example = R"("rack-1")",
+         .meaning = "The rack that it is in: a gang that fits on no server "
+                    "goes to servers of one rack."}),
     Key("host_memory_bytes", &ServerSpec::host_memory_bytes,
         {.kind = KeyKind::kSize,
          .otherwise = "no limit",
@@ -282,6 +288,13 @@ constexpr std::tuple kAcceleratorKeys = {
          .example = "true",
          .meaning = "One process at a time may use it (exclusive-process "
                     "mode): paused jobs leave it by ending."}),
+    Key("group", &AcceleratorInfo::group,
+        {.kind = KeyKind::kName,
+         .otherwise = "for GPUs, what NVML tells",
+         .example = R"("nvlink-0")",
+         .meaning = "Accelerators of one server with the same group are "
+                    "joined (NVLink, a NUMA node); gangs go to one group "
+                    "where they can."}),
 };
 constexpr auto kAcceleratorRows = RowsOf(kAcceleratorKeys);
 
@@ -403,6 +416,22 @@ ServerSpec ReadServer(const toml::table& table, std::string_view source,
   return server;
 }
 
+// A group is inside one server. `owners`: the server of each group so far.
+void CheckGroups(TomlReader reader, const ServerSpec& server,
+                 std::map<std::string, std::string>& owners) {
+  for (const AcceleratorInfo& info : server.accelerators) {
+    if (info.group.empty()) continue;
+    const auto [owner, added] = owners.try_emplace(info.group, server.name);
+    if (owner->second == server.name) continue;
+    return reader.Fail(
+        "accelerator",
+        StrCat("group \"", info.group, "\" is on servers \"", owner->second,
+               "\" and \"", server.name,
+               "\"; a group joins accelerators of one server, so give each "
+               "server names of its own"));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
@@ -428,8 +457,11 @@ absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
     ReadMembers(entity, kEntityKeys, spec.scheduling.entities.emplace_back());
   }
   std::set<std::string> names;
+  std::map<std::string, std::string> groups;
   for (const toml::table* table : reader.Tables("server")) {
     spec.servers.push_back(ReadServer(*table, source, status));
+    CheckGroups(TomlReader(*table, source, status), spec.servers.back(),
+                groups);
     const std::string& name = spec.servers.back().name;
     if (!names.insert(name).second) {
       TomlReader(*table, source, status)

@@ -19,6 +19,7 @@ namespace gavel {
 struct ServerSpec {
   std::string name;  // [A-Za-z0-9_-]{1,64}, unique
   std::vector<AcceleratorInfo> accelerators;
+  std::string rack = {};           // that it is in; empty: not known
   uint64_t host_memory_bytes = 0;  // for parked jobs; 0: no budget
   // Variables of the agent that its workers keep: "NAME", or "PREFIX*".
   std::vector<std::string> keep_environment = {};

@@ -1,6 +1,7 @@
 #include "coordinator/workload/job_spec.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -11,6 +12,7 @@
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
+#include "core/locality.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -309,8 +311,9 @@ constexpr FileKey kJobThroughputRows[] = {
      .range = kThroughputRange,
      .otherwise = "measured",
      .example = "v100 = 45.5",
-     .meaning = "Steps/s on accelerators of that type; 0: the job cannot run "
-                "there.",
+     .meaning = "Steps/s on accelerators of that type, or of a gang at a level "
+                "of locality with `@group`, `@rack` or `_unconsolidated` "
+                "behind it; 0: the job cannot run there.",
      .any_name = true},
 };
 
@@ -366,7 +369,13 @@ constexpr double kStepsPerSecondMin = 1e-9;  // but for 0
 
 void ReadThroughputs(TomlReader reader, JobSpec& spec) {
   for (const std::string& type : reader.Keys()) {
-    if (!IsValidName(type)) reader.Fail(type, RefusalOfType(type));
+    const std::optional<TypeAt> at = SplitTypeName(type);
+    if (!at.has_value()) {
+      reader.Fail(type, StrCat(QuoteToml(type), " is at an unknown level of ",
+                               "locality; ", kTypeNameRemedy));
+    } else if (!IsValidName(at->type)) {
+      reader.Fail(type, RefusalOfType(type));
+    }
     double steps_per_s = 0;
     if (!reader.Read(type, steps_per_s, kThroughputRange)) continue;
     if (steps_per_s > 0 && steps_per_s < kStepsPerSecondMin) {

@@ -199,6 +199,13 @@ class FigureReader : public nlohmann::json_sax<Json> {
     row_.clear();
     auto& all = figures_.worker_types;
     if (name.empty()) return Fail(" an accelerator type has no name; name it");
+    const std::optional<TypeAt> at = SplitTypeName(name);
+    if (!at.has_value()) {
+      return Fail(
+          StrCat(" is at an unknown level of locality; ", kTypeNameRemedy));
+    }
+    without_pairs_ =
+        at->level == Locality::kGroup || at->level == Locality::kRack;
     if (std::find(all.begin(), all.end(), name) != all.end()) {
       return Fail(" is there twice; remove one");
     }
@@ -265,6 +272,11 @@ class FigureReader : public nlohmann::json_sax<Json> {
     if (!keys_seen_.insert(*other).second) {
       return Fail(" is there twice; remove one");
     }
+    if (without_pairs_) {
+      return Fail(
+          ": pairs have no throughputs of groups and racks; take it "
+          "out");
+    }
     figures_.pairs.push_back({figures_.worker_types.size() - 1,
                               row_number_,
                               *other,
@@ -282,6 +294,7 @@ class FigureReader : public nlohmann::json_sax<Json> {
 
   int depth_ = 0;
   std::string worker_type_;
+  bool without_pairs_ = false;  // worker_type_ is at a level that has none
   std::string row_;
   size_t row_number_ = 0;
   std::string key_;
@@ -318,19 +331,11 @@ absl::StatusOr<ThroughputFigures> ReadThroughputs(std::string_view json,
 
 namespace {
 
-constexpr std::string_view kUnconsolidated = "_unconsolidated";
 constexpr double kNoFigure = -1;
 
-bool IsUnconsolidated(std::string_view worker_type) {
-  return worker_type.ends_with(kUnconsolidated) &&
-         worker_type.size() > kUnconsolidated.size();
-}
-
-std::string_view TypeOf(std::string_view worker_type) {
-  if (IsUnconsolidated(worker_type)) {
-    worker_type.remove_suffix(kUnconsolidated.size());
-  }
-  return worker_type;
+// Splits a name that the reader has checked.
+TypeAt Split(std::string_view worker_type) {
+  return SplitTypeName(worker_type).value_or(TypeAt{worker_type});
 }
 
 }  // namespace
@@ -345,22 +350,28 @@ absl::StatusOr<ThroughputTable> ThroughputTable::Parse(
 ThroughputTable::ThroughputTable(ThroughputFigures figures)
     : names_(std::move(figures.names)) {
   std::set<std::string_view> types;
+  bool levels = false;  // other than the two of Gavel
   for (const std::string& name : figures.worker_types) {
-    types.insert(TypeOf(name));
-    has_unconsolidated_ = has_unconsolidated_ || IsUnconsolidated(name);
+    const auto [type, level] = Split(name);
+    types.insert(type);
+    has_unconsolidated_ |= level == Locality::kCluster;
+    levels |= !IsGavels(level);
   }
   types_.assign(types.begin(), types.end());
   for (Row row = 0; row < names_.size(); ++row) row_of_[names_[row]] = row;
 
   std::vector<size_t> table_of;  // by worker type, as TableOf()
+  std::vector<std::vector<double>*> alone_of;
   for (const std::string& name : figures.worker_types) {
-    table_of.push_back(
-        TableOf(*FindType(TypeOf(name)), !IsUnconsolidated(name)));
+    const auto [type, level] = Split(name);
+    table_of.push_back(TableOf(*FindType(type), level));
+    alone_of.push_back(IsGavels(level) ? &alone_ : &alone_at_);
   }
   alone_.assign(types_.size() * 2 * rows(), kNoFigure);
+  if (levels) alone_at_ = alone_;
   for (const ThroughputFigures::Alone& figure : figures.alone) {
-    alone_[table_of[figure.worker_type] * rows() + figure.row] =
-        figure.steps_per_s;
+    (*alone_of[figure.worker_type])[table_of[figure.worker_type] * rows() +
+                                    figure.row] = figure.steps_per_s;
   }
   partners_.resize(types_.size() * 2 * rows());
   for (const ThroughputFigures::Pair& figure : figures.pairs) {
@@ -388,16 +399,31 @@ std::optional<size_t> ThroughputTable::FindType(std::string_view type) const {
 }
 
 std::optional<double> ThroughputTable::Alone(Row row, size_t type,
-                                             bool consolidated) const {
-  const double steps_per_s = alone_[TableOf(type, consolidated) * rows() + row];
+                                             Locality level) const {
+  if (!IsGavels(level) && !has_levels()) return std::nullopt;
+  const std::vector<double>& alone = IsGavels(level) ? alone_ : alone_at_;
+  const double steps_per_s = alone[TableOf(type, level) * rows() + row];
   if (steps_per_s == kNoFigure) return std::nullopt;
   return steps_per_s;
+}
+
+std::optional<double> ThroughputTable::AloneAsAt(Row row, size_t type,
+                                                 Locality level) const {
+  std::optional<double> known = Alone(row, type, level);
+  while (!known.has_value() && level != Locality::kServer) {
+    level = SubstituteFor(level);
+    known = Alone(row, type, level);
+  }
+  return known;
 }
 
 std::optional<std::pair<double, double>> ThroughputTable::Together(
     Row row, Row other, size_t type, bool consolidated) const {
   const std::vector<Partner>& partners =
-      partners_[TableOf(type, consolidated) * rows() + row];
+      partners_[TableOf(type,
+                        consolidated ? Locality::kServer : Locality::kCluster) *
+                    rows() +
+                row];
   const auto found = std::lower_bound(
       partners.begin(), partners.end(), other,
       [](const Partner& partner, Row wanted) { return partner.row < wanted; });
@@ -408,7 +434,7 @@ std::optional<std::pair<double, double>> ThroughputTable::Together(
 }
 
 ThroughputTable::Figures ThroughputTable::ToFigures() const {
-  Figures figures{types_, names_, alone_, {}, has_unconsolidated_};
+  Figures figures{types_, names_, alone_, {}, has_unconsolidated_, alone_at_};
   for (const std::vector<Partner>& partners : partners_) {
     auto& row = figures.partners.emplace_back();
     for (const Partner& partner : partners) {
@@ -422,9 +448,10 @@ absl::StatusOr<ThroughputTable> ThroughputTable::FromFigures(Figures figures) {
   ThroughputTable table;
   const size_t rows = figures.names.size();
   const size_t cells = figures.types.size() * 2 * rows;
-  const bool match = figures.alone.size() == cells &&
-                     figures.partners.size() == cells &&
-                     std::is_sorted(figures.types.begin(), figures.types.end());
+  const bool match =
+      figures.alone.size() == cells && figures.partners.size() == cells &&
+      (figures.alone_at.empty() || figures.alone_at.size() == cells) &&
+      std::is_sorted(figures.types.begin(), figures.types.end());
   if (!match) {
     return absl::InvalidArgumentError(
         "a throughput table whose figures do not match its rows");
@@ -444,6 +471,7 @@ absl::StatusOr<ThroughputTable> ThroughputTable::FromFigures(Figures figures) {
   table.types_ = std::move(figures.types);
   table.names_ = std::move(figures.names);
   table.alone_ = std::move(figures.alone);
+  table.alone_at_ = std::move(figures.alone_at);
   table.has_unconsolidated_ = figures.has_unconsolidated;
   for (Row row = 0; row < rows; ++row) table.row_of_[table.names_[row]] = row;
   return table;
@@ -465,7 +493,7 @@ std::string RowName(const std::pair<std::string, int>& name) {
   return StrCat("(", quote, type, quote, ", ", name.second, ")");
 }
 
-// All rows of one table: of a type, consolidated or not.
+// All rows of one of Gavel's tables: of a type, consolidated or not.
 OrderedJson TableJson(const ThroughputTable::Figures& figures, size_t table) {
   const size_t rows = figures.names.size();
   OrderedJson json = OrderedJson::object();
@@ -482,16 +510,30 @@ OrderedJson TableJson(const ThroughputTable::Figures& figures, size_t table) {
   return json;
 }
 
+// The same of a group or a rack.
+OrderedJson LevelJson(const ThroughputTable::Figures& figures, size_t table) {
+  const size_t rows = figures.names.size();
+  OrderedJson json = OrderedJson::object();
+  for (size_t row = 0; row < rows && !figures.alone_at.empty(); ++row) {
+    const double steps_per_s = figures.alone_at[table * rows + row];
+    if (steps_per_s < 0) continue;
+    json[RowName(figures.names[row])]["null"] = steps_per_s;
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string WriteThroughputs(const ThroughputTable::Figures& figures) {
   OrderedJson json = OrderedJson::object();
   for (size_t type = 0; type < figures.types.size(); ++type) {
-    for (const bool spread : {false, true}) {
-      OrderedJson table = TableJson(figures, type * 2 + (spread ? 1 : 0));
-      if (table.empty()) continue;
-      json[StrCat(figures.types[type], spread ? "_unconsolidated" : "")] =
-          std::move(table);
+    for (const Locality level : kAllLocalities) {
+      const size_t table = ThroughputTable::TableOf(type, level);
+      OrderedJson rows = ThroughputTable::IsGavels(level)
+                             ? TableJson(figures, table)
+                             : LevelJson(figures, table);
+      if (rows.empty()) continue;
+      json[TypeNameAt(figures.types[type], level)] = std::move(rows);
     }
   }
   return json.dump(1) + "\n";

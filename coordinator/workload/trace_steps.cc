@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,23 +124,31 @@ std::optional<ThroughputTable> ScaleRows(const ThroughputTable& throughputs,
   if (jobs == 0) return std::nullopt;
   ThroughputTable::Figures figures = throughputs.ToFigures();
   const size_t tables = figures.types.size() * 2;
-  std::vector<double> alone;
+  // Adds the new rows to each of the tables.
+  const auto extended = [&](const std::vector<double>& known) {
+    std::vector<double> all;
+    for (size_t begin = 0; begin < known.size(); begin += throughputs.rows()) {
+      const std::span rows(known.data() + begin, throughputs.rows());
+      all.insert(all.end(), rows.begin(), rows.end());
+      for (const auto& [name, one] : scaled) {
+        const double steps_per_s = rows[one.from];
+        all.push_back(steps_per_s > 0 ? steps_per_s * one.times : steps_per_s);
+      }
+    }
+    return all;
+  };
   std::vector<std::vector<std::pair<uint64_t, std::pair<double, double>>>>
       partners;
   for (size_t table = 0; table < tables; ++table) {
     const size_t begin = table * throughputs.rows();
     for (size_t row = 0; row < throughputs.rows(); ++row) {
-      alone.push_back(figures.alone[begin + row]);
       partners.push_back(std::move(figures.partners[begin + row]));
     }
-    for (const auto& [name, one] : scaled) {
-      const double steps_per_s = figures.alone[begin + one.from];
-      alone.push_back(steps_per_s > 0 ? steps_per_s * one.times : steps_per_s);
-      partners.emplace_back();
-    }
+    partners.resize(partners.size() + scaled.size());
   }
   for (const auto& [name, one] : scaled) figures.names.emplace_back(name);
-  figures.alone = std::move(alone);
+  figures.alone = extended(figures.alone);
+  figures.alone_at = extended(figures.alone_at);
   figures.partners = std::move(partners);
   const TraceJob& job = trace.jobs[first];
   trace.notices.push_back(StrCat(

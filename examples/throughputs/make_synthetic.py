@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints synthetic.json: throughputs of eight workloads on three types of GPU.
+"""Prints synthetic.json: throughputs of nine workloads on three types of GPU.
 
 Nothing in it is measured. A step is time of the host plus arithmetic at a part of the GPU's
 published peak; gangs add the exchange of gradients; two jobs on one GPU share its arithmetic.
@@ -47,6 +47,9 @@ WORKLOADS = {
             "memory": 1.5 * GIB, "sample_memory": 0, "gangs": False, "batch_sizes": (1,)},
     "CycleGAN": {"flop": 1600e9, "efficiency": 0.5, "host_s": 0.02, "parameters": 28e6,
                  "memory": 5 * GIB, "sample_memory": 0, "gangs": False, "batch_sizes": (1,)},
+    "VGG-16": {"flop": 93e9, "efficiency": 0.55, "host_s": 0.03, "parameters": 138e6,
+               "memory": 2.6 * GIB, "sample_memory": 0.12 * GIB, "gangs": True,
+               "batch_sizes": (32, 64)},
 }
 
 

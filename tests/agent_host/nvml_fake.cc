@@ -1,8 +1,8 @@
 // A fake of NVIDIA's management library with two GPUs. MIG may divide the
 // second. Each call reads the state of the GPUs from environment variables:
-// FAKE_EXCLUSIVE, FAKE_MIG, FAKE_ERRORS=N, FAKE_XID=N (once), FAKE_GONE=UUID,
-// and FAKE_HANG=N, with which a read of the temperature writes a byte to file
-// descriptor N and never returns.
+// FAKE_LINKED, FAKE_EXCLUSIVE, FAKE_MIG, FAKE_ERRORS=N, FAKE_XID=N (once),
+// FAKE_GONE=UUID, and FAKE_HANG=N, with which a read of the temperature writes
+// a byte to file descriptor N and never returns.
 #include <unistd.h>
 
 #include <cstdint>
@@ -78,6 +78,13 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
     if (std::string(UuidOf(one)) == uuid) return *device = Handle(one), 0;
   }
   return kNotFound;
+}
+int nvmlDeviceGetP2PStatus(void* one, void* other, int what, int* status) {
+  const bool gpus = Of(one) <= 2 && Of(other) <= 2;
+  return *status = gpus && what == 2 && Has("FAKE_LINKED") ? 0 : 4, 0;
+}
+int nvmlDeviceGetTopologyCommonAncestor(void*, void*, int* level) {
+  return *level = 50, 0;
 }
 struct nvmlUtilization {
   unsigned gpu, memory;

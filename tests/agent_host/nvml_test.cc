@@ -22,8 +22,8 @@ class NvmlTest : public ::testing::Test {
 
   ~NvmlTest() override {
     for (const char* name :
-         {"FAKE_EXCLUSIVE", "FAKE_MIG", "FAKE_ERRORS", "FAKE_GONE", "FAKE_HANG",
-          "CUDA_MPS_PIPE_DIRECTORY"}) {
+         {"FAKE_LINKED", "FAKE_EXCLUSIVE", "FAKE_MIG", "FAKE_ERRORS",
+          "FAKE_GONE", "FAKE_HANG", "CUDA_MPS_PIPE_DIRECTORY"}) {
       unsetenv(name);
     }
   }
@@ -37,6 +37,43 @@ TEST_F(NvmlTest, GpusAreListedWithTheirMemory) {
   EXPECT_EQ(gpus[1].memory_bytes, 40 * kGiB);
   EXPECT_FALSE(gpus[0].exclusive);
   EXPECT_FALSE(AcceleratorsOf(gpus).at(0).alone_visible);
+}
+
+TEST_F(NvmlTest, GpusThatNvLinkJoinsAreOneGroupUnlessOneIsDeclared) {
+  EXPECT_EQ(ListGpus()->at(0).group, "");
+  Set("FAKE_LINKED", "1");
+  ASSERT_OK_AND_ASSIGN(const std::vector<Gpu> gpus, ListGpus());
+  std::vector<AcceleratorInfo> found = AcceleratorsOf(gpus);
+  EXPECT_EQ(found.at(0).group, "nvlink-0");
+  EXPECT_EQ(found.at(1).group, "nvlink-0");
+  found[1].group = "mine";
+  ASSERT_OK(FillFromGpus(gpus, &found));
+  EXPECT_EQ(found[1].group, "mine");
+  Set("FAKE_MIG", "1");
+  EXPECT_EQ(ListGpus()->at(0).group, "") << "parts are not linked";
+}
+
+// Two boards of two GPUs each on two NUMA nodes, and a single GPU.
+TEST(NameGroups, NvLinkComesBeforeNumaNodes) {
+  const Joined board = [](size_t a, size_t b) {
+    return a < 4 && b < 4 && a / 2 == b / 2;
+  };
+  const Joined node = [](size_t a, size_t b) { return a / 3 == b / 3; };
+  const Joined none = [](size_t, size_t) { return false; };
+  const Joined all = [](size_t, size_t) { return true; };
+  const auto groups = [](const Joined& linked, const Joined& near) {
+    std::vector<Gpu> gpus(5);
+    NameGroups(linked, near, &gpus);
+    std::vector<std::string> names;
+    for (const Gpu& gpu : gpus) names.push_back(gpu.group);
+    return names;
+  };
+  EXPECT_THAT(groups(board, node),
+              ElementsAre("nvlink-0", "nvlink-0", "nvlink-1", "nvlink-1", ""));
+  EXPECT_THAT(groups(none, node),
+              ElementsAre("numa-0", "numa-0", "numa-0", "numa-1", "numa-1"));
+  EXPECT_THAT(groups(none, all), Each("")) << "the whole server";
+  EXPECT_THAT(groups(none, none), Each(""));
 }
 
 TEST_F(NvmlTest, AGpuInExclusiveProcessModeIsExclusiveUnlessMpsIsThere) {

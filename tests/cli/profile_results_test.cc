@@ -20,20 +20,20 @@ ProfileFigure Measured(double steps_per_s) {
 
 ProfileResults Sample() {
   ProfileResults results;
-  results.Set({"LM", 1, "v100", false, ""}, Measured(10.1));
-  results.Set({"LM", 2, "v100", false, ""}, Measured(19));
-  results.Set({"LM", 2, "v100", true, ""}, Measured(9));
-  results.Set({"A3C", 1, "v100", false, ""}, Measured(3));
-  results.Set({"A3C", 1, "v100", false, "LM"}, Measured(2));
-  results.Set({"LM", 1, "v100", false, "A3C"}, Measured(8));
-  results.Set({"LM", 1, "v100", false, "LM"}, Measured(5));
+  results.Set({"LM", 1, "v100", Locality::kServer, ""}, Measured(10.1));
+  results.Set({"LM", 2, "v100", Locality::kServer, ""}, Measured(19));
+  results.Set({"LM", 2, "v100", Locality::kCluster, ""}, Measured(9));
+  results.Set({"A3C", 1, "v100", Locality::kServer, ""}, Measured(3));
+  results.Set({"A3C", 1, "v100", Locality::kServer, "LM"}, Measured(2));
+  results.Set({"LM", 1, "v100", Locality::kServer, "A3C"}, Measured(8));
+  results.Set({"LM", 1, "v100", Locality::kServer, "LM"}, Measured(5));
   ProfileFigure none;
   none.steps_per_s = 0;
   none.note = "out of memory";
-  results.Set({"LM", 1, "k80", false, ""}, none);
+  results.Set({"LM", 1, "k80", Locality::kServer, ""}, none);
   ProfileFigure failed;
   failed.note = "its program ended, too early\nsomehow";
-  results.Set({"A3C", 1, "k80", false, ""}, failed);
+  results.Set({"A3C", 1, "k80", Locality::kServer, ""}, failed);
   return results;
 }
 
@@ -43,14 +43,15 @@ TEST(ProfileResults, TheTableReadsBackAsItWas) {
                        ProfileResults::Parse(csv, "profile.csv"));
   EXPECT_EQ(again.ToCsv(), csv);
   EXPECT_EQ(again.figures().size(), Sample().figures().size());
-  const ProfileFigure* figure = again.Find({"LM", 1, "v100", false, ""});
+  const ProfileFigure* figure =
+      again.Find({"LM", 1, "v100", Locality::kServer, ""});
   ASSERT_NE(figure, nullptr);
   EXPECT_EQ(figure->steps_per_s, 10.1);
   EXPECT_EQ(figure->samples, 20);
   // A failed measurement counts as unknown, so that it is tried again.
-  EXPECT_EQ(again.Find({"A3C", 1, "k80", false, ""}), nullptr);
+  EXPECT_EQ(again.Find({"A3C", 1, "k80", Locality::kServer, ""}), nullptr);
   // That a workload can't run is known.
-  EXPECT_NE(again.Find({"LM", 1, "k80", false, ""}), nullptr);
+  EXPECT_NE(again.Find({"LM", 1, "k80", Locality::kServer, ""}), nullptr);
 }
 
 TEST(ProfileResults, GavelsFormSaysTheSame) {
@@ -66,7 +67,7 @@ TEST(ProfileResults, GavelsFormSaysTheSame) {
   ASSERT_TRUE(lm && a3c && gang);
   EXPECT_EQ(read.Alone(*lm, v100), 10.1);
   EXPECT_EQ(read.Alone(*gang, v100), 19);
-  EXPECT_EQ(read.Alone(*gang, v100, false), 9);
+  EXPECT_EQ(read.Alone(*gang, v100, Locality::kCluster), 9);
   EXPECT_EQ(read.Together(*lm, *a3c, v100), std::pair(8.0, 2.0));
   EXPECT_EQ(read.Together(*a3c, *lm, v100), std::pair(2.0, 8.0));
   EXPECT_EQ(read.Together(*lm, *lm, v100), std::pair(5.0, 5.0));
@@ -154,7 +155,7 @@ TEST(Workloads, MakeCellsAloneSpreadAndInPairs) {
   int spread = 0;
   for (const ProfileCell& cell : cells) {
     EXPECT_EQ(cell.places.size(), static_cast<size_t>(cell.scale_factor));
-    if (!cell.spread) continue;
+    if (cell.level != Locality::kCluster) continue;
     ++spread;
     EXPECT_EQ(cell.places[0].uuid, "one0");
     EXPECT_EQ(cell.places[1].uuid, "two0");
@@ -174,8 +175,90 @@ TEST(Workloads, OneServerHasNoSpreadGangs) {
   std::vector<std::string> left_out;
   const auto cells = CellsOf(workloads, servers, false, &left_out);
   ASSERT_EQ(cells.size(), 1u);
-  EXPECT_FALSE(cells[0].spread);
+  EXPECT_EQ(cells[0].level, Locality::kServer);
   EXPECT_THAT(left_out, IsEmpty());
+}
+
+// Two racks; in the first one two servers with two groups of two each.
+std::vector<ServerSpec> ServersOfRacks() {
+  std::vector<ServerSpec> servers = {{.name = "a", .rack = "r1"},
+                                     {.name = "b", .rack = "r1"},
+                                     {.name = "c", .rack = "r2"}};
+  for (ServerSpec& server : servers) {
+    for (int i = 0; i < 4; ++i) {
+      AcceleratorInfo& info = server.accelerators.emplace_back();
+      info.type = "cpu";
+      info.uuid = StrCat(server.name, i);
+      info.group = StrCat(server.name, "-", i / 2);
+    }
+  }
+  return servers;
+}
+
+std::map<Locality, std::string> PlacesOfGang(
+    const std::vector<ServerSpec>& servers, int scale_factor) {
+  const auto workloads =
+      ParseWorkloads(StrCat("[[workload]]\ntype = \"a\"\ncommand = "
+                            "[\"./a\"]\nscale_factors = [",
+                            scale_factor, "]\n"),
+                     "w.toml");
+  EXPECT_OK(workloads);
+  std::vector<std::string> left_out;
+  std::map<Locality, std::string> places;
+  for (const ProfileCell& cell :
+       CellsOf(*workloads, servers, false, &left_out)) {
+    for (const AcceleratorInfo& info : cell.places) {
+      places[cell.level] += info.uuid;
+    }
+  }
+  return places;
+}
+
+TEST(Workloads, AGangIsMeasuredAtEachLevelAndAtNoTighterOne) {
+  EXPECT_THAT(PlacesOfGang(ServersOfRacks(), 2),
+              ElementsAre(Pair(Locality::kGroup, "a0a1"),
+                          Pair(Locality::kServer, "a0a2"),
+                          Pair(Locality::kRack, "a0b0"),
+                          Pair(Locality::kCluster, "a0c0")));
+  EXPECT_THAT(PlacesOfGang(ServersOfRacks(), 4),
+              ElementsAre(Pair(Locality::kServer, "a0a2a1a3"),
+                          Pair(Locality::kRack, "a0b0a1b1"),
+                          Pair(Locality::kCluster, "a0c0a1c1")));
+  EXPECT_THAT(PlacesOfGang(ServersOfRacks(), 1),
+              ElementsAre(Pair(Locality::kServer, "a0")));
+}
+
+TEST(Workloads, OneRackOrGroupIsMeasuredAsGavelsTwoLevels) {
+  std::vector<ServerSpec> servers = ServersOfRacks();
+  servers.pop_back();
+  for (ServerSpec& server : servers) {
+    for (AcceleratorInfo& info : server.accelerators) info.group = server.name;
+  }
+  EXPECT_THAT(PlacesOfGang(servers, 2),
+              ElementsAre(Pair(Locality::kServer, "a0a1"),
+                          Pair(Locality::kCluster, "a0b0")));
+}
+
+TEST(ProfileResults, KeepLevelsInTheTableAndInGavelsJson) {
+  ProfileResults results;
+  double steps_per_s = 40;
+  for (const Locality level : kAllLocalities) {
+    results.Set({"VGG-16", 2, "v100", level, ""},
+                {.steps_per_s = steps_per_s -= 5});
+  }
+  ASSERT_OK_AND_ASSIGN(const ProfileResults again,
+                       ProfileResults::Parse(results.ToCsv(), "p.csv"));
+  EXPECT_THAT(again.ToCsv(), HasSubstr("VGG-16,2,v100,rack,,25,"));
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table, again.ToTable());
+  const std::string json = WriteThroughputs(table.ToFigures());
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable read,
+                       ThroughputTable::Parse(json, "t.json"));
+  const auto row = read.FindRow("VGG-16", 2);
+  ASSERT_TRUE(row.has_value());
+  EXPECT_EQ(read.Alone(*row, 0, Locality::kGroup), 35);
+  EXPECT_EQ(read.Alone(*row, 0), 30);
+  EXPECT_EQ(read.Alone(*row, 0, Locality::kRack), 25);
+  EXPECT_EQ(read.Alone(*row, 0, Locality::kCluster), 20);
 }
 
 TEST(Workloads, MistakesArePointedAt) {

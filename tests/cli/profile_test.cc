@@ -131,8 +131,7 @@ TEST_F(ProfileTest, AGangIsMeasuredOnOneServerAndOverTwo) {
   ASSERT_TRUE(gang);
   // The ranks of this gang train independently.
   EXPECT_NEAR(table.Alone(*gang, 0).value_or(0), 100, 1);
-  EXPECT_NEAR(table.Alone(*gang, 0, /*consolidated=*/false).value_or(0), 100,
-              1);
+  EXPECT_NEAR(table.Alone(*gang, 0, Locality::kCluster).value_or(0), 100, 1);
 }
 
 TEST_F(ProfileTest, AWorkerThatCannotBeginSaysWhyAtOnce) {

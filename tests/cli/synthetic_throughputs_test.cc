@@ -48,8 +48,8 @@ TEST_F(SyntheticThroughputsTest, TheReadmesCommandsRun) {
   ExpectRuns({"report", Path("results.db"), "--output", Path("report.html")});
 }
 
-// Eight workloads, of which each type of the generator has its row.
-TEST_F(SyntheticThroughputsTest, HasEightWorkloadsOnThreeTypes) {
+// Nine workloads, of which each type of the generator has its row.
+TEST_F(SyntheticThroughputsTest, HasNineWorkloadsOnThreeTypes) {
   const nlohmann::json table = nlohmann::json::parse(ReadText(table_));
   for (const char* type : {"k80", "p100", "v100"}) {
     for (const char* row :
@@ -57,7 +57,7 @@ TEST_F(SyntheticThroughputsTest, HasEightWorkloadsOnThreeTypes) {
           "('ResNet-50 (batch size 64)', 4)",
           "('Transformer (batch size 64)', 2)", "('LM (batch size 20)', 1)",
           "('GPT (batch size 8)', 1)", "('Recommendation (batch size 512)', 1)",
-          "('A3C', 1)", "('CycleGAN', 1)"}) {
+          "('A3C', 1)", "('CycleGAN', 1)", "('VGG-16 (batch size 32)', 4)"}) {
       EXPECT_GT(table.at(type).at(row).at("null").get<double>(), 0) << row;
     }
   }

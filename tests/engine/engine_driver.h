@@ -89,6 +89,7 @@ class EngineDriver {
       hello.accelerators.push_back(info);
     }
     hello.running = std::move(running);
+    hello.rack = rack;
     hello.host_memory_bytes = host_memory_bytes;
     Step(event::ServerJoined{hello});
   }
@@ -319,6 +320,7 @@ class EngineDriver {
   uint64_t memory_bytes = 0;
   uint64_t context_bytes = 0;
   uint64_t host_memory_bytes = 0;
+  std::string rack;  // of servers that join
   std::function<void(AcceleratorInfo&)> declare;
   bool hold_disk = false;
   bool hold_solver = false;

@@ -225,7 +225,7 @@ TEST(Settings, OfThenAreInTheJournalAndInSnapshots) {
     const auto row = options.throughputs->FindRow("app", 1);
     ASSERT_TRUE(row.has_value());
     EXPECT_EQ(options.throughputs->Alone(*row, 0), 3);
-    EXPECT_EQ(options.throughputs->Alone(*row, 0, false), 2.5);
+    EXPECT_EQ(options.throughputs->Alone(*row, 0, Locality::kCluster), 2.5);
     EXPECT_EQ(options.throughputs->Together(*row, *row, 0),
               std::pair(2.0, 1.5));
     EXPECT_EQ(engine.jobs().begin()->second.table_row, row);

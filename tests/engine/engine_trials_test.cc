@@ -352,5 +352,69 @@ TEST(Stragglers, AreGivenAwayLastAndLeftForAnIdleAccelerator) {
   }
 }
 
+// Gangs of two on two servers of one rack, of one accelerator each.
+class RackGang : public SpreadGang {
+ protected:
+  RackGang() {
+    driver_.rack = "r";
+    for (const char* server : {"here", "there"}) driver_.JoinServer(server, 2);
+  }
+};
+
+TEST_F(RackGang, CorrectsTheFigureOfItsRack) {
+  JobSpec spec;
+  spec.steps_total = 10000;
+  spec.throughputs = {
+      {"v100", 90}, {"v100@rack", 80}, {"v100_unconsolidated", 60}};
+  const JobId job = Start(2, spec);
+  driver_.ReportSpeed(job, 40, 1e6);
+  EXPECT_EQ(SourceOf(job, "v100"), ThroughputSource::kGiven);
+  EXPECT_EQ(SourceOf(job, "v100_unconsolidated"), ThroughputSource::kGiven);
+  EXPECT_EQ(SourceOf(job, "v100@rack"), ThroughputSource::kMeasured);
+  EXPECT_NEAR(StepsInTen(job), 400, 0.01);
+  // Policies see the tightest level beyond a server that has room.
+  ASSERT_TRUE(driver_.problem.placement_sensitive());
+  EXPECT_EQ(driver_.problem.throughputs[0], 90);
+  EXPECT_NEAR(driver_.problem.throughputs[1], 40, 0.001);
+  EXPECT_NEAR(driver_.problem.ThroughputAt(0, 0, Locality::kRack), 40, 0.001);
+  EXPECT_EQ(driver_.problem.ThroughputAt(0, 0, Locality::kCluster), 60);
+  EXPECT_EQ(driver_.problem.ThroughputAt(0, 0, Locality::kGroup), 90);
+}
+
+TEST_F(RackGang, WithoutAFigureOfItsRackHasTheOneOfSpreadGangs) {
+  JobSpec spec;
+  spec.steps_total = 10000;
+  spec.throughputs = {{"v100", 90}, {"v100_unconsolidated", 60}};
+  const JobId job = Start(2, spec);
+  driver_.ReportSpeed(job, 30, 1e6);
+  EXPECT_NEAR(StepsInTen(job), 300, 0.01);
+  EXPECT_TRUE(driver_.problem.level_throughputs.empty());
+  EXPECT_NEAR(driver_.problem.throughputs[1], 30, 0.001);
+}
+
+TEST(GroupGang, HasTheFigureOfItsGroup) {
+  EngineDriver driver(4, "max_min_fairness", [](EngineOptions& options) {
+    options.placement_sensitive = true;
+    options.progress = true;
+  });
+  driver.declare = [](AcceleratorInfo& info) {
+    info.group = info.uuid == "here-1" || info.uuid == "here-3" ? "odd" : "";
+  };
+  driver.JoinServer("here", 2);
+  JobSpec spec;
+  spec.throughputs = {{"v100", 50}, {"v100@group", 70}};
+  const JobId gang = driver.Submit("gang", 2, spec);
+  JobSpec large;
+  large.throughputs = {{"v100", 100}, {"v100@group", 150}};
+  driver.Submit("large", 4, large);
+  EXPECT_EQ(driver.engine().cluster().LevelOf(driver.job(gang).assigned),
+            Locality::kGroup);
+  EXPECT_EQ(driver.problem.throughputs[0], 70);
+  EXPECT_EQ(driver.problem.throughputs[2], 100) << "no group has four";
+  ASSERT_THAT(driver.problem.hosts, SizeIs(1));
+  EXPECT_EQ(driver.problem.hosts[0].group, 2);
+  EXPECT_EQ(driver.problem.hosts[0].rack, -1);
+}
+
 }  // namespace
 }  // namespace gavel

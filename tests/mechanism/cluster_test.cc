@@ -229,5 +229,41 @@ TEST_F(ClusterTest, AJoinCostsTheSameHoweverLargeTheClusterIs) {
   EXPECT_LT(JoinSeconds(cluster), 20 * JoinSeconds(small));
 }
 
+TEST(Cluster, TellsTheTightestLevelOfAccelerators) {
+  Cluster cluster;
+  const auto join = [&](const std::string& server, std::string_view rack,
+                        const std::vector<std::string>& groups) {
+    std::vector<AcceleratorInfo> all;
+    for (const std::string& group : groups) {
+      all.push_back(Info("v100", StrCat(all.size())));
+      all.back().group = group;
+    }
+    ASSERT_OK(cluster.Join(server, all, rack));
+  };
+  join("a", "r1", {"g", "g", "h", ""});  // 1 to 4
+  join("b", "r1", {"g", ""});            // 5 and 6
+  join("c", "", {"g"});                  // 7
+  join("d", "", {"g"});                  // 8
+  const auto level = [&](const std::vector<uint64_t>& numbers) {
+    std::vector<AcceleratorId> ids;
+    for (const uint64_t number : numbers) ids.emplace_back(number);
+    return cluster.LevelOf(ids);
+  };
+  EXPECT_EQ(level({1, 2}), Locality::kGroup);
+  EXPECT_EQ(level({1, 2, 3}), Locality::kServer);
+  EXPECT_EQ(level({4, 4}), Locality::kServer) << "it has no group";
+  EXPECT_EQ(level({1}), Locality::kServer) << "one alone";
+  EXPECT_EQ(level({1, 5}), Locality::kRack) << "groups are of one server";
+  EXPECT_EQ(level({1, 7}), Locality::kCluster);
+  EXPECT_EQ(level({7, 8}), Locality::kCluster) << "in no rack at all";
+  // The agent comes back with another layout.
+  join("a", "r2", {"", "g", "g", ""});
+  EXPECT_EQ(level({1, 2}), Locality::kServer);
+  EXPECT_EQ(level({2, 3}), Locality::kGroup);
+  EXPECT_EQ(level({1, 5}), Locality::kCluster);
+  EXPECT_EQ(cluster.places()[0].group, Cluster::kNowhere);
+  EXPECT_EQ(cluster.places()[1].group, cluster.places()[2].group);
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -190,5 +190,111 @@ TEST(TypeHeld, OnlyACompleteUsableGangOfOneTypeIsHeld) {
   EXPECT_EQ(TypeHeld(cluster, unit), kNoIndex);
 }
 
+// `racks`: of servers, each with the sizes of its groups; 0: one accelerator
+// without a group. Servers without groups or racks have none.
+Cluster ClusterOf(const std::vector<std::vector<std::vector<int>>>& racks) {
+  Cluster cluster;
+  int server = 0;
+  for (size_t rack = 0; rack < racks.size(); ++rack) {
+    for (const std::vector<int>& groups : racks[rack]) {
+      std::vector<AcceleratorInfo> all;
+      for (size_t group = 0; group < groups.size(); ++group) {
+        for (int i = 0; i < std::max(1, groups[group]); ++i) {
+          AcceleratorInfo& info = all.emplace_back();
+          info.type = "gpu";
+          info.uuid = StrCat(all.size());
+          if (groups[group] > 0) info.group = StrCat("g", group);
+        }
+      }
+      EXPECT_OK(cluster.Join(StrCat("server-", 100 + server++), all,
+                             StrCat("rack-", rack)));
+    }
+  }
+  return cluster;
+}
+
+TEST(Placement, AGangGoesToOneGroupWhenAnyHasRoom) {
+  // 1 and 2 are joined, 3 to 6 too; 7 to 10 are not.
+  const Cluster cluster = ClusterOf({{{2, 4}, {0, 0, 0, 0}}});
+  EXPECT_EQ(PlaceOnType0(cluster, {MakeUnit(1, 2, {1})}).at(Alone(1)),
+            Ids({1, 2}));
+  EXPECT_EQ(PlaceOnType0(cluster, {MakeUnit(1, 3, {1})}).at(Alone(1)),
+            Ids({3, 4, 5}));
+  // Both groups are used in part: the server that has two left in one group.
+  std::vector<RoundUnit> units = {MakeUnit(1, 1, {1}), MakeUnit(2, 2, {1})};
+  units[0].holds = Ids({1});
+  EXPECT_EQ(PlaceOnType0(cluster, units).at(Alone(2)), Ids({3, 4}));
+}
+
+TEST(Placement, SingleWorkersLeaveGroupsWhole) {
+  const Cluster cluster = ClusterOf({{{2, 2, 0}}});
+  std::vector<RoundUnit> units = {MakeUnit(1, 1, {1}), MakeUnit(2, 1, {1}),
+                                  MakeUnit(3, 1, {1})};
+  const RoundAssignment assignment = PlaceOnType0(cluster, units);
+  EXPECT_EQ(assignment.at(Alone(1)), Ids({5})) << "it is in no group";
+  EXPECT_EQ(cluster.LevelOf(std::vector{assignment.at(Alone(2)).front(),
+                                        assignment.at(Alone(3)).front()}),
+            Locality::kGroup);
+}
+
+TEST(Placement, AGangThatFitsOnNoServerGoesToOneRack) {
+  // Racks of 2 + 2 and of 3 + 1; the largest servers are in different ones.
+  const Cluster cluster = ClusterOf({{{0, 0}, {0, 0}}, {{0, 0, 0}, {0}}});
+  EXPECT_EQ(PlaceOnType0(cluster, {MakeUnit(1, 4, {1})}).at(Alone(1)),
+            Ids({1, 2, 3, 4}));
+  // Neither has five: the fewest servers.
+  EXPECT_EQ(PlaceOnType0(cluster, {MakeUnit(1, 5, {1})}).at(Alone(1)),
+            Ids({1, 2, 5, 6, 7}));
+}
+
+// On random clusters, partly in use, no set of free accelerators is tighter
+// than the one that a gang gets.
+TEST(Placement, NoTighterLevelHasRoom) {
+  std::map<Locality, int> seen;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<std::vector<std::vector<int>>> racks(1 + random() % 3);
+    for (auto& servers : racks) {
+      servers.resize(1 + random() % 3);
+      for (auto& groups : servers) {
+        groups.resize(1 + random() % 3);
+        for (int& size : groups) size = static_cast<int>(random() % 4);
+      }
+    }
+    const Cluster cluster = ClusterOf(racks);
+    std::vector<RoundUnit> units = {
+        MakeUnit(100, static_cast<int>(2 + random() % 4), {1})};
+    std::set<AcceleratorId> free;
+    for (const Accelerator& one : cluster.accelerators()) {
+      if (random() % 2 == 0) {
+        free.insert(one.id);
+        continue;
+      }
+      units.push_back(MakeUnit(one.id.value(), 1, {1}));
+      units.back().holds = {one.id};
+    }
+    const auto wanted = static_cast<size_t>(units[0].scale_factor);
+    if (free.size() < wanted) continue;
+    std::map<std::pair<std::string, std::string>, size_t> groups;
+    std::map<std::string, size_t> servers;
+    std::map<std::string, size_t> in_rack;
+    Locality best = Locality::kCluster;
+    const auto reach = [&](Locality level, size_t count) {
+      if (count >= wanted) best = std::min(best, level);
+    };
+    for (const AcceleratorId id : free) {
+      const Accelerator& one = cluster.accelerator(id);
+      reach(Locality::kRack, ++in_rack[one.rack]);
+      reach(Locality::kServer, ++servers[one.server]);
+      if (one.info.group.empty()) continue;
+      reach(Locality::kGroup, ++groups[{one.server, one.info.group}]);
+    }
+    const RoundAssignment assignment = PlaceOnType0(cluster, units);
+    ASSERT_EQ(cluster.LevelOf(assignment.at(Alone(100))), best) << seed;
+    ++seen[best];
+  }
+  EXPECT_EQ(seen.size(), kLocalities) << "the test has cases of each level";
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -1,4 +1,4 @@
-// examples/workloads.toml: Gavel's job types, each of which trains.
+// examples/workloads.toml: job types, each of which trains.
 #include <csignal>
 #include <filesystem>
 
@@ -26,7 +26,8 @@ class JobTable : public GavelTest {
   std::vector<ProfileWorkload> workloads_;
 };
 
-// The names of the published throughput file; its other models have one worker.
+// The names of the published throughput file, where other models have one
+// worker, and VGG-16, which cares most about placement.
 TEST_F(JobTable, HasThePublishedTypesWithTheirNumbersOfWorkers) {
   std::set<std::string> gangs;
   std::set<std::string> others = {"A3C", "CycleGAN"};
@@ -38,6 +39,7 @@ TEST_F(JobTable, HasThePublishedTypesWithTheirNumbersOfWorkers) {
   };
   add(&gangs, "ResNet-18", {16, 32, 64, 128, 256});
   add(&gangs, "ResNet-50", {16, 32, 64, 128});
+  add(&gangs, "VGG-16", {32, 64});
   add(&gangs, "Transformer", {16, 32, 64, 128, 256});
   add(&gangs, "LM", {5, 10, 20, 40, 80});
   add(&others, "Recommendation", {512, 1024, 2048, 4096, 8192});

@@ -19,6 +19,7 @@ struct Workload {
   // How far the loss of a gang's step may be off, relative to that of one
   // worker. 0 when only one worker can train it.
   double gang_tolerance = 0;
+  std::string name = "";  // of its tests; empty: the program's
 
   friend void PrintTo(const Workload& workload, std::ostream* out) {
     *out << workload.program;

@@ -29,6 +29,13 @@ const Workload kWorkloads[] = {
                "--global-batch-size", "16", "--lr", "0.02"},
      .steps = 24,
      .gang_tolerance = 1e-3},
+    {.program = "train_imagenet",
+     .flags = {"--model", "vgg16", "--width", "2", "--dropout", "0", "--images",
+               "64", "--batch-size", "8", "--global-batch-size", "16", "--lr",
+               "0.02"},
+     .steps = 24,
+     .gang_tolerance = 1e-3,
+     .name = "vgg16"},
     {.program = "train_language_model",
      .flags = {"--width", "32", "--batch-size", "8", "--global-batch-size",
                "16", "--dropout", "0"},
@@ -104,7 +111,7 @@ TEST_F(WorkloadTest, TheCosineIsAsLongAsTraining) {
 }
 
 std::string ProgramOf(const ::testing::TestParamInfo<Workload>& row) {
-  return row.param.program;
+  return row.param.name.empty() ? row.param.program : row.param.name;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Workloads, ::testing::ValuesIn(kWorkloads),

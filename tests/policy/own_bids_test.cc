@@ -68,6 +68,16 @@ TEST(OwnBids, ABundleMayHaveSeveralTypes) {
   EXPECT_EQ(result.bids[0].given, 2);
 }
 
+// Its rows are about nothing else: the second accelerator comes from the rest.
+TEST(OwnBids, ABidCountsUntilItHasWonSomething) {
+  PolicyProblem problem = TwoApps({2}, 2);
+  problem.apps[0].bid = OwnBid{4, 4, {{{{0, 1}}, 1}}};
+  const PolicyResult result = Solved("themis_f=0", problem);
+  ASSERT_THAT(result.bids, SizeIs(1));
+  EXPECT_EQ(result.bids[0].given, 1);
+  EXPECT_THAT(Of(problem, result, 0), ElementsAre(2));
+}
+
 // An app that has no use for accelerators leaves them to others, but none that
 // a job can use stays idle.
 TEST(OwnBids, AnEmptyBidGetsWhatOthersLeave) {
@@ -100,6 +110,23 @@ TEST(OwnBids, ADivisionMovesOnlyTheAppsAccelerators) {
                               assignment)
                    .ok());
   EXPECT_EQ(assignment, before);
+}
+
+TEST(OwnBids, AJobThatADivisionLeavesOnItsTypeKeepsItsHost) {
+  PolicyProblem problem = TwoApps({1, 1}, 2);
+  const std::vector<TypeAssignment> before = {
+      {{JobId(1), JobId()}, 0, AcceleratorId(1)},
+      {{JobId(2), JobId()}, 1, AcceleratorId(2)}};
+  std::vector<TypeAssignment> assignment = before;
+  ASSERT_OK(policy::Divide(problem, 0,
+                           std::vector<JobPlace>{{JobId(1), 0}, {JobId(2), 1}},
+                           assignment));
+  EXPECT_EQ(assignment, before);
+  ASSERT_OK(policy::Divide(problem, 0,
+                           std::vector<JobPlace>{{JobId(1), 1}, {JobId(2), 0}},
+                           assignment));
+  EXPECT_FALSE(assignment[0].host.valid());
+  EXPECT_FALSE(assignment[1].host.valid());
 }
 
 TEST(OwnBids, WhatADivisionLeavesStaysWhereItWas) {

@@ -113,5 +113,25 @@ TEST(ParseOverheadsFile, ErrorsPointIntoTheFile) {
   }
 }
 
+TEST(ParseCluster, ReadsGroupsAndRacksThatNest) {
+  ASSERT_OK_AND_ASSIGN(
+      const auto cluster,
+      ParseCluster("v100:64x8:group=4:rack=32,k80:8x2:rack=8"));
+  EXPECT_THAT(cluster, ElementsAre(ClusterPart{"v100", 64, 8, 4, 32},
+                                   ClusterPart{"k80", 8, 2, 0, 8}));
+  const std::pair<const char*, const char*> cases[] = {
+      {"v100:64x8:group=3", "\"group=3\" does not nest in servers of 8"},
+      {"v100:64x8:group=16", "does not nest in servers of 8"},
+      {"v100:64x8:rack=12", "\"rack=12\" does not hold whole servers of 8"},
+      {"v100:64x8:rack=4", "does not hold whole servers"},
+      {"v100:64x8:rack=16:rack=32", "gives the rack twice"},
+      {"v100:64x8:pod=16", "\"pod=16\" is no level of locality"},
+      {"v100:64x8:group", "is no level of locality"},
+  };
+  for (const auto& [text, error] : cases) {
+    EXPECT_THAT(ParseCluster(text), IsInvalid(error)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace gavel

@@ -823,5 +823,32 @@ TEST(TraceSimulation, BadInputIsNamed) {
   }
 }
 
+// A gang of two at 8 steps/s in a group, 4 on a server, 2 in a rack, 1 beyond.
+TEST(TraceSimulation, AGangIsAsFastAsTheLevelThatItGets) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(R"json({
+    "fast@group": {"('a', 2)": {"null": 8}},
+    "fast": {"('a', 2)": {"null": 4}, "('a', 1)": {"null": 4}},
+    "fast@rack": {"('a', 2)": {"null": 2}},
+    "fast_unconsolidated": {"('a', 2)": {"null": 1}}})json",
+                                              "levels"));
+  const Trace trace = SmallTrace({{"a", 800, 0, 2}});
+  for (const bool ideal : {false, true}) {
+    for (const bool sensitive : {false, true}) {
+      const auto makespan_s = [&](std::string_view cluster) {
+        SimulationOptions options = SmallOptions(cluster);
+        options.ideal = ideal;
+        options.engine.placement_sensitive = sensitive;
+        return Simulate(options, trace, table).makespan_s;
+      };
+      EXPECT_DOUBLE_EQ(makespan_s("fast:4x4:group=2"), 100) << ideal;
+      EXPECT_DOUBLE_EQ(makespan_s("fast:4x2:group=1:rack=4"), 200) << ideal;
+      EXPECT_DOUBLE_EQ(makespan_s("fast:2x1:rack=2"), 400) << ideal;
+      EXPECT_DOUBLE_EQ(makespan_s("fast:2x1:rack=1"), 800) << ideal;
+      EXPECT_DOUBLE_EQ(makespan_s("fast:2x1"), 800) << ideal;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -287,16 +287,47 @@ TEST(ClusterSpec, AFullServerFitsAFrame) {
   const std::string name(64, 'n');
   std::string toml = "[[server]]\nname = \"" + name + "\"\n";
   for (int i = 0; i < 2; ++i) {
-    toml += "[[server.accelerator]]\ntype = \"" + name + "\"\ncount = 128\n";
+    toml += "[[server.accelerator]]\ntype = \"" + name + "\"\ncount = 128\n" +
+            "group = \"" + name + "\"\n";
   }
   ASSERT_OK_AND_ASSIGN(const ClusterSpec spec, Parse(toml));
   AgentHello hello;
-  hello.server = name;
+  hello.server = hello.rack = name;
   hello.accelerators = spec.servers[0].accelerators;
   EXPECT_EQ(hello.accelerators.size(), size_t{kAcceleratorsPerServerMax});
   EXPECT_THAT(EncodeMessage(hello), IsOk());
   EXPECT_THAT(Parse(toml + "[[server.accelerator]]\ntype = \"one-more\"\n"),
               IsInvalid("has more than 256 accelerators"));
+}
+
+TEST(ClusterSpec, ServersHaveARackAndGroupsOfAccelerators) {
+  ASSERT_OK_AND_ASSIGN(
+      const ClusterSpec spec,
+      Parse("[[server]]\nname = \"a\"\nrack = \"r1\"\n"
+            "[[server.accelerator]]\ntype = \"v100\"\ncount = 2\n"
+            "group = \"a-0\"\n"
+            "[[server.accelerator]]\ntype = \"v100\"\n"));
+  EXPECT_EQ(spec.servers[0].rack, "r1");
+  EXPECT_EQ(spec.servers[0].accelerators[1].group, "a-0");
+  EXPECT_EQ(spec.servers[0].accelerators[2].group, "");
+}
+
+TEST(ClusterSpec, LevelsThatDoNotNestAreRefused) {
+  const auto server = [](std::string_view name, std::string_view lines) {
+    return StrCat("[[server]]\nname = \"", name, "\"\n", lines,
+                  "[[server.accelerator]]\ntype = \"v100\"\n");
+  };
+  EXPECT_THAT(Parse(server("a", "") + "group = \"g\"\n" + server("b", "") +
+                    "group = \"g\"\n"),
+              IsInvalid("group \"g\" is on servers \"a\" and \"b\"; a group "
+                        "joins accelerators of one server"));
+  EXPECT_THAT(Parse(server("a", "") + "group = [\"g\", \"h\"]\n"),
+              IsInvalid("group"));
+  EXPECT_THAT(Parse(server("a", "") + "group = \"g\"\ngroup = \"h\"\n"),
+              IsInvalid("group"));
+  EXPECT_THAT(Parse(server("a", "rack = \"r1\"\nrack = \"r2\"\n")),
+              IsInvalid("rack"));
+  EXPECT_THAT(Parse(server("a", "rack = \"r 1\"\n")), IsInvalid("rack"));
 }
 
 }  // namespace

@@ -485,5 +485,20 @@ TEST(FormatJobSpec, IsReadBackAsTheSameSpecForAnySpec) {
   }
 }
 
+TEST(JobSpec, ThroughputsMayBeAtALevelOfLocality) {
+  const auto parse = [](std::string_view line) {
+    return ParseJobSpec(StrCat("name = \"j\"\ncommand = [\"./t\"]\n"
+                               "[throughputs]\n",
+                               line),
+                        "job.toml");
+  };
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       parse("\"v100@group\" = 9\n\"v100@rack\" = 5\n"));
+  EXPECT_EQ(spec.throughputs.at("v100@group"), 9);
+  EXPECT_EQ(spec.throughputs.at("v100@rack"), 5);
+  EXPECT_THAT(parse("\"v100@pod\" = 9\n"),
+              IsInvalid("\"v100@pod\" is at an unknown level of locality"));
+}
+
 }  // namespace
 }  // namespace gavel

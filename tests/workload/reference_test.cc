@@ -124,7 +124,8 @@ void ExpectSameFigures(const ThroughputTable& table, const Json& file) {
         return "('" + table.NameOf(of).first + "', " +
                std::to_string(table.NameOf(of).second) + ")";
       };
-      const auto alone = table.Alone(row, *type, consolidated);
+      const auto alone = table.Alone(
+          row, *type, consolidated ? Locality::kServer : Locality::kCluster);
       ASSERT_EQ(alone.has_value(), rows.contains(key(row)));
       if (!alone.has_value()) continue;
       ++rows_found;

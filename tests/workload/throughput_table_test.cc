@@ -60,9 +60,10 @@ void ExpectSame(const ThroughputTable& a, const ThroughputTable& b) {
     const auto in_b = b.FindRow(a.NameOf(row).first, a.NameOf(row).second);
     ASSERT_TRUE(in_b.has_value()) << a.NameOf(row).first;
     for (size_t type = 0; type < a.types().size(); ++type) {
+      for (const Locality level : kAllLocalities) {
+        EXPECT_EQ(a.Alone(row, type, level), b.Alone(*in_b, type, level));
+      }
       for (const bool consolidated : {true, false}) {
-        EXPECT_EQ(a.Alone(row, type, consolidated),
-                  b.Alone(*in_b, type, consolidated));
         for (ThroughputTable::Row other = 0; other < a.rows(); ++other) {
           EXPECT_EQ(a.Together(row, other, type, consolidated),
                     b.Together(*in_b,
@@ -150,9 +151,9 @@ TEST(ThroughputTable, KnowsWhatAJobMakesAlone) {
   EXPECT_THAT(table.Alone(its, k80), Optional(0));
   EXPECT_EQ(table.Alone(a, k80), std::nullopt);
   EXPECT_TRUE(table.has_unconsolidated());
-  EXPECT_THAT(table.Alone(a2, k80, false), Optional(1.5));
-  EXPECT_THAT(table.Alone(a2, k80, true), Optional(2));
-  EXPECT_EQ(table.Alone(a2, v100, false), std::nullopt);
+  EXPECT_THAT(table.Alone(a2, k80, Locality::kCluster), Optional(1.5));
+  EXPECT_THAT(table.Alone(a2, k80), Optional(2));
+  EXPECT_EQ(table.Alone(a2, v100, Locality::kCluster), std::nullopt);
 }
 
 TEST(ThroughputTable, KnowsWhatTwoJobsMakeTogether) {
@@ -273,6 +274,61 @@ TEST(ThroughputTable, WhatIsNotJsonIsPointedAt) {
   for (const auto& [json, error] : cases) {
     EXPECT_THAT(TableError(json), IsInvalid(error)) << json;
   }
+}
+
+TEST(ThroughputTable, HasLevelsOfLocalityWhereAFileHasThem) {
+  constexpr std::string_view kLevels = R"json({
+    "v100@group": {"('VGG-16', 4)": {"null": 40}},
+    "v100": {"('VGG-16', 4)": {"null": 30}, "('A', 1)": {"null": 1}},
+    "v100@rack": {"('VGG-16', 4)": {"null": 20}},
+    "v100_unconsolidated": {"('VGG-16', 4)": {"null": 10}}})json";
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable table,
+                       ThroughputTable::Parse(kLevels, "t.json"));
+  EXPECT_THAT(table.types(), ElementsAre("v100"));
+  EXPECT_TRUE(table.has_levels());
+  const size_t row = *table.FindRow("VGG-16", 4);
+  double expected = 50;
+  for (const Locality level : kAllLocalities) {
+    EXPECT_THAT(table.Alone(row, 0, level), Optional(expected -= 10));
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const ThroughputTable again,
+      ThroughputTable::Parse(WriteThroughputs(table.ToFigures()), "t.json"));
+  ExpectSame(table, again);
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable restored,
+                       ThroughputTable::FromFigures(table.ToFigures()));
+  ExpectSame(table, restored);
+  auto short_of_some = table.ToFigures();
+  short_of_some.alone_at.pop_back();
+  EXPECT_FALSE(ThroughputTable::FromFigures(short_of_some).ok());
+}
+
+TEST(ThroughputTable, AMissingLevelIsThatOfItsSubstitute) {
+  ASSERT_OK_AND_ASSIGN(const ThroughputTable two,
+                       ThroughputTable::Parse(R"json({
+        "v100": {"('A', 2)": {"null": 8}, "('B', 2)": {"null": 6}},
+        "v100_unconsolidated": {"('A', 2)": {"null": 3}}})json",
+                                              "t.json"));
+  EXPECT_FALSE(two.has_levels());
+  const size_t a = *two.FindRow("A", 2);
+  EXPECT_EQ(two.Alone(a, 0, Locality::kRack), std::nullopt);
+  EXPECT_THAT(two.AloneAsAt(a, 0, Locality::kGroup), Optional(8));
+  EXPECT_THAT(two.AloneAsAt(a, 0, Locality::kRack), Optional(3));
+  EXPECT_THAT(two.AloneAsAt(*two.FindRow("B", 2), 0, Locality::kRack),
+              Optional(6));
+}
+
+TEST(ThroughputTable, UnknownLevelsAndPairsOfThemAreRefused) {
+  const auto parse = [](std::string_view type, std::string_view figure) {
+    return ThroughputTable::Parse(
+        StrCat("{\"", type, "\": {\"('A', 2)\": {", figure, "}}}"), "t.json");
+  };
+  EXPECT_THAT(parse("v100@pod", "\"null\": 1"),
+              IsInvalid("v100@pod is at an unknown level of locality; write "
+                        "TYPE@group"));
+  EXPECT_THAT(parse("v100@server", "\"null\": 1"), IsInvalid("unknown level"));
+  EXPECT_THAT(parse("v100@rack", "\"('A', 2)\": [1, 1]"),
+              IsInvalid("pairs have no throughputs of groups and racks"));
 }
 
 }  // namespace

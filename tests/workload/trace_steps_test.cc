@@ -102,7 +102,8 @@ TEST(ScaleRows, AScaleFactorWithoutARowRunsInProportionToTheNextSmaller) {
   };
   ASSERT_EQ(scaled->rows(), table.rows() + 3);
   EXPECT_THAT(scaled->Alone(row("A", 16), v100), Optional(80));
-  EXPECT_THAT(scaled->Alone(row("A", 16), v100, false), Optional(40));
+  EXPECT_THAT(scaled->Alone(row("A", 16), v100, Locality::kCluster),
+              Optional(40));
   EXPECT_EQ(scaled->Alone(row("A", 16), k80), std::nullopt);
   EXPECT_THAT(scaled->Alone(row("A", 4), v100), Optional(40));
   EXPECT_THAT(scaled->Alone(row("A", 4), k80), Optional(8));
