@@ -156,8 +156,12 @@ bool AddVariable(char* entry, size_t name_length, ChildPlan& plan) {
 }
 
 void ReadEnvFile(ChildPlan& plan) {
-  const int file = open(plan.env_file, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (file < 0) FailChild(Stage::kEnvFile, errno);
+  // Nobody may write to a FIFO, for which a read would wait.
+  const int file =
+      open(plan.env_file, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  struct stat info {};
+  if (file < 0 || fstat(file, &info) != 0) FailChild(Stage::kEnvFile, errno);
+  if (S_ISFIFO(info.st_mode)) FailChild(Stage::kEnvFile, EINVAL);
   size_t size = 0;
   while (true) {
     const ssize_t bytes =
@@ -305,6 +309,10 @@ absl::Status EnvFileError(const ProcessSpec& spec, const Failure& failure) {
           StrCat("env_file ", spec.env_file, ": line ", failure.line,
                  " is not NAME=VALUE, with a name of letters, digits and _, "
                  "no digit first; correct it, or begin it with #"));
+    case EINVAL:
+      return absl::FailedPreconditionError(
+          StrCat("env_file ", spec.env_file,
+                 " is not a regular file; give one of NAME=VALUE lines"));
     case EFBIG:
     case E2BIG:
       return absl::FailedPreconditionError(StrCat(

@@ -148,14 +148,17 @@ void AddJobCommand(CLI::App& app, const char* name, const char* help,
   AddClientOptions(command, &options);
   AddJobNames(command, &options.jobs);
   command.get_option("jobs")->required(false);
-  AddOption(command, "--user", options.user, "USER", "all jobs of one user");
+  AddOption(command, "--user", options.user, "USER", "all jobs of one user")
+      ->check(CheckNonEmpty);
   AddOption(command, "--state", options.states, "STATE",
             "all in these states, by letters or word: PD,running")
       ->delimiter(',')
       ->allow_extra_args(false);
   AddOption(command, "--name", options.name, "PATTERN",
-            "all whose names match: 'lm-*'");
-  AddOption(command, "--app", options.app, "APP", "all of one app");
+            "all whose names match: 'lm-*'")
+      ->check(CheckNonEmpty);
+  AddOption(command, "--app", options.app, "APP", "all of one app")
+      ->check(CheckNonEmpty);
   command.add_flag("--yes", options.yes,
                    "does not ask before it changes the jobs that these options "
                    "choose");

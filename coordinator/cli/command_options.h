@@ -39,6 +39,12 @@ CLI::Option* AddOption(CLI::App& command, const std::string& names, T& value,
   return empty ? option : option->capture_default_str();
 }
 
+// A check that refuses an empty value, such as that of an unset variable of a
+// script, where it would choose everything.
+inline std::string CheckNonEmpty(const std::string& value) {
+  return value.empty() ? "is empty; give a value, or leave the option out" : "";
+}
+
 }  // namespace gavel
 
 #endif  // GAVEL_COORDINATOR_CLI_COMMAND_OPTIONS_H_

@@ -312,11 +312,13 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
                  "when the jobs that wait are expected to start and end, and "
                  "between which times if jobs are up to 1.25 times as fast or "
                  "as slow as expected");
-  AddOption(queue, "--user", of_queue.user, "USER", "of one user only");
+  AddOption(queue, "--user", of_queue.user, "USER", "of one user only")
+      ->check(CheckNonEmpty);
   AddOption(queue, "--state", of_queue.states, "STATE",
             "in these states only, by letters or word: R,waiting")
       ->delimiter(',');
-  AddOption(queue, "--app", of_queue.app, "APP", "of one app only");
+  AddOption(queue, "--app", of_queue.app, "APP", "of one app only")
+      ->check(CheckNonEmpty);
   AddOption(queue, "--format", of_queue.format, "KEY",
             "these columns, by the keys of --json: id,name,state,steps_done")
       ->delimiter(',')

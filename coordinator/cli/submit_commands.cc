@@ -93,25 +93,36 @@ absl::StatusOr<std::string> NameFor(Client& client,
   return name;
 }
 
-// The files with the settings that were given, or the one job that these alone
-// describe.
-absl::StatusOr<std::vector<JobFile>> FilesOf(const SubmitOptions& options,
-                                             Client& client) {
+// A connection, and the jobs to submit over it.
+struct Submission {
+  std::unique_ptr<Client> client;
+  std::vector<JobFile> files;
+};
+
+// Reads the files with the settings that were given, or makes the one job that
+// these alone describe, and connects.
+absl::StatusOr<Submission> Prepare(const SubmitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(std::vector<JobSetting> settings, SettingsOf(options));
   if (!options.program.empty()) {
     settings.push_back(ProgramSetting(options.program));
   }
-  if (!options.paths.empty()) return ReadJobFiles(options.paths, settings);
+  Submission made;
+  if (!options.paths.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(made.files, ReadJobFiles(options.paths, settings));
+  }
+  GAVEL_ASSIGN_OR_RETURN(made.client, options.Connect());
+  if (!options.paths.empty()) return made;
   const bool named = std::ranges::count(settings, "name", &JobSetting::key) > 0;
   if (!named) {
     GAVEL_ASSIGN_OR_RETURN(const std::string name,
-                           NameFor(client, options.program.front()));
+                           NameFor(*made.client, options.program.front()));
     settings.push_back({"--name", "name", name});
   }
   GAVEL_ASSIGN_OR_RETURN(
       JobFile file,
       MakeJobFile(StrCat("-- ", options.program.front()), settings));
-  return std::vector{std::move(file)};
+  made.files.push_back(std::move(file));
+  return made;
 }
 
 void WarnOfUnknown(const JobFile& file, const char* key,
@@ -219,8 +230,8 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
   if (options.paths.empty() && options.program.empty()) {
     throw CLI::RequiredError("JOB.toml, or a program behind \"--\",");
   }
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  GAVEL_ASSIGN_OR_RETURN(const auto files, FilesOf(options, *client));
+  GAVEL_ASSIGN_OR_RETURN(const Submission made, Prepare(options));
+  const auto& [client, files] = made;
   if (options.dry_run) {
     GAVEL_RETURN_IF_ERROR(TryAll(*client, files, options.json));
     return kExitOk;
@@ -264,28 +275,37 @@ class Interrupts {
   StopSignals signals_;  // its thread ends before the count goes
 };
 
-// A second Ctrl-C leaves the job alone. Without a terminal nobody can be asked.
-Wish Ask(const QueueRow& job, const Interrupts& interrupts) {
+// Asks what to do after Ctrl-C. Another one after the first `interrupted`
+// leaves the job alone. A job that ends meanwhile is watched to its end.
+// Without a terminal nobody can be asked.
+Wish Ask(Client& client, const QueueRow& job, const Interrupts& interrupts,
+         int interrupted) {
   if (isatty(STDIN_FILENO) == 0) return Wish::kCancel;
-  absl::FPrintF(stderr,
-                "\nCancel job %d (%s)? y: yes, n: no, watch on, l: leave it "
-                "running [y/n/l] ",
-                job.id, job.name);
+  const auto question = [&] {
+    absl::FPrintF(stderr,
+                  "\nCancel job %d (%s)? y: yes, n: no, watch on, l: leave it "
+                  "running [y/n/l] ",
+                  job.id, job.name);
+  };
+  question();
   constexpr int kLook_ms = 100;
-  const int before = interrupts.count();
-  while (interrupts.count() == before) {
+  constexpr int kLooksAQuery = 10;
+  for (int look = 1; interrupts.count() == interrupted; ++look) {
+    if (look % kLooksAQuery == 0) {
+      const absl::StatusOr<QueueRow> now = JobOf(client, JobId(job.id));
+      if (now.ok() && now->Ended()) return Wish::kWatch;
+    }
     pollfd input{STDIN_FILENO, POLLIN, 0};
     if (poll(&input, 1, kLook_ms) <= 0) continue;
     std::array<char, 256> line{};
-    if (read(STDIN_FILENO, line.data(), line.size()) <= 0) return Wish::kWatch;
-    switch (absl::ascii_tolower(static_cast<unsigned char>(line[0]))) {
-      case 'y':
-        return Wish::kCancel;
-      case 'l':
-        return Wish::kLeave;
-      default:
-        return Wish::kWatch;
-    }
+    const ssize_t size = read(STDIN_FILENO, line.data(), line.size());
+    if (size <= 0) return Wish::kWatch;
+    const std::string answer = absl::AsciiStrToLower(absl::StripAsciiWhitespace(
+        absl::string_view(line.data(), static_cast<size_t>(size))));
+    if (answer == "y" || answer == "yes") return Wish::kCancel;
+    if (answer == "n" || answer == "no") return Wish::kWatch;
+    if (answer == "l") return Wish::kLeave;
+    question();
   }
   return Wish::kLeave;
 }
@@ -300,9 +320,10 @@ class Watch {
   // False: the user wants to see no more of it.
   bool Look(const QueueRow& job) {
     TellWhy(job);
-    if (interrupts_.count() == answered_) return true;
+    const int interrupted = interrupts_.count();
+    if (interrupted == answered_) return true;
     Wish wish = Wish::kLeave;
-    if (!cancelled_) wish = Ask(job, interrupts_);
+    if (!cancelled_) wish = Ask(client_, job, interrupts_, interrupted);
     answered_ = interrupts_.count();
     left_ = wish == Wish::kLeave;
     if (wish != Wish::kCancel) return !left_;
@@ -337,8 +358,8 @@ absl::StatusOr<int> Run(const SubmitOptions& options) {
     throw CLI::RequiredError("JOB.toml, or a program behind \"--\",");
   }
   const Interrupts interrupts;
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  GAVEL_ASSIGN_OR_RETURN(const auto files, FilesOf(options, *client));
+  GAVEL_ASSIGN_OR_RETURN(const Submission made, Prepare(options));
+  const auto& [client, files] = made;
   const JobFile& file = files.front();
   GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
   if (options.json) {

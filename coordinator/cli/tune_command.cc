@@ -1,10 +1,13 @@
 // The options of `gavel tune`, and its output while a search runs.
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
@@ -99,9 +102,22 @@ absl::Status Tune(const TuneOptions& options) {
         tune::ParseSearchSpec(run_options.text, options.search));
     run_options.folder = "gavel-results/" + spec.name;
   }
+  const std::string record = run_options.folder + "/search.json";
+  std::error_code error;
+  if (options.cancel && !std::filesystem::exists(record, error)) {
+    return absl::NotFoundError(StrCat(record,
+                                      " is not there; give --folder as "
+                                      "the search had it"));
+  }
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<TuneRun> run,
                          TuneRun::Open(std::move(run_options)));
-  if (options.cancel) return run->CancelJobs();
+  if (options.cancel) {
+    GAVEL_ASSIGN_OR_RETURN(const int cancelled, run->CancelJobs());
+    if (!options.json) {
+      absl::PrintF("Cancelled %d jobs of the search\n", cancelled);
+    }
+    return absl::OkStatus();
+  }
   TuneScreen screen(*run, options.json);
   const absl::Status status =
       run->Run(*stop.get(), [&screen] { screen.Show(); });

@@ -292,6 +292,12 @@ absl::StatusOr<std::string> TuneRun::JobText(const Segment& segment) const {
       "\n", spec_.job, "\n");
   GAVEL_ASSIGN_OR_RETURN(JobSpec job,
                          ParseJobSpec(text, StrCat(options_.source, " [job]")));
+  if (job.opaque()) {
+    return absl::InvalidArgumentError(
+        StrCat(options_.source,
+               " [job]: a job of class \"opaque\" has no "
+               "checkpoint, and so no metric; leave class out"));
+  }
   // The options of an optimizer are in the checkpoint of the other trial: those
   // of the command line count.
   if (spec_.method == tune::Method::kPopulation) {
@@ -465,6 +471,7 @@ absl::Status TuneRun::LookAtJobs() {
                              RowsOf({{"name", JobName(segment.trial)}}));
       for (const QueueRow& other : named) {
         if (other.steps_total != segment.to_steps) continue;
+        if (other.state == "CA") continue;  // see CancelJobs
         row = &(by_id[other.id] = other);
       }
     }
@@ -540,14 +547,23 @@ absl::StatusOr<double> TuneRun::ReadMetric(const Segment& segment) const {
                                     "\", value), or name another metric"));
 }
 
-absl::Status TuneRun::CancelJobs() {
+absl::StatusOr<int> TuneRun::CancelJobs() {
   GAVEL_ASSIGN_OR_RETURN(client_, options_.connection.Connect());
-  return ForEach(state_.segments, [&](const TrialSegment& one) {
-    if (one.outcome != Outcome::kRunning || one.job == 0) {
-      return absl::OkStatus();
-    }
-    return client_->Command(CommandKind::kCancel, JobId(one.job));
+  // The record then has all jobs that were submitted, and those that ended.
+  GAVEL_RETURN_IF_ERROR(LookAtJobs());
+  int cancelled = 0;
+  for (const TrialSegment& one : state_.segments) {
+    if (one.outcome != Outcome::kRunning) continue;
+    GAVEL_RETURN_IF_ERROR(
+        client_->Command(CommandKind::kCancel, JobId(one.job)));
+    ++cancelled;
+  }
+  // The same command trains them again, from their last checkpoints.
+  std::erase_if(state_.segments, [](const TrialSegment& one) {
+    return one.outcome == Outcome::kRunning;
   });
+  GAVEL_RETURN_IF_ERROR(Save());
+  return cancelled;
 }
 
 uint64_t TuneRun::StepsNow(int trial) const {

@@ -89,8 +89,9 @@ class TuneRun {
   // trials all failed, or all trials.
   absl::Status Run(const std::atomic<bool>& stop,
                    const std::function<void()>& show);
-  // Cancels the jobs of trials that run.
-  absl::Status CancelJobs();
+  // Cancels the jobs of trials that run, and returns how many there were. They
+  // are no part of the record any more, so that Run begins them again.
+  absl::StatusOr<int> CancelJobs();
 
   const tune::SearchSpec& spec() const { return spec_; }
   const tune::SearchState& state() const { return state_; }

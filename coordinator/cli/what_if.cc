@@ -213,7 +213,7 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
   PredictedJob job;
   job.name = spec.name;
   job.entity = spec.entity;
-  job.arrival_s = kMoment_s;
+  job.arrival_s = kMoment_s + spec.not_before_s.value_or(0);
   job.weight = spec.weight;
   job.scale_factor = spec.scale_factor;
   job.steps = static_cast<double>(spec.steps_total);

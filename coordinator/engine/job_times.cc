@@ -1,12 +1,12 @@
 #include "coordinator/engine/job_times.h"
 
 #include <algorithm>
-#include <array>
-#include <ctime>
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/time/civil_time.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/workers.h"
@@ -23,12 +23,8 @@ Time DueAt(const Job& job) {
 
 // "2026-12-01T08:00:00Z"; seconds since 1970.
 std::string UtcText(double wall_s) {
-  const auto seconds = static_cast<std::time_t>(wall_s);
-  std::tm parts{};
-  std::array<char, 32> text{};
-  if (gmtime_r(&seconds, &parts) == nullptr) return "its time";
-  return {text.data(), std::strftime(text.data(), text.size(),
-                                     "%Y-%m-%dT%H:%M:%SZ", &parts)};
+  const absl::CivilSecond epoch(1970);
+  return absl::FormatCivilTime(epoch + static_cast<int64_t>(wall_s)) + "Z";
 }
 
 // The time that the job may still run. The lease of an opaque job limits it

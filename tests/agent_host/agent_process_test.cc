@@ -1,5 +1,6 @@
 #include "coordinator/agent_host/agent_process.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,6 +106,10 @@ TEST_F(AgentProcess, SaysWhatIsWrongWithItsFileOfVariablesAndQuotesNothing) {
   Write("env", many, 0600);
   EXPECT_EQ(RunToEnd(spec), 0);
   EXPECT_THAT(error(many + "ONE_MORE=1\n"), HasSubstr("or 1024 variables"));
+  spec.env_file = folder_.path() + "/fifo";
+  ASSERT_EQ(mkfifo(spec.env_file.c_str(), 0600), 0);
+  EXPECT_THAT(SpawnProcess(spec).status().message(),
+              HasSubstr("/fifo is not a regular file"));
   spec.env_file = folder_.path() + "/nothing";
   EXPECT_THAT(SpawnProcess(spec).status().message(),
               HasSubstr("/nothing: No such file or directory; put it there"));

@@ -236,6 +236,18 @@ TEST_F(OperatorTest, ACommandForManyJobsAsksOnATerminal) {
               HasSubstr("Cancelled job 1"));
 }
 
+TEST_F(OperatorTest, AnEmptyChoiceOfJobsIsRefused) {
+  StartCluster(1);
+  for (const char* option : {"--user", "--app", "--name"}) {
+    for (const char* command : {"cancel", "hold", "release", "requeue"}) {
+      const Ended refused =
+          Do({command, option, "", "--state", "R,PD", "--yes"});
+      EXPECT_NE(refused.exit_code, 0);
+      EXPECT_THAT(refused.errors, HasSubstr("is empty; give a value"));
+    }
+  }
+}
+
 TEST_F(OperatorTest, QueueShowsTheColumnsAndTheOrderThatAreAskedFor) {
   StartCluster(1);
   for (const char* name : {"b", "c", "a"}) {

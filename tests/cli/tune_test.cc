@@ -183,6 +183,43 @@ TEST_F(TuneTest, ATrialWithoutTheMetricEndsTheSearchWithTheReason) {
                         "loss; call session->Report(\"accuracy\", value)"));
 }
 
+TEST_F(TuneTest, ACancelledSearchGoesOnAfterwards) {
+  const std::string file = SearchFile(
+      "method = \"random\"\ntrials = 3\nsteps = 300\n"
+      "trials_at_once = 3");
+  {
+    const auto running = Start(Arguments(file, "cancelled"));
+    ASSERT_TRUE(Eventually([&] {
+      return Count(ReadText(Path("cancelled/search.json")), "\"running\"") == 3;
+    }));
+    running->Signal(SIGINT);
+    EXPECT_EQ(running->Wait(), 1);
+  }
+  std::vector<std::string> arguments = Arguments(file, "cancelled");
+  arguments.insert(arguments.begin() + 1, "--cancel");
+  const auto cancelled = Start(arguments);
+  EXPECT_EQ(cancelled->Wait(kSearchPatience_s), 0) << cancelled->errors();
+  EXPECT_EQ(Count(ReadText(Path("cancelled/search.json")), "\"running\""), 0);
+  for (const nlohmann::json& trial :
+       Parsed(Tune(file, "cancelled"))["trials"]) {
+    EXPECT_EQ(trial["state"], "done") << trial.dump();
+  }
+  const auto nowhere = Start({"tune", Path("search.toml"), "--cancel",
+                              "--folder", Path("nowhere"), "--", "true"});
+  EXPECT_EQ(nowhere->Wait(), 1);
+  EXPECT_THAT(nowhere->errors(), HasSubstr("search.json is not there"));
+  EXPECT_FALSE(fs::exists(Path("nowhere")));
+}
+
+TEST_F(TuneTest, ASearchOfJobsWithoutCheckpointsIsRefused) {
+  const Ended ended =
+      Tune(SearchFile("method = \"random\"\ntrials = 1\nsteps = 5") +
+               "[job]\nclass = \"opaque\"\n",
+           "opaque");
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("no checkpoint, and so no metric"));
+}
+
 TEST_F(TuneTest, AFolderOfAnotherSearchIsRefused) {
   const std::string file =
       SearchFile("method = \"random\"\ntrials = 1\nsteps = 5");

@@ -286,7 +286,8 @@ void Invariants::CheckAssignments(const Engine& engine) {
 
 // Accelerators that elastic jobs have above the asked number go to waiting jobs
 // that fit there. That happens when the next round begins, after the elastic
-// jobs have paused; a job that waits longer breaks the rule.
+// jobs have paused; a job that waits longer breaks the rule. Sizes are chosen
+// by type, so the rule is not for jobs that may use some servers only.
 void Invariants::CheckGrowth(Time now, const Engine& engine) {
   const std::vector<int> grown = GrownBeyondAsked(engine);
   const std::vector<int> idle = Idle(engine);
@@ -296,7 +297,9 @@ void Invariants::CheckGrowth(Time now, const Engine& engine) {
   for (const auto& [id, job] : engine.jobs()) {
     bool kept_out = false;
     const bool waits = job.active() && job.assigned.empty() &&
-                       job.target_share > 0 && !job.AnyLive();
+                       job.target_share > 0 && !job.AnyLive() &&
+                       job.spec.servers.empty() &&
+                       job.spec.exclude_servers.empty();
     for (size_t type = 0; waits && type < grown.size(); ++type) {
       kept_out |= grown[type] > 0 &&
                   idle[type] + grown[type] >= job.spec.LeastWorkers() &&
