@@ -214,7 +214,6 @@ void RoundSimulation::Drain() {
   }
 }
 
-// An app overstates its rho by understating its time alone on the cluster.
 absl::StatusOr<PolicyResult> RoundSimulation::Solve(
     const PolicyProblem& problem) const {
   if (!(options_.lies.part > 0)) return policy_->Solve(problem);
@@ -225,11 +224,11 @@ absl::StatusOr<PolicyResult> RoundSimulation::Solve(
     if (running == by_id_.end() || !work_.Lies(running->second->second.index)) {
       continue;
     }
-    job.apps_average /= options_.lies.factor;
+    job.rho_factor = options_.lies.factor;
     if (job.app >= 0) lie[static_cast<size_t>(job.app)] = true;
   }
   for (size_t app = 0; app < lie.size(); ++app) {
-    if (lie[app]) told.apps[app].apps_average /= options_.lies.factor;
+    if (lie[app]) told.apps[app].rho_factor = options_.lies.factor;
   }
   return policy_->Solve(told);
 }

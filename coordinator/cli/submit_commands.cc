@@ -64,8 +64,13 @@ absl::StatusOr<std::vector<JobSetting>> SettingsOf(
     const double now_s = WallClockNow();
     GAVEL_ASSIGN_OR_RETURN(const double at_s,
                            ParseTimeAhead(options.not_before, now_s));
+    if (at_s < now_s) {
+      return absl::InvalidArgumentError(
+          StrCat("--not-before \"", options.not_before,
+                 "\" has passed; without it the job may start now"));
+    }
     settings.push_back({"--not-before", "not_before_s",
-                        absl::StrFormat("%.3f", std::max(at_s - now_s, 0.0))});
+                        absl::StrFormat("%.3f", at_s - now_s)});
   }
   return settings;
 }

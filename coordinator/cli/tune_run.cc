@@ -225,7 +225,12 @@ absl::StatusOr<std::unique_ptr<TuneRun>> TuneRun::Open(Options options) {
     GAVEL_ASSIGN_OR_RETURN(const std::string text,
                            ReadFile(path, kRecordBytesMax));
     absl::StatusOr<tune::SearchState> read = tune::DecodeState(text);
-    if (!read.ok()) return Annotate(read.status(), path);
+    if (!read.ok()) {
+      return absl::DataLossError(
+          StrCat(path, " can't be read: ", read.status().message(),
+                 "; restore it from a copy, or give another --folder and "
+                 "search anew"));
+    }
     state = *std::move(read);
     if (state.file != options.text || state.command != options.command) {
       return absl::FailedPreconditionError(StrCat(

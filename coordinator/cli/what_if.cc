@@ -8,6 +8,8 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <ranges>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -134,7 +136,42 @@ constexpr size_t kOthersShown = 20;
 // The new job arrives after the jobs that wait already.
 constexpr double kMoment_s = 1e-3;
 
-PredictedJob JobOf(const ForecastRow& row) {
+std::string WorkloadOf(const ForecastRow& row) {
+  JobSpec spec;
+  spec.name = row.name;
+  spec.app = row.app;
+  spec.workload = row.workload;
+  return spec.Workload();
+}
+
+// Steps/s by type, of each workload and number of workers of which somebody has
+// given or measured one.
+using KnownSpeeds =
+    std::map<std::pair<std::string, int>, std::map<std::string, double>>;
+
+KnownSpeeds KnownSpeedsOf(const std::vector<ForecastRow>& jobs) {
+  KnownSpeeds known;
+  for (const ForecastRow& row : jobs) {
+    if (row.guessed) continue;
+    known[{WorkloadOf(row), row.scale_factor}] = {row.throughputs.begin(),
+                                                  row.throughputs.end()};
+  }
+  return known;
+}
+
+// A job whose time_limit comes before its last step ends with it.
+void LimitTo(std::optional<double> time_s, PredictedJob* job) {
+  if (!time_s || job->steps_per_s.empty()) return;
+  const double fastest =
+      std::ranges::max(job->steps_per_s | std::views::values);
+  if (fastest > 0 && *time_s * fastest < job->steps) {
+    job->steps = std::max(1.0, *time_s * fastest);
+    job->limited = true;
+  }
+}
+
+// A job of a speed that nobody knows has no known end.
+PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known) {
   PredictedJob job;
   job.id = row.id;
   job.name = row.name;
@@ -143,6 +180,15 @@ PredictedJob JobOf(const ForecastRow& row) {
   job.scale_factor = row.scale_factor;
   job.steps = std::max(1.0, row.steps_left.value_or(kEndlessSteps));
   job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
+  if (row.guessed) {
+    const auto speeds = known.find({WorkloadOf(row), row.scale_factor});
+    if (speeds == known.end()) {
+      job.steps = kEndlessSteps;
+    } else {
+      job.steps_per_s = speeds->second;
+    }
+  }
+  LimitTo(row.time_left_s, &job);
   job.received.total_s = row.received_s;
   for (const auto& [type, on] : row.received) {
     job.received.types.push_back({type, on.since_reset_s, on.deficit_s});
@@ -204,10 +250,9 @@ absl::StatusOr<SimulationOptions> SimulationOptionsOf(const LiveState& live) {
   return options;
 }
 
-// Types without a given throughput get that of jobs of the same app.
-absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
-                                    const LiveState& live) {
-  const std::vector<ForecastRow>& jobs = live.jobs;
+// Types without a given throughput get that of jobs of the same workload.
+absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
+                                    const KnownSpeeds& known) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<FitRow> fits,
                          FitOf(spec, live.nodes));
   PredictedJob job;
@@ -216,36 +261,31 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec,
   job.arrival_s = kMoment_s + spec.not_before_s.value_or(0);
   job.weight = spec.weight;
   job.scale_factor = spec.scale_factor;
-  job.steps = static_cast<double>(spec.steps_total);
+  job.steps = spec.steps_total > 0 ? static_cast<double>(spec.steps_total)
+                                   : kEndlessSteps;
   job.pause_s = spec.resume_s.value_or(0) + spec.pause_s.value_or(0);
-  for (const ForecastRow& row : jobs) {
-    JobSpec other;
-    other.name = row.name;
-    other.app = row.app;
-    other.workload = row.workload;
-    if (other.Workload() == spec.Workload() &&
-        row.scale_factor == spec.scale_factor) {
-      job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
-    }
-  }
+  const auto like = known.find({spec.Workload(), spec.scale_factor});
+  if (like != known.end()) job.steps_per_s = like->second;
   for (const auto& [type, rate] : spec.throughputs) {
     job.steps_per_s[type] = rate;
   }
   std::erase_if(job.steps_per_s, [&](const auto& entry) {
     return std::ranges::count(fits, entry.first, &FitRow::type) == 0;
   });
-  if (spec.steps_total == 0) {
+  if (spec.steps_total == 0 && !spec.time_limit_s) {
     return absl::InvalidArgumentError(
-        "the job names no steps_total; without it nobody knows when it is "
-        "done");
+        "the job names no steps_total and no time_limit; without one nobody "
+        "knows when it is done");
   }
   if (job.steps_per_s.empty()) {
     return absl::InvalidArgumentError(
         "nobody knows how fast the job is; give it [throughputs] by "
         "accelerator type, or the app of a job that runs");
   }
+  LimitTo(spec.time_limit_s, &job);
   job.id = 1;
-  for (const ForecastRow& row : jobs) job.id = std::max(job.id, row.id + 1);
+  for (const ForecastRow& row : live.jobs)
+    job.id = std::max(job.id, row.id + 1);
   return job;
 }
 
@@ -316,14 +356,15 @@ absl::StatusOr<LiveState> QueryLiveState(Client& client) {
 
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
-  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live));
+  const KnownSpeeds known = KnownSpeedsOf(live.jobs);
+  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live, known));
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
                          SimulationOptionsOf(live));
   WhatIf answer;
   answer.policy = options.policy;
   std::vector<PredictedJob> jobs;
   for (const ForecastRow& row : live.jobs) {
-    jobs.push_back(JobOf(row));
+    jobs.push_back(JobOf(row, known));
     answer.endless += jobs.back().steps >= kEndlessSteps ? 1 : 0;
   }
   Ends without;
@@ -338,6 +379,7 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   answer.simulated_s = with.simulated_s;
   const auto [start_s, finish_s] = with.by_id[added.id];
   answer.job = {0, spec.name, start_s, finish_s, kNever};
+  answer.limited = added.limited;
   for (const PredictedJob& job : jobs) {
     if (job.steps >= kEndlessSteps) continue;
     const auto [from_s, to_s] = with.by_id[job.id];
@@ -454,17 +496,23 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
                          SimulationOptionsOf(live));
   QueueForecast forecast;
   if (live.jobs.empty()) return forecast;
+  const KnownSpeeds known = KnownSpeedsOf(live.jobs);
   std::mt19937_64 random;  // the same draws each time
   std::uniform_real_distribution<double> exponent(-1, 1);
   std::map<uint64_t, std::pair<std::vector<Time>, std::vector<Time>>> times;
   for (int run = 0; run < kForecastRuns; ++run) {
     std::vector<PredictedJob> jobs;
+    std::set<uint64_t> endless;
     for (const ForecastRow& row : live.jobs) {
-      jobs.push_back(JobOf(row));
+      jobs.push_back(JobOf(row, known));
       // The first run is with the speeds that are expected.
       const double factor =
           run == 0 ? 1 : std::pow(kSpeedSpread, exponent(random));
-      if (jobs.back().steps < kEndlessSteps) jobs.back().steps *= factor;
+      if (jobs.back().steps < kEndlessSteps) {
+        jobs.back().steps *= factor;
+      } else {
+        endless.insert(row.id);
+      }
     }
     GAVEL_ASSIGN_OR_RETURN(
         const Ends ends,
@@ -475,7 +523,8 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
       const auto [start_s, finish_s] =
           found == ends.by_id.end() ? std::pair(kNever, kNever) : found->second;
       times[row.id].first.push_back(start_s);
-      times[row.id].second.push_back(row.steps_left ? finish_s : kNever);
+      times[row.id].second.push_back(endless.contains(row.id) ? kNever
+                                                              : finish_s);
     }
   }
   for (auto& [id, of_job] : times) {
@@ -534,10 +583,12 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
                                      FormatWallTime(wall_now_s + seconds))
                             : std::string("not within what was simulated");
   };
-  std::string text =
-      StrCat("job \"", answer.job.name, "\", if submitted now (", answer.policy,
-             "):\n  starts    ", at(answer.job.start_s), "\n  finishes  ",
-             at(answer.job.finish_s), "\n");
+  std::string text = StrCat(
+      "job \"", answer.job.name, "\", if submitted now (", answer.policy,
+      "):\n  starts    ", at(answer.job.start_s),
+      answer.limited ? "\n  is held   " : "\n  finishes  ",
+      at(answer.job.finish_s),
+      answer.limited ? ", by its time_limit, before its last step" : "", "\n");
   std::vector<const WhatIfJob*> changed;
   for (const WhatIfJob& other : answer.others) {
     if (Difference(other) != "same") changed.push_back(&other);
@@ -546,7 +597,7 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
             " of them end at another time");
   if (answer.endless > 0) {
     StrAppend(&text, "; ", answer.endless,
-              " more name no steps_total and are taken to run on");
+              " more have no known end and are taken to run on");
   }
   text += "\n";
   std::ranges::stable_sort(changed, [](const auto* a, const auto* b) {
@@ -578,9 +629,10 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
 Json WhatIfJson(const WhatIf& answer) {
   Json others = Json::array();
   for (const WhatIfJob& other : answer.others) others.push_back(JobJson(other));
-  return {{"policy", answer.policy},       {"job", JobJson(answer.job)},
-          {"others", std::move(others)},   {"endless_jobs", answer.endless},
-          {"cut_short", answer.cut_short}, {"simulated_s", answer.simulated_s}};
+  return {{"policy", answer.policy},          {"job", JobJson(answer.job)},
+          {"limited", answer.limited},        {"others", std::move(others)},
+          {"endless_jobs", answer.endless},   {"cut_short", answer.cut_short},
+          {"simulated_s", answer.simulated_s}};
 }
 
 // ---- the preview of another policy

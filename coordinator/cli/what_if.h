@@ -32,7 +32,8 @@ struct PredictedJob {
   double arrival_s = 0;
   double weight = 1;
   int scale_factor = 1;
-  double steps = 0;  // left to do, > 0
+  double steps = 0;      // left to do, > 0
+  bool limited = false;  // its time_limit comes before its last step
   // Steps/s of the whole job by type. The job can't run on a type that is
   // missing.
   std::map<std::string, double> steps_per_s;
@@ -60,7 +61,8 @@ std::vector<ClusterPart> PartsOf(
 //
 // The simulation begins with the time that each job has received so far. It
 // knows neither which job holds which accelerator at present nor the jobs still
-// to come. A job without steps_total runs to the end of the simulation.
+// to come. A job without steps_total and time_limit, and one whose speed nobody
+// has given or measured, runs to the end of the simulation.
 
 // The coordinator's answers to the queries kStatus, kNodes and kForecast.
 struct LiveState {
@@ -80,8 +82,9 @@ struct WhatIfJob {
 struct WhatIf {
   std::string policy;
   WhatIfJob job;
-  std::vector<WhatIfJob> others;  // those with steps_total, by id
-  size_t endless = 0;             // jobs without steps_total
+  bool limited = false;           // `job` is held by its time_limit
+  std::vector<WhatIfJob> others;  // those with a known end, by id
+  size_t endless = 0;             // jobs without one
   bool cut_short = false;         // by `wall_limit_s`
   double simulated_s = 0;
 };
@@ -89,9 +92,9 @@ struct WhatIf {
 // Asks the coordinator for all three parts of the state.
 absl::StatusOr<LiveState> QueryLiveState(Client& client);
 
-// INVALID_ARGUMENT: the job has no steps_total, or its throughputs are not
-// known; the message names the missing value. FAILED_PRECONDITION: there are no
-// accelerators.
+// INVALID_ARGUMENT: the job has no steps_total and no time_limit, or its
+// throughputs are not known; the message names the missing value.
+// FAILED_PRECONDITION: there are no accelerators.
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s);
 

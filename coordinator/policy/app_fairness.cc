@@ -38,8 +38,10 @@ std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
   for (const size_t job : assigner.queue()) {
     const PolicyJob& of = assigner.Job(job);
     if (of.app < 0) {
-      facts.push_back(&alone.emplace_back(PolicyApp{
-          .age_s = of.time_since_start_s, .apps_average = of.apps_average}));
+      facts.push_back(
+          &alone.emplace_back(PolicyApp{.age_s = of.time_since_start_s,
+                                        .apps_average = of.apps_average,
+                                        .rho_factor = of.rho_factor}));
       apps.push_back({.jobs = {job}});
       continue;
     }
@@ -55,7 +57,7 @@ std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
   for (size_t a = 0; a < apps.size(); ++a) {
     apps[a].age_s = facts[a]->age_s;
     apps[a].ideal_s = SecondsAlone(assigner, apps[a].jobs, *facts[a]) *
-                      facts[a]->apps_average;
+                      facts[a]->apps_average / facts[a]->rho_factor;
   }
   return apps;
 }

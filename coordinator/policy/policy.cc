@@ -237,13 +237,19 @@ absl::Status CheckEntity(const PolicyEntity& entity) {
                 "; give a finite one above 0");
 }
 
-bool IsAverage(double apps) { return std::isfinite(apps) && apps > 0; }
+bool IsAverage(double apps) { return std::isfinite(apps) && apps >= 1; }
+
+bool IsFactor(double factor) { return std::isfinite(factor) && factor > 0; }
 
 absl::Status CheckApp(const PolicyProblem& problem, size_t a) {
   const PolicyApp& app = problem.apps[a];
   if (!IsAverage(app.apps_average)) {
     return Refuse("app ", a, ": an average of ", app.apps_average,
-                  " apps; give one above 0");
+                  " apps; give 1 or more");
+  }
+  if (!IsFactor(app.rho_factor)) {
+    return Refuse("app ", a, ": rho times ", app.rho_factor,
+                  "; give a finite factor above 0");
   }
   for (const double value :
        {app.age_s, app.ended_longest_s, app.ended_area_s}) {
@@ -374,8 +380,11 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
                   "; give an index, -1 for an app of its own");
   }
   if (!IsAverage(job.apps_average)) {
-    return refuse("an average of ", job.apps_average,
-                  " apps; give one above 0");
+    return refuse("an average of ", job.apps_average, " apps; give 1 or more");
+  }
+  if (!IsFactor(job.rho_factor)) {
+    return refuse("rho times ", job.rho_factor,
+                  "; give a finite factor above 0");
   }
   const std::span<const double> row = problem.Row(m);
   for (size_t c = 0; c < row.size(); ++c) {

@@ -48,8 +48,9 @@ struct PolicyJob {
   int running_on = -1;  // index into PolicyProblem::types; -1: waits
   JobId running_with;   // the other of its packed pair now; invalid: alone
   int app = -1;  // index into PolicyProblem::apps; -1: it is an app of its own
-  // PolicyApp::apps_average for a job that is an app of its own.
+  // The same of PolicyApp for a job that is an app of its own.
   double apps_average = 1;
+  double rho_factor = 1;
 
   static constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 };
@@ -66,9 +67,11 @@ struct PolicyEntity {
 // NSDI'20, section 3).
 struct PolicyApp {
   double age_s = 0;  // since its first job was submitted, >= 0
-  // The time average of the number of apps present since then: >= 1, or less
-  // if the app overstates its rho (simulations); > 0.
+  // The time average of the number of apps present since then, >= 1.
   double apps_average = 1;
+  // The app states its rho times this, > 0. Simulations of apps that lie set
+  // it; 1: the app states its true rho.
+  double rho_factor = 1;
   // The work of its jobs that have ended, as each would have run alone on the
   // type where it is fastest: the longest, in seconds, and the sum, in
   // accelerator-seconds; >= 0.

@@ -217,11 +217,17 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
         1.0, static_cast<double>(spec.steps_total) - StepsDone(job, view.now));
   }
   row.age_s = view.now - job.submitted_at;
+  row.guessed = true;
   for (const std::string& type : view.engine.cluster().types()) {
-    row.throughputs.emplace_back(
-        type, view.engine.throughputs().Get(job.id, type).steps_per_s);
+    const Throughput known = view.engine.throughputs().Get(job.id, type);
+    row.guessed &= known.source == ThroughputSource::kGuessed;
+    row.throughputs.emplace_back(type, known.steps_per_s);
   }
   const event::Received received = view.engine.ReceivedOf(job.id, view.now);
+  if (spec.time_limit_s) {
+    row.time_left_s = std::max(
+        0.0, *spec.time_limit_s - (received.total_s - job.limited_from_s));
+  }
   row.received_s = received.total_s;
   for (const event::Received::OnType& on : received.types) {
     row.received.push_back({on.type, {on.since_reset_s, on.deficit_s}});

@@ -118,7 +118,7 @@ struct QueueRow {
   // Seconds of its work that are left, alone where it is fastest; null: not
   // known, or it names no app.
   std::optional<double> left_s;
-  std::string code;  // the name of `reason`, as in WhyRow
+  std::string code;    // the name of `reason`, as in WhyRow
   std::string bidder;  // of its app: Engine::BidderText
 
   // Finished or cancelled.
@@ -291,16 +291,18 @@ struct ForecastRow {
   double owner_weight = 1;
   std::optional<double> deadline_s;
   int scale_factor = 1;
-  std::optional<double> steps_left;  // null: until its program ends
+  std::optional<double> steps_left;   // null: until its program ends
+  std::optional<double> time_left_s;  // of its time_limit; null: has none
   double age_s = 0;
   Named<double> throughputs;  // by accelerator type
+  bool guessed = false;       // nobody has given or measured any of them
   double received_s = 0;
   Named<ReceivedRow> received;  // by accelerator type
   std::string workload;
 };
 GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
-          deadline_s, scale_factor, steps_left, age_s, throughputs, received_s,
-          received, workload)
+          deadline_s, scale_factor, steps_left, time_left_s, age_s, throughputs,
+          guessed, received_s, received, workload)
 
 // Null: there is none of that name.
 template <class T>

@@ -97,7 +97,6 @@ class AppSchedulerTest : public GavelClusterTest {
   std::atomic<bool> stop_{false};
   Status status_;
   std::thread thread_;
-  std::unique_ptr<Process> agent_;
   mutable std::mutex mutex_;
   std::string notices_;
 };

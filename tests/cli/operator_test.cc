@@ -17,12 +17,6 @@ using nlohmann::json;
 
 class OperatorTest : public GavelClusterTest {
  protected:
-  void StartCluster(int slots) {
-    WriteCluster(slots, 30, 20);
-    StartCoordinator({"--policy", "fifo"});
-    agent_ = StartAgent();
-    ASSERT_TRUE(HasIdleAccelerators(endpoint_));
-  }
   void SubmitLong(const std::string& name) {
     Submit(WriteJob(name, {"--steps", "100000"}));
   }
@@ -70,8 +64,6 @@ class OperatorTest : public GavelClusterTest {
       return ReadText(state() + "/audit.log").find(text) != std::string::npos;
     });
   }
-
-  std::unique_ptr<Process> agent_;
 };
 
 TEST_F(OperatorTest, DrainLetsJobsLeaveAndResumeGivesTheServerBack) {

@@ -17,12 +17,6 @@ using nlohmann::json;
 
 class SubmitTest : public GavelClusterTest {
  protected:
-  void StartCluster(int slots) {
-    WriteCluster(slots, 30, 20);
-    StartCoordinator({"--policy", "fifo"});
-    agent_ = StartAgent();
-    ASSERT_TRUE(HasIdleAccelerators(endpoint_));
-  }
   // The command `words -- program`, whose options come before the program.
   std::vector<std::string> Line(std::vector<std::string> words,
                                 const std::vector<std::string>& program) {
@@ -41,8 +35,6 @@ class SubmitTest : public GavelClusterTest {
     const json row = QueueRow(endpoint_, name);
     return row.is_object() ? row.value("state", "") : "";
   }
-
-  std::unique_ptr<Process> agent_;
 };
 
 TEST_F(SubmitTest, AProgramIsAJobWithoutAFile) {
@@ -208,6 +200,9 @@ TEST_F(SubmitTest, AJobStartsNotBeforeItsTime) {
   EXPECT_EQ(Do({"wait", "b"}).exit_code, 0);
   EXPECT_THAT(DoWith({"submit", "--not-before", "yesterday"}, {"true"}).errors,
               HasSubstr("yesterday"));
+  EXPECT_THAT(
+      DoWith({"submit", "--not-before", "2020-01-01 00:00"}, {"true"}).errors,
+      HasSubstr("has passed; without it the job may start now"));
 }
 
 TEST_F(SubmitTest, RunShowsTheOutputAndEndsWithTheCodeOfTheJob) {

@@ -81,8 +81,6 @@ class TuneTest : public GavelClusterTest {
   int Done(const std::string& folder) {
     return Count(ReadText(Path(folder + "/search.json")), "\"done\"");
   }
-
-  std::unique_ptr<Process> agent_;
 };
 
 TEST_F(TuneTest, HyperBandFindsTheBestTrialAndEachIsAsAlone) {
@@ -209,6 +207,16 @@ TEST_F(TuneTest, ACancelledSearchGoesOnAfterwards) {
   EXPECT_EQ(nowhere->Wait(), 1);
   EXPECT_THAT(nowhere->errors(), HasSubstr("search.json is not there"));
   EXPECT_FALSE(fs::exists(Path("nowhere")));
+}
+
+TEST_F(TuneTest, ADamagedRecordIsLeftAlone) {
+  fs::create_directories(Path("damaged"));
+  Write("damaged/search.json", "{");
+  const Ended ended = Tune(SearchFile(kEightTrials), "damaged");
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.errors,
+              HasSubstr("restore it from a copy, or give another --folder"));
+  EXPECT_EQ(ReadText(Path("damaged/search.json")), "{");
 }
 
 TEST_F(TuneTest, ASearchOfJobsWithoutCheckpointsIsRefused) {

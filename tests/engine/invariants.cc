@@ -29,6 +29,17 @@ bool MayRunOn(const JobSpec& spec, const std::string& server) {
          !names(spec.exclude_servers);
 }
 
+// Whether the job may run on every server that has accelerators of the type.
+bool MayRunOnAll(const Engine& engine, const JobSpec& spec, size_t type) {
+  const auto has_type = [&](AcceleratorId id) {
+    return engine.cluster().TypeOf(id) == static_cast<int>(type);
+  };
+  return std::ranges::all_of(engine.cluster().servers(), [&](const auto& of) {
+    return MayRunOn(spec, of.first) ||
+           std::ranges::none_of(of.second, has_type);
+  });
+}
+
 std::vector<int> Idle(const Engine& engine) {
   std::vector<int> idle = engine.cluster().Capacity();
   std::set<AcceleratorId> used;
@@ -287,7 +298,8 @@ void Invariants::CheckAssignments(const Engine& engine) {
 // Accelerators that elastic jobs have above the asked number go to waiting jobs
 // that fit there. That happens when the next round begins, after the elastic
 // jobs have paused; a job that waits longer breaks the rule. Sizes are chosen
-// by type, so the rule is not for jobs that may use some servers only.
+// by type, so the rule is not for types of which the job may use some servers
+// only.
 void Invariants::CheckGrowth(Time now, const Engine& engine) {
   const std::vector<int> grown = GrownBeyondAsked(engine);
   const std::vector<int> idle = Idle(engine);
@@ -297,11 +309,9 @@ void Invariants::CheckGrowth(Time now, const Engine& engine) {
   for (const auto& [id, job] : engine.jobs()) {
     bool kept_out = false;
     const bool waits = job.active() && job.assigned.empty() &&
-                       job.target_share > 0 && !job.AnyLive() &&
-                       job.spec.servers.empty() &&
-                       job.spec.exclude_servers.empty();
+                       job.target_share > 0 && !job.AnyLive();
     for (size_t type = 0; waits && type < grown.size(); ++type) {
-      kept_out |= grown[type] > 0 &&
+      kept_out |= grown[type] > 0 && MayRunOnAll(engine, job.spec, type) &&
                   idle[type] + grown[type] >= job.spec.LeastWorkers() &&
                   engine.throughputs()
                           .Get(id, engine.cluster().types()[type])

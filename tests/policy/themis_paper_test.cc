@@ -151,7 +151,7 @@ TEST(ThemisPaper3, ALiePaysUnderTheStrawmanAndNotInTheAuction) {
     problem.jobs[0].time_since_start_s = 500;
     const Assigned honest = AssignedBy("themis_f=0", problem);
     EXPECT_EQ(AssignedBy("strawman", problem), (Assigned{{{1, 0}, 0}}));
-    problem.jobs[3].apps_average /= lie;
+    problem.jobs[3].rho_factor = lie;
     EXPECT_EQ(AssignedBy("strawman", problem), (Assigned{{{4, 0}, 0}}));
     EXPECT_EQ(AssignedBy("themis_f=0", problem), honest);
   }
@@ -287,6 +287,12 @@ TEST(AppFairness, BadAppsAreRefused) {
   problem = TwoApps();
   problem.apps[0].apps_average = 0;
   EXPECT_THAT(CheckProblem(problem), IsInvalid("an average of 0 apps"));
+  problem = TwoApps();
+  problem.jobs[2].apps_average = 0.5;
+  EXPECT_THAT(CheckProblem(problem), IsInvalid("an average of 0.5 apps"));
+  problem = TwoApps();
+  problem.apps[0].rho_factor = 0;
+  EXPECT_THAT(CheckProblem(problem), IsInvalid("rho times 0"));
   problem = TwoApps();
   problem.apps[0].ended_area_s = -1;
   EXPECT_THAT(CheckProblem(problem), IsInvalid("a time of -1"));

@@ -252,6 +252,13 @@ void GavelClusterTest::Submit(const std::string& job) {
   ASSERT_EQ(submitted.exit_code, 0) << submitted.errors;
 }
 
+void GavelClusterTest::StartCluster(int slots) {
+  WriteCluster(slots, 30, 20);
+  StartCoordinator({"--policy", "fifo"});
+  agent_ = StartAgent();
+  ASSERT_TRUE(HasIdleAccelerators(endpoint_));
+}
+
 void Append(const std::vector<std::string>& more,
             std::vector<std::string>* arguments) {
   arguments->insert(arguments->end(), more.begin(), more.end());

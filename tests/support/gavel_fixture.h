@@ -118,10 +118,14 @@ class GavelClusterTest : public GavelTest {
   Ended Do(std::vector<std::string> arguments);
   nlohmann::json Json(std::vector<std::string> arguments);
   void Submit(const std::string& job);
+  // Starts a coordinator with the policy fifo, and agent_ with that many slots.
+  // Waits until they are idle.
+  void StartCluster(int slots);
 
   std::string listen_ = "tcp://127.0.0.1:0";
   std::string endpoint_;
   std::unique_ptr<Process> coordinator_;
+  std::unique_ptr<Process> agent_;
 };
 
 void Append(const std::vector<std::string>& more,
