@@ -21,7 +21,8 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = "gavel-simulation-test"
-SIMULATED_DEVICE = {"OMP_WAIT_POLICY": "PASSIVE", "GAVEL_TEST_DEVICE": "hpu",
+SIMULATED_DEVICE = {"OMP_WAIT_POLICY": "PASSIVE", "TORCH_FR_BUFFER_SIZE": "0",
+                    "GAVEL_TEST_DEVICE": "hpu",
                     "GAVEL_SIMULATED_DEVICE": "devices=4,memory_mib=256"}
 SEEDS = 2000
 SECONDS_MAX = 900  # of one command; a mutant that hangs is not caught
