@@ -114,9 +114,9 @@ Score Evaluate(Model& model, const CroppedImages& images,
   gavel::DataLoader loader(
       images, {.batch_size = 100, .shuffle = false, .reading_threads = 2});
   for (const auto& batch : loader) {
-    const auto logits = model(batch.data.to(session.device()));
-    const auto labels = batch.target.to(session.device());
-    const auto loss = functional::cross_entropy(
+    const torch::Tensor logits = model(batch.data.to(session.device()));
+    const torch::Tensor labels = batch.target.to(session.device());
+    const torch::Tensor loss = functional::cross_entropy(
         logits, labels,
         functional::CrossEntropyFuncOptions().reduction(torch::kSum));
     sum.loss += loss.item<double>();

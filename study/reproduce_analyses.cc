@@ -153,6 +153,32 @@ absl::StatusOr<ExperimentTable> AnalyzeColocation(
   return table;
 }
 
+absl::StatusOr<ExperimentTable> AnalyzePacking(
+    const ThroughputTable& throughputs) {
+  GAVEL_ASSIGN_OR_RETURN(const size_t type, TypeOf(throughputs, "p100"));
+  struct Pair {
+    const char* job;
+    const char* other;
+    const char* published;
+  };
+  constexpr std::array<Pair, 3> kPairs = {
+      {{"LM (batch size 80)", "LM (batch size 80)", "0.81"},
+       {"ResNet-50 (batch size 64)", "LM (batch size 80)", "1.00"},
+       {"LM (batch size 80)", "ResNet-50 (batch size 64)", ""}}};
+  ExperimentTable table;
+  table.titles = {"JOB", "BESIDE", "KEEPS", "PUBLISHED", "SUM OF BOTH"};
+  for (const auto& [job, other, published] : kPairs) {
+    const auto row = throughputs.FindRow(job, 1);
+    const auto beside = throughputs.FindRow(other, 1);
+    if (!row || !beside) continue;
+    const double kept = Kept(throughputs, *row, *beside, type);
+    const double sum = kept + Kept(throughputs, *beside, *row, type);
+    table.rows.push_back(
+        {job, other, FormatNumber(kept, 2), published, FormatNumber(sum, 2)});
+  }
+  return table;
+}
+
 // ---- the analyses that solve problems with policies
 
 namespace {

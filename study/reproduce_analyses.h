@@ -36,6 +36,9 @@ absl::StatusOr<ExperimentTable> AnalyzeThroughputRatios(
 // The parts of their throughputs that jobs keep in pairs on the p100.
 absl::StatusOr<ExperimentTable> AnalyzeColocation(
     const ThroughputTable& throughputs);
+// The same of the pairs that Gandiva's paper measured, beside its figures.
+absl::StatusOr<ExperimentTable> AnalyzePacking(
+    const ThroughputTable& throughputs);
 // The gain of jobs that misreport, over random problems.
 absl::StatusOr<ExperimentTable> AnalyzeStrategyProofness(
     const ThroughputTable& throughputs, bool quick);

@@ -384,6 +384,34 @@ Experiment Gandiva() {
   return made;
 }
 
+// More jobs than accelerators on one server, which take turns.
+Experiment GandivaSlicing() {
+  Experiment made{
+      "gandiva-slicing",
+      "Gandiva: time slices",
+      "Gandiva (OSDI'18), section 6.1: equal shares",
+      "Simulated: six jobs of one GPU and of six hours each on a server of 4, "
+      "1 s to pause and 1 s to resume. A worst share of 1 is an equal part of "
+      "the server.",
+      {},
+      {Measure::kMakespan, Measure::kAvgJct, Measure::kPreemptions,
+       Measure::kLostTime}};
+  for (const char* policy : {"gandiva_reactive", "fifo"}) {
+    for (const double slice_s : {60.0, 360.0}) {
+      PaperCase& one = made.cases.emplace_back();
+      one.spec.cluster = "v100:4x4";
+      one.spec.jobs = 6;
+      one.spec.fixed_duration_s = 6 * kHour_s;
+      one.spec.overheads = "pause=1,resume=1";
+      one.spec.policy = policy;
+      one.spec.round_duration_s = slice_s;
+      one.measure = Measure::kWorstShare;
+      one.label = absl::StrFormat("%s, slices of %.0f s", policy, slice_s);
+    }
+  }
+  return made;
+}
+
 std::vector<Experiment> JctExperiments() {
   SimulationSpec prioritized = Continuous(true);
   prioritized.multi_priority = true;
@@ -449,19 +477,24 @@ std::vector<Experiment> Analyses(bool quick) {
        "than the published table: its ResNet-50 gained more."},
       {"colocation", "Two jobs on one GPU", "the paper, Figure 4",
        "The part of its throughput that a row's job keeps beside a column's."},
+      {"gandiva-packing", "Gandiva: two jobs on one GPU",
+       "Gandiva (OSDI'18), section 6.1; live, of other models",
+       "Computed from the throughputs of pairs on the P100."},
       {"strategy-proofness", "What a lie is worth", "the paper, section 4.4",
        "The gain in true throughput of a job that misreports one of its "
        "throughputs."}};
   all[0].analyze = AnalyzeHierarchy;
   all[1].analyze = AnalyzeThroughputRatios;
   all[2].analyze = AnalyzeColocation;
-  all[3].analyze = [quick](const ThroughputTable& throughputs) {
+  all[3].analyze = AnalyzePacking;
+  all[4].analyze = [quick](const ThroughputTable& throughputs) {
     return AnalyzeStrategyProofness(throughputs, quick);
   };
   return all;
 }
 
 void Shrink(SimulationSpec* spec) {
+  if (spec->jobs > 0 && spec->jobs < 100) return;  // of one server
   if (spec->app_jobs_max > 0) {
     spec->cluster = "v100:64";
     spec->rate_per_h /= 4;
@@ -496,9 +529,9 @@ bool IsLowerBetter(Measure measure) {
 
 std::vector<Experiment> Experiments(bool quick) {
   std::vector<Experiment> all = JctExperiments();
-  for (auto make :
-       {Makespan, Cost, RoundLength, MechanismAgainstIdeal, OverheadsExperiment,
-        Themis, ThemisKnob, ThemisOverheads, ThemisLies, Gandiva}) {
+  for (auto make : {Makespan, Cost, RoundLength, MechanismAgainstIdeal,
+                    OverheadsExperiment, Themis, ThemisKnob, ThemisOverheads,
+                    ThemisLies, Gandiva, GandivaSlicing}) {
     all.push_back(make());
   }
   for (Experiment& experiment : Analyses(quick)) {

@@ -4,6 +4,7 @@
 
 #include "coordinator/cli/profile_run.h"
 #include "coordinator/workload/throughput_table.h"
+#include "core/text.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
@@ -181,9 +182,8 @@ TEST(Workloads, OneServerHasNoSpreadGangs) {
 
 // Two racks; in the first one two servers with two groups of two each.
 std::vector<ServerSpec> ServersOfRacks() {
-  std::vector<ServerSpec> servers = {{.name = "a", .rack = "r1"},
-                                     {.name = "b", .rack = "r1"},
-                                     {.name = "c", .rack = "r2"}};
+  std::vector<ServerSpec> servers = {{"a", {}, "r1"}, {"b", {}, "r1"},
+                                     {"c", {}, "r2"}};
   for (ServerSpec& server : servers) {
     for (int i = 0; i < 4; ++i) {
       AcceleratorInfo& info = server.accelerators.emplace_back();
@@ -243,8 +243,9 @@ TEST(ProfileResults, KeepLevelsInTheTableAndInGavelsJson) {
   ProfileResults results;
   double steps_per_s = 40;
   for (const Locality level : kAllLocalities) {
-    results.Set({"VGG-16", 2, "v100", level, ""},
-                {.steps_per_s = steps_per_s -= 5});
+    ProfileFigure figure;
+    figure.steps_per_s = steps_per_s -= 5;
+    results.Set({"VGG-16", 2, "v100", level, ""}, figure);
   }
   ASSERT_OK_AND_ASSIGN(const ProfileResults again,
                        ProfileResults::Parse(results.ToCsv(), "p.csv"));

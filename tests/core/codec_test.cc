@@ -149,7 +149,9 @@ TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
                 "CommandRequest",     "CommandReply",    "QueryRequest",
                 "QueryReply",         "LogRequest",      "LogReply",
                 "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
-                "BytesMoved",         "AgentLeaving",    "CheckpointRequest"}));
+                "BytesMoved",         "AgentLeaving",    "CheckpointRequest",
+                "BidderHello",        "BidRequest",      "BidReply",
+                "DivideRequest",      "DivideReply",     "BidderNotice"}));
 }
 
 TEST(Codec, PauseTiersOnTheWireStayWhatTheyAre) {

@@ -261,8 +261,8 @@ TEST_F(TrainingParts, WrongAveragesAreAnErrorOfTrack) {
 
 TEST_F(TrainingParts, ARestartContinuesWithAllOfThem) {
   const auto life = [this](int steps, bool late_schedule) {
-    nn::Sequential model(nn::Linear(1, 1, false));
-    nn::Sequential average(nn::Linear(1, 1, false));
+    nn::Sequential model(nn::Linear(nn::LinearOptions(1, 1).bias(false)));
+    nn::Sequential average(nn::Linear(nn::LinearOptions(1, 1).bias(false)));
     Optimizer optimizer(model->parameters(), torch::optim::SGDOptions(0.5));
     GradScalerOptions options;
     options.growth_interval = 3;

@@ -43,7 +43,10 @@ TEST(Experiments, EachResultOfThePaperIsThereOnce) {
                            "themis",
                            "themis-knob",
                            "themis-overheads",
-                           "themis-lies"}) {
+                           "themis-lies",
+                           "gandiva",
+                           "gandiva-slicing",
+                           "gandiva-packing"}) {
     EXPECT_EQ(names.count(name), 1) << name;
   }
 }
