@@ -40,7 +40,7 @@ class OneJobFirst : public AppScheduler {
   std::atomic<int> bids{0};
   std::atomic<int> delay_ms{0};
   std::atomic<int> wanted{1};
-  std::atomic<uint64_t> favourite{0};
+  std::atomic<uint64_t> favourite{1};
 
  private:
   mutable std::mutex mutex_;
@@ -193,8 +193,8 @@ TEST_F(AppSchedulerTest, OnlyTheOwnerOfAnAppBidsForIt) {
   thread_ =
       std::thread([&] { status_ = RunAppScheduler(scheduler_, options); });
   EXPECT_TRUE(IsShown("itself"));
+  EXPECT_TRUE(Eventually([&] { return scheduler_.bids > 0; }));
   Stop();
-  EXPECT_EQ(scheduler_.bids > 0, true);
 }
 
 TEST_F(AppSchedulerTest, AnExceptionIsAStatus) {

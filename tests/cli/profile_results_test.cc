@@ -182,8 +182,8 @@ TEST(Workloads, OneServerHasNoSpreadGangs) {
 
 // Two racks; in the first one two servers with two groups of two each.
 std::vector<ServerSpec> ServersOfRacks() {
-  std::vector<ServerSpec> servers = {{"a", {}, "r1"}, {"b", {}, "r1"},
-                                     {"c", {}, "r2"}};
+  std::vector<ServerSpec> servers = {
+      {"a", {}, "r1"}, {"b", {}, "r1"}, {"c", {}, "r2"}};
   for (ServerSpec& server : servers) {
     for (int i = 0; i < 4; ++i) {
       AcceleratorInfo& info = server.accelerators.emplace_back();

@@ -33,16 +33,16 @@ std::map<std::string, std::string> ReportsOf(const std::string& path) {
   return reports;
 }
 
-struct Run {
+struct Life {
   std::string result;
   std::map<std::string, std::string> reports;
   int kills = 0;
 };
 
 // Until it is done; killed after it has begun to train, `kills` times.
-Run Finetune(int kills, std::mt19937* random) {
+Life Finetune(int kills, std::mt19937* random) {
   const TemporaryFolder folder;
-  Run run;
+  Life run;
   const WorkerProcess::Variables variables = {
       {"GAVEL_CHECKPOINT_DIRECTORY", folder.path() + "/checkpoints"},
       {"GAVEL_CHECKPOINT_INTERVAL_STEPS", "3"},
@@ -76,7 +76,7 @@ Run Finetune(int kills, std::mt19937* random) {
 TEST(FinetuneKill, AKilledTrainingEndsAsIfNobodyHadKilledIt) {
   const char* const wanted = std::getenv("GAVEL_KILLS");
   std::mt19937 random(1);
-  const Run whole = Finetune(0, nullptr);
+  const Life whole = Finetune(0, nullptr);
   EXPECT_GT(whole.result.size(), 500u);
   EXPECT_EQ(whole.reports.count("40 accuracy"), 1u);
   EXPECT_EQ(whole.reports.count("191 loss"), 1u);
@@ -84,7 +84,7 @@ TEST(FinetuneKill, AKilledTrainingEndsAsIfNobodyHadKilledIt) {
   const int kills_min = wanted == nullptr ? 12 : std::atoi(wanted);
   int kills = 0;
   while (kills < kills_min && !HasFailure()) {
-    const Run killed = Finetune(kills_min - kills, &random);
+    const Life killed = Finetune(kills_min - kills, &random);
     EXPECT_EQ(killed.result, whole.result);
     EXPECT_EQ(killed.reports, whole.reports);
     kills += killed.kills;
