@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "core/text.h"
 #include "tests/support/test.h"
 
 namespace gavel {
@@ -118,7 +119,7 @@ TEST(WriteThroughputs, RandomFiguresKeepAllTheirDigits) {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> draw(0, 1000);
   for (int i = 0; i < 50; ++i) {
-    ThroughputTable::Figures figures{{"k80", "v100"}, {}, {}, {}, true};
+    ThroughputTable::Figures figures{{"k80", "v100"}, {}, {}, {}, true, {}};
     const size_t rows = 1 + random() % 4;
     for (size_t row = 0; row < rows; ++row) {
       figures.names.emplace_back("type " + std::to_string(row), 1);
