@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <torch/nn/module.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <map>
@@ -170,11 +171,16 @@ absl::Status Save(const torch::nn::Module& module, const std::string& path) {
   GAVEL_ASSIGN_OR_RETURN(const ShardLayout layout,
                          LayOutShard(std::move(entries), {{"format", "pt"}}));
   FileSystem& disk = FileSystem::Posix();
-  const std::string unfinished = path + ".unfinished";
+  // Each process writes a file of its own: the workers of a gang may all save.
+  const std::string unfinished = StrCat(path, ".unfinished-", getpid());
   std::error_code none;
   std::filesystem::remove(unfinished, none);  // of a process that was killed
-  GAVEL_RETURN_IF_ERROR(Write(disk, unfinished, layout, tensors));
-  GAVEL_RETURN_IF_ERROR(disk.Rename(unfinished, path));
+  absl::Status status = Write(disk, unfinished, layout, tensors);
+  if (status.ok()) status = disk.Rename(unfinished, path);
+  if (!status.ok()) {
+    std::filesystem::remove(unfinished, none);
+    return status;
+  }
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return disk.SyncDirectory(folder.empty() ? "." : folder);
 }

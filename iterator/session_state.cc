@@ -20,6 +20,8 @@
 namespace gavel::internal {
 namespace {
 
+constexpr int64_t kBatchesPerStepMax = 1'000'000;
+
 // With a fixed batch size per worker, a step would become another one whenever
 // the number of workers changes.
 absl::Status CheckElastic(const SessionOptions& options,
@@ -497,6 +499,9 @@ absl::Status SessionState::Accumulate(int64_t batches) {
     status = absl::InvalidArgumentError(
         StrCat("Accumulate(", batches,
                "): a step has at least one batch; give 1 or more"));
+  } else if (batches > kBatchesPerStepMax) {
+    status = absl::InvalidArgumentError(
+        StrCat("Accumulate(", batches, "): give at most ", kBatchesPerStepMax));
   } else if (position_.inside()) {
     status = absl::FailedPreconditionError(
         "Accumulate() was called inside a loop; call it before");
@@ -564,7 +569,9 @@ void SessionState::EndEpoch() {
   }
   absl::Status status =
       CatchAsStatus("in a function given to Session::OnEpoch()", [this] {
-        for (const auto& call : on_epoch_) {
+        // A function may give more of them, for the next epoch.
+        const auto calls = on_epoch_;
+        for (const auto& call : calls) {
           if (!stopped()) call();
         }
         return absl::OkStatus();
@@ -582,7 +589,8 @@ void SessionState::RunEvaluations(uint64_t step) {
           if (auto back = item->Evaluate()) undo.push_back(std::move(back));
         }
         const at::NoGradGuard no_grad;
-        for (const Evaluation& one : evaluations_) {
+        const std::vector<Evaluation> evaluations = evaluations_;
+        for (const Evaluation& one : evaluations) {
           const bool is_due =
               step == 0 ? one.every_steps == 0
                         : one.every_steps > 0 && step % one.every_steps == 0;
@@ -759,6 +767,8 @@ void LearningRates::Begin(const TrackedState& tracked) {
     rates_.push_back({StrCat(item->name(), ".lr"), optimizer, std::nullopt});
   }
   if (rates_.size() == 1) rates_[0].name = "lr";
+  // Names that the program has reported before its first loop are its own.
+  for (const auto& [name, value] : context_.stats.scalars().Read()) Yield(name);
 }
 
 void LearningRates::Report() {

@@ -17,6 +17,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "gavel/training.h"
@@ -787,14 +788,16 @@ class SchedulerItem final : public TrackedItem {
   absl::Status Restore(const Snapshot& snapshot) override {
     const std::string* text = EntryOf(snapshot, name());
     if (text == nullptr) return NotSaved(name());
-    std::istringstream words(*text);
+    const std::vector<std::string> words = absl::StrSplit(*text, ' ');
     unsigned step_count = 0;
-    if (!(words >> step_count)) return NotSaved(name());
+    if (!absl::SimpleAtoi(words[0], &step_count)) return NotSaved(name());
     if (schedule_ == nullptr) {
-      if (!words.eof()) return NotSaved(name());
+      if (words.size() > 1) return NotSaved(name());
     } else {
-      std::vector<double> rates;
-      for (double rate = 0; words >> rate;) rates.push_back(rate);
+      std::vector<double> rates(words.size() - 1);
+      for (size_t i = 0; i < rates.size(); ++i) {
+        if (!absl::SimpleAtod(words[i + 1], &rates[i])) return NotSaved(name());
+      }
       if (rates.size() != schedule_->base_rates().size()) {
         return absl::FailedPreconditionError(
             StrCat("schedule '", name(), "' has an optimizer with ",

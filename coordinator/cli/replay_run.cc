@@ -578,12 +578,13 @@ class Replay {
       problem.apps[static_cast<size_t>(own.app)].bid = own.bid;
     }
     PolicyResult now = policy::GuardedSolve(*policy_, problem);
+    std::map<int, std::vector<JobPlace>> places;
     for (const OwnAnswer& own : then.own) {
       if (own.places.empty() || !is_of_problem(own)) continue;
-      // One that is not possible shows as another assignment.
-      policy::Divide(problem, own.app, own.places, now.assignment)
-          .IgnoreError();
+      places[own.app] = own.places;
     }
+    // A division that is not possible shows as another assignment.
+    policy::Divide(problem, places, now.assignment);
     if (now.outcome != then.result.outcome ||
         now.is_assignment != then.result.is_assignment) {
       step->differences.push_back(StrCat("another outcome of the policy ",

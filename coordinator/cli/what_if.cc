@@ -170,8 +170,10 @@ void LimitTo(std::optional<double> time_s, PredictedJob* job) {
   }
 }
 
-// A job of a speed that nobody knows has no known end.
-PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known) {
+// A job of a speed that nobody knows has no known end. `factor`: of the steps
+// that are expected.
+PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known,
+                   double factor) {
   PredictedJob job;
   job.id = row.id;
   job.name = row.name;
@@ -186,8 +188,13 @@ PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known) {
       job.steps = kEndlessSteps;
     } else {
       job.steps_per_s = speeds->second;
+      // It stays off the types that its own file bars.
+      for (const auto& [type, steps_per_s] : row.throughputs) {
+        if (!(steps_per_s > 0)) job.steps_per_s.erase(type);
+      }
     }
   }
+  if (job.steps < kEndlessSteps) job.steps *= factor;
   LimitTo(row.time_left_s, &job);
   job.received.total_s = row.received_s;
   for (const auto& [type, on] : row.received) {
@@ -364,7 +371,7 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   answer.policy = options.policy;
   std::vector<PredictedJob> jobs;
   for (const ForecastRow& row : live.jobs) {
-    jobs.push_back(JobOf(row, known));
+    jobs.push_back(JobOf(row, known, 1));
     answer.endless += jobs.back().steps >= kEndlessSteps ? 1 : 0;
   }
   Ends without;
@@ -504,15 +511,11 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
     std::vector<PredictedJob> jobs;
     std::set<uint64_t> endless;
     for (const ForecastRow& row : live.jobs) {
-      jobs.push_back(JobOf(row, known));
       // The first run is with the speeds that are expected.
       const double factor =
           run == 0 ? 1 : std::pow(kSpeedSpread, exponent(random));
-      if (jobs.back().steps < kEndlessSteps) {
-        jobs.back().steps *= factor;
-      } else {
-        endless.insert(row.id);
-      }
+      jobs.push_back(JobOf(row, known, factor));
+      if (jobs.back().steps >= kEndlessSteps) endless.insert(row.id);
     }
     GAVEL_ASSIGN_OR_RETURN(
         const Ends ends,

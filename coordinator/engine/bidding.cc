@@ -213,7 +213,10 @@ void Admit(State& s, Time, const event::ShareDivided& e) {
 }
 
 bool WaitsForBids(State& s, Time now, const std::string& policy) {
-  if (!policy::HoldsAuctions(policy) || s.bidding.bidders.empty()) return false;
+  if (!policy::HoldsAuctions(policy) || s.bidding.bidders.empty()) {
+    CloseAuction(s);
+    return false;
+  }
   if (s.bidding.stage == Stage::kClosed) SendOffers(s, now);
   if (MayAnswerCome(s, now)) return true;
   EndStage(s, "no bid came in time (1 s at most)");
@@ -265,16 +268,20 @@ std::optional<event::AllocationReady> TakeDivided(State& s, Time now) {
     const int index = static_cast<int>(app);
     own[index] = {index, problem.apps[app].bid, {}};
   }
-  for (const auto& [app, key] : BiddersOf(s, problem)) {
-    Bidder& bidder = s.bidding.bidders.at(*key);
-    if (!bidder.asked || bidder.places.empty()) continue;
-    const absl::Status divided =
-        policy::Divide(problem, app, bidder.places, ready.result.assignment);
+  const auto bidders = BiddersOf(s, problem);
+  std::map<int, std::vector<JobPlace>> places;
+  for (const auto& [app, key] : bidders) {
+    const Bidder& bidder = s.bidding.bidders.at(*key);
+    if (bidder.asked && !bidder.places.empty()) places[app] = bidder.places;
+  }
+  for (const auto& [app, divided] :
+       policy::Divide(problem, places, ready.result.assignment)) {
     if (divided.ok()) {
       own[app].app = app;
-      own[app].places = bidder.places;
+      own[app].places = std::move(places[app]);
     } else {
-      TakeOver(s, *key, bidder,
+      const AppTable::Key& key = *bidders.at(app);
+      TakeOver(s, key, s.bidding.bidders.at(key),
                StrCat("its division is not used: ", divided.message()));
     }
   }
@@ -288,7 +295,9 @@ void CloseAuction(State& s) {
 }
 
 std::string BidderText(const State& s, const Job& job) {
-  if (job.spec.app.empty()) return "";
+  if (job.spec.app.empty() || !policy::HoldsAuctions(s.operated.policy.name)) {
+    return "";
+  }
   const auto found = s.bidding.bidders.find({job.spec.owner, job.spec.app});
   if (found == s.bidding.bidders.end()) return "";
   return found->second.why.empty() ? "itself" : found->second.why;

@@ -400,11 +400,10 @@ void AddApps(const State& s, Time now, PolicyProblem& problem) {
         index_of.try_emplace(app, static_cast<int>(problem.apps.size()));
     row.app = found->second;
     if (!added) continue;
-    problem.apps.push_back(
-        {.age_s = now - app->began_at,
-         .apps_average = s.apps.AveragePresent(*app, now),
-         .ended_longest_s = app->ended_longest_s,
-         .ended_area_s = app->ended_area_s});
+    problem.apps.push_back({.age_s = now - app->began_at,
+                            .apps_average = s.apps.AveragePresent(*app, now),
+                            .ended_longest_s = app->ended_longest_s,
+                            .ended_area_s = app->ended_area_s});
   }
 }
 

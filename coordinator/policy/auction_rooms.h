@@ -22,6 +22,7 @@ namespace gavel::policy {
 
 class AuctionRooms {
  public:
+  // Borrows the problem.
   explicit AuctionRooms(const PolicyProblem& problem);
 
   // Free accelerators by part.
@@ -62,7 +63,7 @@ class AuctionRooms {
   std::vector<size_t> SeveralHosts(int needed,
                                    std::span<const size_t> parts) const;
 
-  std::vector<PolicyPlace> places_;  // by job
+  std::span<const PolicyPlace> places_;  // the problem's, by job
   std::vector<Host> hosts_;
   std::vector<size_t> types_;  // by part, ascending
   std::vector<int> free_;      // by part

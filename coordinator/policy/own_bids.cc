@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -89,14 +90,13 @@ std::vector<std::vector<int>> AcceleratorsOf(
   return counts;
 }
 
-absl::Status Divide(const PolicyProblem& problem, int app,
-                    std::span<const JobPlace> places,
-                    std::vector<TypeAssignment>& assignment) {
-  const Assigner assigner(problem);
-  std::vector<int> room =
-      AcceleratorsOf(problem, assignment)[static_cast<size_t>(app)];
-  std::vector<TypeAssignment> divided;
-  std::map<JobId, size_t> named;  // index into `divided`
+namespace {
+
+// Takes the accelerators of the places from `room`, which is the app's by type.
+absl::Status TakePlaces(const PolicyProblem& problem, const Assigner& assigner,
+                        int app, std::span<const JobPlace> places,
+                        std::vector<int>& room) {
+  std::set<JobId> named;
   for (const auto& [id, type] : places) {
     const std::string name = StrCat("job ", id.value());
     const PolicyJob* job = Find(problem, id);
@@ -105,7 +105,7 @@ absl::Status Divide(const PolicyProblem& problem, int app,
                             " is no active job of the app; name those of the "
                             "offer"));
     }
-    if (!named.emplace(id, divided.size()).second) {
+    if (!named.insert(id).second) {
       return Invalid(StrCat(name, " has two places; name each job once"));
     }
     const auto row = static_cast<size_t>(job - problem.jobs.data());
@@ -121,23 +121,49 @@ absl::Status Divide(const PolicyProblem& problem, int app,
                             problem.types[index],
                             "; divide only what it has won"));
     }
-    divided.push_back({{id, JobId()}, index});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::map<int, absl::Status> Divide(
+    const PolicyProblem& problem,
+    const std::map<int, std::vector<JobPlace>>& places,
+    std::vector<TypeAssignment>& assignment) {
+  const Assigner assigner(problem);
+  std::vector<std::vector<int>> rooms = AcceleratorsOf(problem, assignment);
+  std::map<int, absl::Status> statuses;
+  std::vector<TypeAssignment> divided;
+  std::map<JobId, size_t> named;  // index into `divided`
+  for (const auto& [app, of_app] : places) {
+    const absl::Status status = TakePlaces(problem, assigner, app, of_app,
+                                           rooms[static_cast<size_t>(app)]);
+    statuses[app] = status;
+    if (!status.ok()) continue;
+    for (const auto& [id, type] : of_app) {
+      named.emplace(id, divided.size());
+      divided.push_back({{id, JobId()}, static_cast<size_t>(type)});
+    }
   }
   for (const TypeAssignment& entry : assignment) {
     const PolicyJob* job = Find(problem, entry.unit.job);
-    if (job != nullptr && job->app == app) {
+    const auto status =
+        job == nullptr ? statuses.end() : statuses.find(job->app);
+    if (status != statuses.end() && status->second.ok()) {
       if (const auto at = named.find(job->id); at != named.end()) {
         TypeAssignment& now = divided[at->second];
         if (now.type == entry.type) now = entry;  // on the same host
         continue;
       }
-      if (job->scale_factor > room[entry.type]) continue;
-      room[entry.type] -= job->scale_factor;
+      int& room = rooms[static_cast<size_t>(job->app)][entry.type];
+      if (job->scale_factor > room) continue;
+      room -= job->scale_factor;
     }
     divided.push_back(entry);
   }
   assignment = std::move(divided);
-  return absl::OkStatus();
+  return statuses;
 }
 
 }  // namespace gavel::policy

@@ -4,6 +4,7 @@
 #ifndef GAVEL_COORDINATOR_POLICY_OWN_BIDS_H_
 #define GAVEL_COORDINATOR_POLICY_OWN_BIDS_H_
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,15 +32,17 @@ absl::Status CheckOwnBid(const OwnBid& bid, std::span<const std::string> types,
 std::vector<std::vector<int>> AcceleratorsOf(
     const PolicyProblem& problem, std::span<const TypeAssignment> assignment);
 
-// Gives the accelerators that jobs of the app have in `assignment` to those
-// that `places` names. `app` indexes PolicyProblem::apps. A job that has the
-// type already keeps its host. Accelerators that are left stay with jobs that
-// had them before. INVALID_ARGUMENT, for the app's author, and an unchanged
-// assignment: a place names a job twice, a job that is not the app's or can't
-// run on the type, or more accelerators than the app has.
-absl::Status Divide(const PolicyProblem& problem, int app,
-                    std::span<const JobPlace> places,
-                    std::vector<TypeAssignment>& assignment);
+// Divides, within each app, the accelerators that its jobs have in
+// `assignment`: its `places` name the jobs that get them. Apps are indices into
+// PolicyProblem::apps. A job that has the type already keeps its host.
+// Accelerators that are left stay with jobs that had them before. Returns a
+// status for each app. INVALID_ARGUMENT, for the app's author, and its jobs
+// keep what they have: a place names a job twice, a job that is not the app's
+// or can't run on the type, or more accelerators than the app has.
+std::map<int, absl::Status> Divide(
+    const PolicyProblem& problem,
+    const std::map<int, std::vector<JobPlace>>& places,
+    std::vector<TypeAssignment>& assignment);
 
 }  // namespace gavel::policy
 

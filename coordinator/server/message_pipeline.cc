@@ -91,6 +91,9 @@ void MessagePipeline::Drop(const Incoming& incoming, const absl::Status& why) {
 std::optional<MessagePipeline::AgentMessage> MessagePipeline::NoteSender(
     Incoming& incoming) {
   if (const BidderKey* bidder = SendingBidder(incoming.message)) {
+    // Only the latest process of an app has an address.
+    parts_.peers.bidders().ForgetBefore({bidder->owner, bidder->app, 0},
+                                        *bidder);
     parts_.peers.bidders().Saw(*bidder, incoming.peer);
   }
   const Message& message = incoming.message;

@@ -31,8 +31,13 @@ void PeerLinks::SendToAgent(const std::string& server, Message message) {
 
 void PeerLinks::SendToBidder(const BidderKey& bidder, Message message) {
   const std::string* const peer = bidders_.Find(bidder);
-  if (peer == nullptr || Send(*peer, std::move(message))) return;
-  bidders_.Forget(bidder);
+  if (peer == nullptr) return;
+  const auto* notice = std::get_if<BidderNotice>(&message);
+  const bool refused =
+      notice != nullptr && (notice->kind == BidderNoticeKind::kNoApp ||
+                            notice->kind == BidderNoticeKind::kRefused);
+  const bool sent = Send(*peer, std::move(message));
+  if (refused || !sent) bidders_.Forget(bidder);
 }
 
 std::vector<Action> SendQueue::Take(Action&& action, bool of_many) {

@@ -52,6 +52,10 @@ class PeerTable {
   }
 
   void Forget(const Key& key) { peers_.erase(key); }
+  // Those from `first` on and before `key`.
+  void ForgetBefore(const Key& first, const Key& key) {
+    peers_.erase(peers_.lower_bound(first), peers_.lower_bound(key));
+  }
   size_t size() const { return peers_.size(); }
 
  private:

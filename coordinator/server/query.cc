@@ -220,7 +220,9 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
   row.guessed = true;
   for (const std::string& type : view.engine.cluster().types()) {
     const Throughput known = view.engine.throughputs().Get(job.id, type);
-    row.guessed &= known.source == ThroughputSource::kGuessed;
+    if (known.steps_per_s > 0) {
+      row.guessed &= known.source == ThroughputSource::kGuessed;
+    }
     row.throughputs.emplace_back(type, known.steps_per_s);
   }
   const event::Received received = view.engine.ReceivedOf(job.id, view.now);

@@ -117,7 +117,10 @@ class Server {
   }
 
   void Notice(const std::string& line) const {
-    if (options_.on_notice) options_.on_notice(line);
+    try {
+      if (options_.on_notice) options_.on_notice(line);
+    } catch (...) {  // a line that can't be shown ends nothing
+    }
   }
 
   // A result ends Run.

@@ -82,7 +82,7 @@ void RunBid(std::string_view bytes) {
   const auto* reply = std::get_if<DivideReply>(&*message);
   if (reply == nullptr) return;
   const auto won = policy::AcceleratorsOf(problem, result->assignment);
-  policy::Divide(problem, 0, reply->places, result->assignment).IgnoreError();
+  policy::Divide(problem, {{0, reply->places}}, result->assignment);
   const auto divided = policy::AcceleratorsOf(problem, result->assignment);
   Require(divided[1] == won[1], "a division is of the app's own accelerators");
   for (size_t type = 0; type < problem.types.size(); ++type) {

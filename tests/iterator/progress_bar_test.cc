@@ -20,7 +20,7 @@ TEST(ProgressLine, TellsHowFarHowFastAndHowLong) {
   EXPECT_EQ(ProgressLine({"step", 10, 0, 0.25, {{"model.lr", 1}}}, 80),
             "step 10  4 s/step");
   EXPECT_EQ(ProgressLine({"step", 9, 10, 1e-9, {}}, 40),
-            "step 9/10    90 %  1e+09 s/step  long le");
+            "step 9/10   90 %  1e+09 s/step  long lef");
 }
 
 TEST(ProgressLine, FitsEveryWidthAndEveryNumber) {

@@ -96,19 +96,23 @@ TEST(OwnBids, ARowAboveTheCapacityIsLeftOut) {
   EXPECT_THAT(Of(problem, result, 0), ElementsAre(1));
 }
 
+absl::Status Divided(const PolicyProblem& problem, int app,
+                     std::vector<JobPlace> places,
+                     std::vector<TypeAssignment>& assignment) {
+  return policy::Divide(problem, {{app, std::move(places)}}, assignment)
+      .at(app);
+}
+
 TEST(OwnBids, ADivisionMovesOnlyTheAppsAccelerators) {
   PolicyProblem problem = TwoApps({1, 1}, 4);
   std::vector<TypeAssignment> assignment = {{{JobId(1), JobId()}, 0},
                                             {{JobId(3), JobId()}, 1}};
-  ASSERT_OK(policy::Divide(problem, 0, std::vector<JobPlace>{{JobId(2), 0}},
-                           assignment));
+  ASSERT_OK(Divided(problem, 0, {{JobId(2), 0}}, assignment));
   EXPECT_THAT(assignment,
               UnorderedElementsAre(TypeAssignment{{JobId(2), JobId()}, 0},
                                    TypeAssignment{{JobId(3), JobId()}, 1}));
   const std::vector<TypeAssignment> before = assignment;
-  EXPECT_FALSE(policy::Divide(problem, 0, std::vector<JobPlace>{{JobId(2), 1}},
-                              assignment)
-                   .ok());
+  EXPECT_FALSE(Divided(problem, 0, {{JobId(2), 1}}, assignment).ok());
   EXPECT_EQ(assignment, before);
 }
 
@@ -118,13 +122,9 @@ TEST(OwnBids, AJobThatADivisionLeavesOnItsTypeKeepsItsHost) {
       {{JobId(1), JobId()}, 0, AcceleratorId(1)},
       {{JobId(2), JobId()}, 1, AcceleratorId(2)}};
   std::vector<TypeAssignment> assignment = before;
-  ASSERT_OK(policy::Divide(problem, 0,
-                           std::vector<JobPlace>{{JobId(1), 0}, {JobId(2), 1}},
-                           assignment));
+  ASSERT_OK(Divided(problem, 0, {{JobId(1), 0}, {JobId(2), 1}}, assignment));
   EXPECT_EQ(assignment, before);
-  ASSERT_OK(policy::Divide(problem, 0,
-                           std::vector<JobPlace>{{JobId(1), 1}, {JobId(2), 0}},
-                           assignment));
+  ASSERT_OK(Divided(problem, 0, {{JobId(1), 1}, {JobId(2), 0}}, assignment));
   EXPECT_FALSE(assignment[0].host.valid());
   EXPECT_FALSE(assignment[1].host.valid());
 }
@@ -133,8 +133,7 @@ TEST(OwnBids, WhatADivisionLeavesStaysWhereItWas) {
   PolicyProblem problem = TwoApps({2}, 4);
   std::vector<TypeAssignment> assignment = {{{JobId(3), JobId()}, 0},
                                             {{JobId(4), JobId()}, 0}};
-  ASSERT_OK(policy::Divide(problem, 1, std::vector<JobPlace>{{JobId(4), 0}},
-                           assignment));
+  ASSERT_OK(Divided(problem, 1, {{JobId(4), 0}}, assignment));
   EXPECT_THAT(assignment, SizeIs(2));
 }
 

@@ -33,7 +33,10 @@ const std::map<std::string, std::string> kExpected = {
     {"SubmitReply", "....."},       {"CommandReply", "....."},
     {"QueryReply", "....."},        {"PrefetchCheckpoint", "....."},
     {"ServeCheckpoint", "....."},   {"AgentLeaving", "...n."},
-    {"CheckpointRequest", "....."},
+    {"CheckpointRequest", "....."}, {"BidderHello", "uo..."},
+    {"BidReply", "uo..."},          {"DivideReply", "uo..."},
+    {"BidRequest", "....."},        {"DivideRequest", "....."},
+    {"BidderNotice", "....."},
 };
 
 template <size_t... index>
