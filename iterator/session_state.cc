@@ -767,8 +767,8 @@ void LearningRates::Begin(const TrackedState& tracked) {
     rates_.push_back({StrCat(item->name(), ".lr"), optimizer, std::nullopt});
   }
   if (rates_.size() == 1) rates_[0].name = "lr";
-  // Names that the program has reported before its first loop are its own.
-  for (const auto& [name, value] : context_.stats.scalars().Read()) Yield(name);
+  begun_ = true;
+  for (const std::string& name : yielded_) Yield(name);
 }
 
 void LearningRates::Report() {
@@ -784,6 +784,7 @@ void LearningRates::Report() {
 }
 
 void LearningRates::Yield(std::string_view name) {
+  if (!begun_) yielded_.insert(std::string(name));
   std::erase_if(rates_, [name](const Rate& rate) { return rate.name == name; });
 }
 

@@ -28,6 +28,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -158,6 +159,8 @@ class LearningRates {
   SessionContext& context_;
   ScalarReports& reports_;
   std::vector<Rate> rates_;
+  bool begun_ = false;
+  std::set<std::string> yielded_;  // before the first step
 };
 
 class SessionState {
