@@ -217,6 +217,12 @@ class Improvement {
                       moved == units_.end() ? Places() : moved->second});
   }
 
+  bool AvoidsAny(JobId job, const Places& places) const {
+    return std::ranges::any_of(places, [&](AcceleratorId id) {
+      return s_.avoidance.Avoids(now_, job, id);
+    });
+  }
+
   double MoveCost(const Job& job) const {
     RoundUnit costs;
     AddCosts(job, costs);
@@ -328,6 +334,11 @@ class Improvement {
         continue;
       }
       if (turn == both) continue;
+      const JobId joins = turn == alone_a ? unit.partner : unit.job;
+      if (AvoidsAny(joins, turn->second)) {
+        end(TrialStage::kOver, 0);
+        continue;
+      }
       Places places = std::move(turn->second);
       units_.erase(turn);
       units_[unit] = std::move(places);
@@ -354,7 +365,8 @@ class Improvement {
         }
         const Job* job = s_.jobs.FindLive(id);
         if (job == nullptr || !s_.candidates.MayRun(*job) ||
-            static_cast<int>(places.size()) != job->scale_factor) {
+            static_cast<int>(places.size()) != job->scale_factor ||
+            AvoidsAny(id, places)) {
           return true;
         }
         runs ? Move(unit, places) : Put(*job, places);
@@ -606,7 +618,8 @@ class Improvement {
     const size_t type = TypeOf(units_.at(unit).front());
     if (runs.spec.elastic() || job.spec.elastic() || runs.spec.opaque() ||
         runs.scale_factor != job.scale_factor ||
-        !s_.figures.UsableTypes(job)[type]) {
+        !s_.figures.UsableTypes(job)[type] ||
+        AvoidsAny(job.id, units_.at(unit))) {
       return false;
     }
     const auto sum = SumTogether(s_, job, runs, type);

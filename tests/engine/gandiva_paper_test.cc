@@ -14,6 +14,21 @@ JobSpec Known(double steps_per_s = 1) {
   return spec;
 }
 
+// The first two jobs always have their turn.
+PolicyResult TheFirstTwoHaveTheirTurn(const PolicyProblem& problem) {
+  PolicyResult result;
+  result.outcome = SolveOutcome::kOptimal;
+  std::vector<ShareUnit> units;
+  std::vector<double> shares;
+  for (const PolicyJob& job : problem.jobs) {
+    units.push_back({job.id, JobId()});
+    shares.push_back(units.size() <= 2 ? 1 : 0);
+  }
+  result.allocation =
+      Allocation::FromRows(std::move(units), 1, std::move(shares));
+  return result;
+}
+
 // Jobs of known speed on one server; rounds of 100 s.
 class Introspection : public ::testing::Test {
  protected:
@@ -216,20 +231,7 @@ class TwoAccelerators : public Introspection {
 // Section 4.2.1: "the job with the lowest GPU utilization is packed on the GPU
 // with the lowest utilization".
 TEST_F(TwoAccelerators, TheLeastUtilisedGetsCompany) {
-  // The first two jobs always have their turn.
-  driver_.answer = [](const PolicyProblem& problem) {
-    PolicyResult result;
-    result.outcome = SolveOutcome::kOptimal;
-    std::vector<ShareUnit> units;
-    std::vector<double> shares;
-    for (const PolicyJob& job : problem.jobs) {
-      units.push_back({job.id, JobId()});
-      shares.push_back(units.size() <= 2 ? 1 : 0);
-    }
-    result.allocation =
-        Allocation::FromRows(std::move(units), 1, std::move(shares));
-    return result;
-  };
+  driver_.answer = TheFirstTwoHaveTheirTurn;
   const JobId a = driver_.Submit("a", 1, Known());
   const JobId b = driver_.Submit("b", 1, Known());
   Obey();
@@ -238,6 +240,19 @@ TEST_F(TwoAccelerators, TheLeastUtilisedGetsCompany) {
   const JobId c = driver_.Submit("c", 1, Known());
   NextRound();
   EXPECT_EQ(driver_.PackedPair(), PairOf(b, c));
+}
+
+TEST_F(Introspection, NoJobIsPackedOnAServerThatItsFileExcludes) {
+  driver_.answer = TheFirstTwoHaveTheirTurn;
+  driver_.JoinServer("there", 1);
+  JobSpec elsewhere = Known();
+  elsewhere.exclude_servers = {"here"};
+  driver_.Submit("a", 1, Known());
+  const JobId there = driver_.Submit("b", 1, elsewhere);
+  Obey();
+  const JobId waits = driver_.Submit("c", 1, elsewhere);
+  NextRound();
+  EXPECT_EQ(driver_.PackedPair(), PairOf(there, waits));
 }
 
 // Section 4.2.2: a job moves to accelerators that were vacated.
