@@ -503,7 +503,7 @@ std::vector<Experiment> Analyses(bool quick) {
 void Shrink(SimulationSpec* spec) {
   if (spec->jobs > 0 && spec->jobs < 100) return;  // of one server
   if (spec->app_jobs_max > 0) {
-    spec->cluster = "v100:64";
+    spec->cluster = "v100:32x4,v100:16x2,v100:16x1";
     spec->rate_per_h /= 4;
   }
   if (spec->cluster == SimulationSpec().cluster) {
