@@ -175,7 +175,8 @@ constexpr CommandKind LastOf(CommandKind) { return CommandKind::kPolicy; }
 
 auto Fields(As<JobUpdate> auto& u) {
   return std::tie(u.weight, u.deadline_s, u.entity, u.types, u.scale_factor_min,
-                  u.scale_factor_max, u.time_limit_s);
+                  u.scale_factor_max, u.time_limit_s, u.after_success,
+                  u.after_any);
 }
 
 auto Fields(As<CommandRequest> auto& m) {

@@ -39,6 +39,8 @@ struct JobUpdate {
   std::optional<int> scale_factor_min;  // 0: scale_factor
   std::optional<int> scale_factor_max;
   std::optional<double> time_limit_s;  // 0: none
+  // The jobs that it waits for; empty: none.
+  std::optional<std::vector<std::string>> after_success, after_any;
 
   friend bool operator==(const JobUpdate&, const JobUpdate&) = default;
 };

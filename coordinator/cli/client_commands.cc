@@ -332,6 +332,10 @@ absl::Status Update(const UpdateOptions& options) {
   command.update = options.update;
   std::optional<std::vector<std::string>>& types = command.update.types;
   if (types == std::vector<std::string>{"all"}) types->clear();  // none named
+  for (auto* parents :
+       {&command.update.after_success, &command.update.after_any}) {
+    if (*parents == std::vector<std::string>{"0"}) (*parents)->clear();
+  }
   return CommandJobs(options, options.jobs, std::move(command), "Updated");
 }
 
@@ -425,6 +429,13 @@ void AddOperatorCommands(CLI::App& app, int* exit_code) {
             "most workers; 0: its scale factor");
   AddOption(command, "--time-limit", update.time_limit_s, "SECONDS",
             "that it may run in all; 0: no limit");
+  AddOption(command, "--after", update.after_success, "JOB",
+            "starts once these jobs have finished: names or ids, by commas; "
+            "0: none")
+      ->delimiter(',');
+  AddOption(command, "--after-any", update.after_any, "JOB",
+            "starts once these have ended in any way; 0: none")
+      ->delimiter(',');
 }
 
 }  // namespace gavel

@@ -180,6 +180,13 @@ std::string Body(const event::TimeReached& e, const Engine& engine) {
   return StrCat("job ", e.job.value(),
                 held ? " has run for its time_limit" : " may start now");
 }
+std::string Body(const event::ParentsEnded& e, const Engine& engine) {
+  const Job* const job = engine.FindJob(e.job);
+  const bool cancelled = job != nullptr && job->state == JobState::kCancelled;
+  return StrCat("job ", e.job.value(),
+                cancelled ? " is cancelled, as a parent failed"
+                          : " need not wait for other jobs any more");
+}
 std::string Body(const event::TrialsNoted& e, const Engine&) {
   constexpr const char* kKinds[] = {"beside", "to vacated accelerators",
                                     "to one server", "away from", "for"};

@@ -42,6 +42,7 @@ struct SubmitOptions : ClientOptions {
   std::optional<std::string> name;
   std::optional<std::string> types;  // by commas
   std::optional<int> gpus;
+  std::optional<std::string> after;  // by commas
   std::string not_before;
   std::vector<std::string> settings;  // KEY=VALUE
   bool wait = false;
@@ -59,6 +60,9 @@ absl::StatusOr<std::vector<JobSetting>> SettingsOf(
   if (options.types) settings.push_back({"--types", "types", *options.types});
   if (options.gpus) {
     settings.push_back({"--gpus", "scale_factor", StrCat(*options.gpus)});
+  }
+  if (options.after) {
+    settings.push_back({"--after", "after_success", *options.after});
   }
   if (!options.not_before.empty()) {
     const double now_s = WallClockNow();
@@ -188,14 +192,16 @@ struct DryRun {
   std::string no_forecast;  // why there is none
 };
 
-absl::StatusOr<DryRun> Try(const JobFile& file, const LiveState& live) {
+absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
+                           const LiveState& live) {
   constexpr double kSimulationLimit_s = 20;
   DryRun result;
   absl::StatusOr<std::vector<FitRow>> fits = FitOf(file.spec, live.nodes);
   GAVEL_RETURN_IF_ERROR(Annotate(fits.status(), file.path));
   result.fits = *std::move(fits);
-  absl::StatusOr<WhatIf> forecast =
-      Predict(live, file.spec, kSimulationLimit_s);
+  const absl::StatusOr<JobSpec> spec = WithParentsLeft(client, file.spec);
+  GAVEL_RETURN_IF_ERROR(Annotate(spec.status(), file.path));
+  absl::StatusOr<WhatIf> forecast = Predict(live, *spec, kSimulationLimit_s);
   if (forecast.ok()) {
     result.forecast = *std::move(forecast);
   } else {
@@ -209,7 +215,7 @@ absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
   Json all = Json::array();
   const absl::Status status = ForEach(files, [&](const JobFile& file) {
-    GAVEL_ASSIGN_OR_RETURN(const DryRun result, Try(file, live));
+    GAVEL_ASSIGN_OR_RETURN(const DryRun result, Try(client, file, live));
     const std::string toml = FormatJobSpec(file.spec);
     if (json) {
       all.push_back({{"name", file.spec.name},
@@ -413,6 +419,9 @@ void AddJobOptions(CLI::App& command, SubmitOptions* options) {
             "accelerator types that it may run on: v100,p100");
   AddOption(command, "--gpus", options->gpus, "",
             "accelerators that it needs at once (`scale_factor`)");
+  AddOption(command, "--after", options->after, "JOB",
+            "starts once these jobs have finished: names or ids, by commas; "
+            "--set after_any=JOB: once they have ended in any way");
   AddOption(command, "--not-before", options->not_before, "TIME",
             "it does not start before: 2026-11-21T18:30, or 2h from now");
   AddOption(command, "--set", options->settings, "KEY=VALUE",

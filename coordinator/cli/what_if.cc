@@ -22,6 +22,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history_table.h"
+#include "coordinator/cli/job_output.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/engine/engine.h"
@@ -331,6 +332,32 @@ absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
   return ends;
 }
 
+// Start and finish; kNever: not within the simulation.
+std::pair<Time, Time> EndsOf(const Ends& ends, uint64_t id) {
+  const auto found = ends.by_id.find(id);
+  return found == ends.by_id.end() ? std::pair(kNever, kNever) : found->second;
+}
+
+// When the last of the job's parents ends, which the job names by id; nullopt:
+// not known, such as of a parent that waits for others itself.
+std::optional<Time> EndOfParents(const JobSpec& spec,
+                                 const std::vector<PredictedJob>& jobs,
+                                 const Ends& ends) {
+  Time last_s = 0;
+  for (const auto* names : {&spec.after_success, &spec.after_any}) {
+    for (const std::string& name : *names) {
+      const auto parent = std::ranges::find_if(
+          jobs, [&](const auto& job) { return name == StrCat(job.id); });
+      if (parent == jobs.end() || parent->steps >= kEndlessSteps) {
+        return std::nullopt;
+      }
+      last_s = std::max(last_s, EndsOf(ends, parent->id).second);
+    }
+  }
+  if (!(last_s < kNever)) return std::nullopt;
+  return last_s;
+}
+
 std::string In(Time seconds) {
   return seconds < kNever ? FormatElapsed(seconds) : "-";
 }
@@ -361,10 +388,29 @@ absl::StatusOr<LiveState> QueryLiveState(Client& client) {
   return LiveState{ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
 }
 
+absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec) {
+  for (auto* names : {&spec.after_success, &spec.after_any}) {
+    std::vector<std::string> left;
+    for (const std::string& name : *names) {
+      GAVEL_ASSIGN_OR_RETURN(const JobId id, client.Resolve(name));
+      GAVEL_ASSIGN_OR_RETURN(const QueueRow parent, JobOf(client, id));
+      if (!parent.Over()) {
+        left.push_back(StrCat(id.value()));
+      } else if (parent.state == "CA" && names == &spec.after_success) {
+        return absl::FailedPreconditionError(
+            StrCat("the job would be cancelled at once: its parent ",
+                   id.value(), " ", parent.name, " was cancelled"));
+      }
+    }
+    *names = std::move(left);
+  }
+  return spec;
+}
+
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
   const KnownSpeeds known = KnownSpeedsOf(live.jobs);
-  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live, known));
+  GAVEL_ASSIGN_OR_RETURN(PredictedJob added, NewJob(spec, live, known));
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
                          SimulationOptionsOf(live));
   WhatIf answer;
@@ -378,13 +424,21 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   if (!jobs.empty()) {
     GAVEL_ASSIGN_OR_RETURN(without, Simulate(options, jobs, wall_limit_s / 2));
   }
-  std::vector<PredictedJob> all = jobs;
-  all.push_back(added);
-  GAVEL_ASSIGN_OR_RETURN(Ends with,
-                         Simulate(options, std::move(all), wall_limit_s / 2));
+  const std::optional<Time> parents_end_s = EndOfParents(spec, jobs, without);
+  if (parents_end_s) {
+    added.arrival_s = std::max(added.arrival_s, kMoment_s + *parents_end_s);
+  }
+  answer.after_parents = !parents_end_s;
+  Ends with = without;
+  if (parents_end_s) {
+    std::vector<PredictedJob> all = jobs;
+    all.push_back(added);
+    GAVEL_ASSIGN_OR_RETURN(with,
+                           Simulate(options, std::move(all), wall_limit_s / 2));
+  }
   answer.cut_short = with.cut_short || without.cut_short;
   answer.simulated_s = with.simulated_s;
-  const auto [start_s, finish_s] = with.by_id[added.id];
+  const auto [start_s, finish_s] = EndsOf(with, added.id);
   answer.job = {0, spec.name, start_s, finish_s, kNever};
   answer.limited = added.limited;
   for (const PredictedJob& job : jobs) {
@@ -488,6 +542,12 @@ std::string SpreadText(const Spread& spread) {
   return earliest == latest ? earliest : StrCat(earliest, " to ", latest);
 }
 
+// When a job of the queue starts; one that waits for others, after these.
+std::string StartText(const QueueRow& row, const Spread& start) {
+  const bool waits = !row.awaits.empty() && !(start.median_s < kNever);
+  return waits ? "after its parents" : In(start.median_s);
+}
+
 Json SpreadJson(const Spread& spread) {
   // kNever becomes null.
   return {{"earliest_in_s", spread.earliest_s},
@@ -546,7 +606,7 @@ std::string RenderForecast(const QueueForecast& forecast,
     const Spread none;
     const Spread& start = job == nullptr ? none : job->start;
     const Spread& finish = job == nullptr ? none : job->finish;
-    cells.push_back({StrCat(row.id), row.name, row.state, In(start.median_s),
+    cells.push_back({StrCat(row.id), row.name, row.state, StartText(row, start),
                      SpreadText(start), In(finish.median_s), SpreadText(finish),
                      row.reason});
   }
@@ -574,6 +634,7 @@ Json ForecastJson(const QueueForecast& forecast,
          {"name", row.name},
          {"state", row.state},
          {"reason", row.reason},
+         {"awaits", row.awaits},
          {"start", SpreadJson(job == nullptr ? Spread() : job->start)},
          {"finish", SpreadJson(job == nullptr ? Spread() : job->finish)}});
   }
@@ -586,12 +647,17 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
                                      FormatWallTime(wall_now_s + seconds))
                             : std::string("not within what was simulated");
   };
-  std::string text = StrCat(
-      "job \"", answer.job.name, "\", if submitted now (", answer.policy,
-      "):\n  starts    ", at(answer.job.start_s),
-      answer.limited ? "\n  is held   " : "\n  finishes  ",
-      at(answer.job.finish_s),
-      answer.limited ? ", by its time_limit, before its last step" : "", "\n");
+  std::string text = StrCat("job \"", answer.job.name, "\", if submitted now (",
+                            answer.policy, "):\n");
+  if (answer.after_parents) {
+    text += "  starts    after its parents, whose end is not known\n";
+  } else {
+    StrAppend(&text, "  starts    ", at(answer.job.start_s),
+              answer.limited ? "\n  is held   " : "\n  finishes  ",
+              at(answer.job.finish_s),
+              answer.limited ? ", by its time_limit, before its last step" : "",
+              "\n");
+  }
   std::vector<const WhatIfJob*> changed;
   for (const WhatIfJob& other : answer.others) {
     if (Difference(other) != "same") changed.push_back(&other);
@@ -632,10 +698,14 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
 Json WhatIfJson(const WhatIf& answer) {
   Json others = Json::array();
   for (const WhatIfJob& other : answer.others) others.push_back(JobJson(other));
-  return {{"policy", answer.policy},          {"job", JobJson(answer.job)},
-          {"limited", answer.limited},        {"others", std::move(others)},
-          {"endless_jobs", answer.endless},   {"cut_short", answer.cut_short},
-          {"simulated_s", answer.simulated_s}};
+  return {{"policy", answer.policy},
+          {"job", JobJson(answer.job)},
+          {"limited", answer.limited},
+          {"others", std::move(others)},
+          {"endless_jobs", answer.endless},
+          {"cut_short", answer.cut_short},
+          {"simulated_s", answer.simulated_s},
+          {"after_parents", answer.after_parents}};
 }
 
 // ---- the preview of another policy
@@ -934,8 +1004,9 @@ absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
-  absl::StatusOr<WhatIf> answer =
-      Predict(live, files.front().spec, options.wall_limit_s);
+  absl::StatusOr<JobSpec> spec = WithParentsLeft(*client, files.front().spec);
+  GAVEL_RETURN_IF_ERROR(Annotate(spec.status(), options.job));
+  absl::StatusOr<WhatIf> answer = Predict(live, *spec, options.wall_limit_s);
   GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
   const std::string text = options.json ? WhatIfJson(*answer).dump(2) + "\n"
                                         : RenderWhatIf(*answer, WallClockNow());

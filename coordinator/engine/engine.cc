@@ -8,6 +8,7 @@
 
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/bidding.h"
+#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/explanations.h"
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job_times.h"
@@ -105,6 +106,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::PolicyChanged& e) { record(e); },
           [&](event::TrialsNoted& e) { record(e); },
           [&](event::TimeReached& e) { record(e); },
+          [&](event::ParentsEnded& e) { record(e); },
       },
       event);
 }
@@ -139,6 +141,7 @@ void Apply(State& s, Time now, const Event& event) {
           [&](const event::PricesChanged& e) { On(s, now, e); },
           [&](const event::TrialsNoted& e) { On(s, now, e); },
           [&](const event::TimeReached& e) { On(s, now, e); },
+          [&](const event::ParentsEnded& e) { On(s, now, e); },
           // These are not durable.
           [](const event::LeaseRequested&) {},
           [](const event::AgentHeard&) {},
@@ -383,6 +386,7 @@ Actions Engine::Step(Time now, Event event) {
   s.outbox.Fence(event);
   if (s.outbox.halted()) return s.outbox.Take();
   engine::TakeEvent(s, now, event);
+  engine::SettleChildren(s, now);
   // A new allocation is used for a fill at once, even if the next one is on its
   // way.
   const bool answered =

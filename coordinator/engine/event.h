@@ -83,6 +83,8 @@ struct JobUpdated {
   JobId job;
   JobUpdate update;
   uint64_t reply_to = 0;  // not journaled
+  // As in JobSubmitted, if the update names other parents.
+  std::vector<Parent> parents = {};
 };
 
 struct PolicyChanged {
@@ -190,6 +192,9 @@ struct JobSubmitted {
   // received this already; not journaled.
   Received received = {};
   std::vector<ProfiledCell> profile = {};  // in a simulation; not journaled
+  // The jobs that its specification names as parents, without those that have
+  // ended as they should. Set by the engine.
+  std::vector<Parent> parents = {};
 };
 
 // A command to a job that has no argument: kCancel, kRelease, kHold, kRequeue
@@ -349,6 +354,12 @@ struct TimeReached {
   JobId job;
 };
 
+// The job need not wait any longer: its parents have all ended as they should,
+// or one of them failed.
+struct ParentsEnded {
+  JobId job;
+};
+
 // ---- not durable
 
 struct LeaseRequested {
@@ -401,8 +412,8 @@ using EventVariant = std::variant<
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
     event::JobsResized, event::AcceleratorsDrained, event::JobUpdated,
     event::PolicyChanged, event::ServerForgotten, event::TrialsNoted,
-    event::TimeReached, event::LeaseRequested, event::AgentHeard,
-    event::WorkerSaidFinished, event::Persisted, event::Tick,
+    event::TimeReached, event::ParentsEnded, event::LeaseRequested,
+    event::AgentHeard, event::WorkerSaidFinished, event::Persisted, event::Tick,
     event::CheckpointComing, event::WorkerBusy, event::AgentLeaves,
     event::BidderJoined, event::BidReceived, event::ShareDivided>;
 class Event : public ClosedVariant<EventVariant> {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/rounds.h"
@@ -62,6 +63,7 @@ Reason Why(const State& s, JobId id, Time now) {
 
 Reason WhyUnranked(const State& s, JobId id, Time now) {
   const Job& job = s.jobs.at(id);
+  if (AwaitsJobs(job)) return WhyAwaiting(s, job);
   if (!job.active()) return job.reason;
   if (job.assigned.empty()) {
     if (job.HoldsAny()) return reason::Pausing();

@@ -234,6 +234,13 @@ struct ProfiledCell {
   double value = 0;         // >= 0
 };
 
+// A job that another one waits for.
+struct Parent {
+  JobId job;
+  bool any_end = false;  // named by after_any: it may end in any way
+  bool failed = false;   // it ended in another way than the child waits for
+};
+
 struct Job {
   JobId id;
   JobSpec spec;
@@ -344,6 +351,9 @@ struct Job {
   // An acknowledged checkpoint that `gavel release` gave up, as no server that
   // can be reached has it.
   Generation forgone;
+  // The jobs that it waits for before it may start: those that have not ended,
+  // and those that failed. An active job has none.
+  std::vector<Parent> parents;
 
   bool active() const { return state == JobState::kActive; }
   // An opaque job keeps its accelerators until its end, and rounds are planned

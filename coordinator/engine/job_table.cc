@@ -60,6 +60,11 @@ JobId JobTable::Named(const JobSpec& spec) const {
   return taken == names_.end() ? JobId() : taken->second;
 }
 
+JobId JobTable::LatestNamed(const std::string& name) const {
+  const auto found = latest_.find(name);
+  return found == latest_.end() ? JobId() : found->second;
+}
+
 JobId JobTable::SavingIn(const JobSpec& spec) const {
   const auto taken = directories_.find({spec.owner, spec.checkpoint_directory});
   return taken == directories_.end() ? JobId() : taken->second;
@@ -122,6 +127,7 @@ Job& JobTable::Add(Time now, const JobSpec& spec) {
   job.scale_factor = job.world_size = spec.scale_factor;
   job.workers.resize(static_cast<size_t>(spec.scale_factor));
   names_.emplace(NameOf(spec), id);
+  latest_[NameOf(spec)] = id;
   KeepDirectory(job);
   ++active_;
   uncounted_.push_back(id);
@@ -184,6 +190,8 @@ void JobTable::Prune(size_t ended_kept) {
   over_.clear();
   while (ended_.size() > ended_kept && FindLive(ended_.front()) == nullptr) {
     if (const auto ended = by_id_.find(ended_.front()); ended != by_id_.end()) {
+      const std::string name = NameOf(ended->second->second.spec);
+      if (LatestNamed(name) == ended_.front()) latest_.erase(name);
       jobs_.erase(ended->second);
       by_id_.erase(ended);
     }
@@ -206,9 +214,11 @@ absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
   live_.clear();
   by_id_.clear();
   names_.clear();  // older snapshots have them by job alone
+  latest_.clear();
   directories_.clear();
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
     by_id_[job->first] = job;
+    latest_[NameOf(job->second.spec)] = job->first;
     if (!HasName(job->second)) continue;
     names_[NameOf(job->second.spec)] = job->first;
     KeepDirectory(job->second);

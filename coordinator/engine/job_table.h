@@ -57,6 +57,9 @@ class JobTable {
   uint64_t numbers_from() const { return numbers_from_; }
   // The job that has the name of `spec`; invalid if there is none.
   JobId Named(const JobSpec& spec) const;
+  // The latest job of this name (NameOf), which may have ended; invalid if
+  // there is none.
+  JobId LatestNamed(const std::string& name) const;
   // The job that has the checkpoint directory of `spec`; invalid if there is
   // none.
   JobId SavingIn(const JobSpec& spec) const;
@@ -114,7 +117,8 @@ class JobTable {
   Live waiting_;
   size_t active_ = 0;
   bool elastic_ = false;
-  absl::flat_hash_map<std::string, JobId> names_;  // of jobs not over
+  absl::flat_hash_map<std::string, JobId> names_;   // of jobs not over
+  absl::flat_hash_map<std::string, JobId> latest_;  // of all jobs_
   // The job that saves in a directory, by owner and path. Jobs of two owners
   // may name the same path: the file system says which of them can write there.
   absl::flat_hash_map<std::pair<std::string, std::string>, JobId> directories_;

@@ -47,6 +47,7 @@ bool IsAhead(const Job& job) {
 void HoldUntilDue(State& s, Time now, Job& job) {
   if (!job.spec.not_before_s) return;
   const Time due = DueAt(job);
+  if (due <= now) return;
   EndJob(s, now, job, JobState::kHeld,
          reason::NotBefore{UtcText(due + s.options.wall_offset_s), job.id});
   s.ahead.insert({due, job.id});

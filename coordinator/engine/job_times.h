@@ -16,7 +16,7 @@ struct State;
 // Whether it waits for its not_before.
 bool IsAhead(const Job& job);
 
-// Holds a job that was just submitted and is not yet to start.
+// Holds a job that could start now, but for its not_before.
 void HoldUntilDue(State& s, Time now, Job& job);
 // Finds those jobs again, in a state that was read.
 void RebuildTimes(State& s);

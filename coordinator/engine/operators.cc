@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/agents.h"
+#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/job_times.h"
 #include "coordinator/engine/lease_book.h"
@@ -153,8 +154,12 @@ std::string WhyNotResumed(const std::string& target,
 
 }  // namespace
 
+std::string NameOf(std::string_view owner, std::string_view name) {
+  return owner.empty() ? std::string(name) : StrCat(owner, "/", name);
+}
+
 std::string NameOf(const JobSpec& spec) {
-  return spec.owner.empty() ? spec.name : StrCat(spec.owner, "/", spec.name);
+  return NameOf(spec.owner, spec.name);
 }
 
 bool HasName(const Job& job) {
@@ -173,7 +178,7 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
       return StrCat("job ", e.job.value(), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
-      if (engine::IsAhead(*job)) return "";
+      if (engine::IsAhead(*job) || engine::AwaitsJobs(*job)) return "";
       if (job->state == JobState::kHeld) return Held(*job);
       return over ? Ended(*job) : "";
     case CommandKind::kRequeue:
@@ -327,9 +332,13 @@ void Admit(State& s, Time now, const event::JobCommanded& e) {
   s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
 
-void Admit(State& s, Time now, const event::JobUpdated& e) {
-  std::string error = WhyNot(e, s.jobs.Find(e.job), s.cluster);
-  if (error.empty()) return Record(s, now, e);
+void Admit(State& s, Time now, event::JobUpdated e) {
+  const Job* const job = s.jobs.Find(e.job);
+  std::string error = WhyNot(e, job, s.cluster);
+  if (error.empty() && NamesParents(e.update)) {
+    error = FindNewParents(s, *job, &e);
+  }
+  if (error.empty()) return Record(s, now, std::move(e));
   s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
 
@@ -352,6 +361,8 @@ void On(State& s, Time now, const event::JobCommanded& e) {
   s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
   switch (e.kind) {
     case CommandKind::kRelease:
+      if (AwaitAgain(s, now, *job)) return;
+      ForgetParents(s, *job);
       return Release(s, now, *job);
     case CommandKind::kHold:
       return EndJob(s, now, *job, JobState::kHeld,
@@ -405,6 +416,7 @@ void On(State& s, Time now, const event::JobUpdated& e) {
   Job& job = *s.jobs.Find(e.job);
   s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
   ApplyUpdate(e.update, &job.spec);
+  if (NamesParents(e.update)) SetParents(s, now, job, e.parents);
   BarTypes(s, job);
   const int least = job.spec.LeastWorkers();
   const int most = job.spec.MostWorkers();
@@ -583,6 +595,12 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
                          Capacities(s.cluster),
                          "); lower it or add accelerators"));
   }
+  absl::StatusOr<std::vector<Parent>> parents = FindParents(s, e.spec);
+  if (!parents.ok()) {
+    return refuse(StrCat("job \"", e.spec.name,
+                         "\": ", ToStd(parents.status().message())));
+  }
+  e.parents = *std::move(parents);
   FillThroughputs(s, e.spec);
   Record(s, now, std::move(e));
 }
@@ -603,7 +621,8 @@ void On(State& s, Time now, const event::JobSubmitted& e) {
   s.changes.Touch(job);
   s.agenda.SolveSoon();
   s.ledger.TakeReceived(id, e.received);
-  HoldUntilDue(s, now, job);
+  SetParents(s, now, job, e.parents);
+  if (job.active()) HoldUntilDue(s, now, job);
 }
 
 }  // namespace gavel::engine

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -48,6 +49,7 @@ class LeaseBook;
 }  // namespace engine
 
 // The job's name, qualified by its owner: two users may each have a "train".
+std::string NameOf(std::string_view owner, std::string_view name);
 std::string NameOf(const JobSpec& spec);
 // Whether the job has its name. It keeps it until its end, also while held.
 bool HasName(const Job& job);
@@ -90,7 +92,7 @@ namespace gavel::engine {
 
 void On(State& s, Time now, const event::PricesChanged& e);
 void Admit(State& s, Time now, const event::JobCommanded& e);
-void Admit(State& s, Time now, const event::JobUpdated& e);
+void Admit(State& s, Time now, event::JobUpdated e);
 void Admit(State& s, Time now, const event::ServerForgotten& e);
 void Admit(State& s, Time now, event::AcceleratorsDrained e);
 void On(State& s, Time now, const event::JobCommanded& e);

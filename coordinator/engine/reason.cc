@@ -125,6 +125,13 @@ std::string HeldByUser::Sentence() const {
                 "; `gavel release ", job.value(), "` lets it go on");
 }
 
+std::string AwaitsJobs::Sentence() const {
+  std::string text = StrCat("waiting: for job ", first);
+  if (more > 0) StrAppend(&text, " and ", more, " more");
+  return StrCat(text, "; `gavel release ", job.value(),
+                "` lets it start without them");
+}
+
 std::string HeldHungLaunch::Sentence() const {
   return StrCat("held: its launch came to nothing ", launches,
                 " times, at last ", where, why.empty() ? "" : ": ", why,

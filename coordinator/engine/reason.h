@@ -374,6 +374,21 @@ struct NotBefore {
   JobId job;
 };
 
+struct AwaitsJobs {
+  static constexpr Text kName = "awaits_jobs";
+  std::string Sentence() const;
+  std::string first;  // "12 prepare (running)"
+  int more = 0;       // other jobs that it waits for
+  JobId job;
+};
+
+struct ParentFailed {
+  static constexpr Text kName = "parent_failed";
+  static constexpr Text kSentence =
+      "cancelled: its parent %1$s failed; `gavel why` tells more of that job";
+  std::string parent;  // "12 prepare"
+};
+
 struct LosesPlace {
   static constexpr Text kName = "loses_place";
   static constexpr Text kSentence =
@@ -428,7 +443,8 @@ using ReasonVariant = std::variant<
     reason::TooExtreme, reason::Drained, reason::HeldByUser,
     reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
     reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried,
-    reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy>;
+    reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy,
+    reason::AwaitsJobs, reason::ParentFailed>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

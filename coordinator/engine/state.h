@@ -18,6 +18,7 @@
 #include "coordinator/engine/apps.h"
 #include "coordinator/engine/bidding.h"
 #include "coordinator/engine/checkpoints.h"
+#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/failures.h"
@@ -87,6 +88,8 @@ struct State {
   // When jobs that are not yet to start are due. Follows from the jobs; may
   // name some that were released since.
   std::set<std::pair<Time, JobId>> ahead;
+  // Which jobs wait for which others. Follows from the jobs.
+  Dependencies dependencies;
 };
 
 // Journals a durable event and applies it. The event is applied before this

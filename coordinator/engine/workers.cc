@@ -846,6 +846,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
   // A job that finished could use other accelerators, so its word counts.
   if (state != JobState::kFinished) s.accusations.WithdrawAccusations(job.id);
   if (state != JobState::kHeld) {
+    TellChildren(s, job);
     const double steps_done = s.figures.StepsDone(job, now);
     s.apps.End(now, job, s.figures.AloneSeconds(job, steps_done));
     s.avoidance.Forget(job.id);

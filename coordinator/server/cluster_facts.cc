@@ -104,6 +104,8 @@ struct ClusterFacts::Observation {
 
   void On(const event::JobCommanded& e) { LookAt(e.job); }
 
+  void On(const event::ParentsEnded& e) { LookAt(e.job); }
+
   void On(const event::ServerJoined& e) {
     Add(info, "server ", e.hello.server,
         " joined: ", e.hello.accelerators.size(), " accelerators, ",

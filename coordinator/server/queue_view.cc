@@ -224,6 +224,7 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
     view.left_s = engine.SecondsLeft(job, now);
     view.bidder = engine.BidderText(job);
   }
+  for (const Parent& parent : job.parents) view.awaits.push_back(parent.job);
   view.submitted_at = job.submitted_at;
   view.ended_at = job.ended_at;
   // Jobs of an earlier version have none.
@@ -305,6 +306,8 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   row->received_s = job.received_s;
   row->rho = job.rho;
   row->bidder = job.bidder;
+  row->awaits.clear();
+  for (const JobId parent : job.awaits) row->awaits.push_back(parent.value());
   row->left_s = job.left_s;
   row->failures_in_a_row = job.failures_in_a_row;
   row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";

@@ -73,6 +73,7 @@ struct JobView {
   std::optional<double> left_s;  // QueueRow::left_s
   std::string auction;           // AuctionText; of one job alone
   std::string bidder;            // QueueRow::bidder
+  std::vector<JobId> awaits;     // QueueRow::awaits
   Time submitted_at = 0;
   Time ended_at = 0;
   double submitted_wall_s = 0;  // since 1970

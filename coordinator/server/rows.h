@@ -118,8 +118,9 @@ struct QueueRow {
   // Seconds of its work that are left, alone where it is fastest; null: not
   // known, or it names no app.
   std::optional<double> left_s;
-  std::string code;    // the name of `reason`, as in WhyRow
-  std::string bidder;  // of its app: Engine::BidderText
+  std::string code;              // the name of `reason`, as in WhyRow
+  std::string bidder;            // of its app: Engine::BidderText
+  std::vector<uint64_t> awaits;  // jobs that it waits for, before it starts
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -132,7 +133,7 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
-          left_s, code, bidder)
+          left_s, code, bidder, awaits)
 
 struct ThroughputRow {
   std::string type;

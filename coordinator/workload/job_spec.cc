@@ -86,6 +86,16 @@ void CheckServers(TomlReader& reader, std::string_view key,
   }
 }
 
+void CheckParents(TomlReader& reader, std::string_view key,
+                  const std::vector<std::string>& parents) {
+  for (const std::string& parent : parents) {
+    if (IsValidName(parent)) continue;
+    reader.Fail(key, StrCat(key, " names ", QuoteToml(parent),
+                            ", which is no job; write names or ids of your "
+                            "jobs, as `gavel queue` shows them"));
+  }
+}
+
 constexpr std::tuple kJobKeys = {
     Key("name", &JobSpec::name,
         {.kind = KeyKind::kName,
@@ -264,6 +274,28 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Seconds from submission to the time from which the job "
                     "may start; `gavel submit --not-before` takes a time of "
                     "day."}),
+    Key("after_success", &JobSpec::after_success,
+        {.values = "names or ids of jobs of the same owner, at most 64 with "
+                   "`after_any`",
+         .otherwise = "it waits for no job",
+         .example = R"(["prepare", "12"])",
+         .meaning = "The job starts once these have finished. If one of them "
+                    "is cancelled, so is this job. A name is that of the "
+                    "latest job that has it at submission."},
+        CheckParents),
+    Key("after_any", &JobSpec::after_any,
+        {.values = "as for `after_success`",
+         .otherwise = "it waits for no job",
+         .example = R"(["train"])",
+         .meaning = "The job starts once these have ended, in whatever way."},
+        CheckParents),
+    Key("after", &JobSpec::after_success,
+        {.values = "as for `after_success`",
+         .otherwise = "it waits for no job",
+         .example = R"(["prepare"])",
+         .meaning = "The same as `after_success`.",
+         .alias_of = "after_success"},
+        CheckParents),
     Key("visibility", &JobSpec::leased_visibility,
         {.kind = KeyKind::kChoice,
          .choices = kVisibilities,
@@ -457,6 +489,11 @@ absl::Status Override(const JobSetting& setting, toml::table& root) {
     }
     return absl::OkStatus();
   }
+  // A key and its alias count as one.
+  for (const FileKey& other : KeysOf(JobFileTables(), "")) {
+    if (other.alias_of == head) root.erase(other.name);
+  }
+  if (row != nullptr && !row->alias_of.empty()) root.erase(row->alias_of);
   // The user has named the table, and chooses any key (TomlReader).
   if (from != nullptr) from->is_inline(true);
   root.insert_or_assign(added->first, std::move(added->second));
@@ -516,6 +553,18 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                 StrCat("servers and exclude_servers both name ",
                        QuoteToml(server), "; leave it out of one of them"));
   }
+  if (reader.Has("after") && reader.Has("after_success")) {
+    reader.Fail("after",
+                "after and after_success mean the same; write all jobs into "
+                "after_success");
+  }
+  if (const size_t parents = spec.after_success.size() + spec.after_any.size();
+      parents > kParentsMax) {
+    reader.FailHere(StrCat("after_success and after_any name ", parents,
+                           " jobs; write ", kParentsMax,
+                           " at most, or let a job between them wait for some "
+                           "of these"));
+  }
   if (spec.opaque() && spec.elastic()) {
     reader.FailHere(
         "a job of class \"opaque\" can't grow and shrink; leave "
@@ -572,6 +621,8 @@ void ApplyUpdate(const JobUpdate& update, JobSpec* spec) {
     spec->time_limit_s.reset();
     if (*update.time_limit_s != 0) spec->time_limit_s = *update.time_limit_s;
   }
+  if (update.after_success) spec->after_success = *update.after_success;
+  if (update.after_any) spec->after_any = *update.after_any;
 }
 
 // By the parser itself, so that the bounds are the same.
@@ -579,7 +630,9 @@ absl::Status CheckUpdate(const JobUpdate& update, JobSpec spec) {
   if (update == JobUpdate()) {
     return absl::InvalidArgumentError(
         "nothing is to be changed; give one of --weight, --deadline, --entity, "
-        "--types, --scale-factor-min, --scale-factor-max and --time-limit");
+        "--types, --scale-factor-min, --scale-factor-max, --time-limit, "
+        "--after "
+        "and --after-any");
   }
   if (update.types && std::ranges::count(*update.types, "") > 0) {
     return absl::InvalidArgumentError(

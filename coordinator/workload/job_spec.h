@@ -79,6 +79,10 @@ struct JobSpec {
   std::optional<double> time_limit_s;  // > 0
   // It does not start before so long after its submission. Default: at once.
   std::optional<double> not_before_s;  // > 0
+  // Names or ids of jobs of the same owner, at most kParentsMax in all. It
+  // starts once those of after_success have finished, and is cancelled if one
+  // of them ends in another way; once those of after_any have ended in any way.
+  std::vector<std::string> after_success, after_any;
   // A file of NAME=VALUE lines on each server, whose variables only the
   // processes of the job see. Empty: none.
   std::string env_file;
@@ -117,6 +121,9 @@ struct JobSpec {
 // A job file is at most this long, so that submitting and launching it fit a
 // frame of the protocol.
 inline constexpr size_t kJobSpecBytesMax = 48 * 1024;
+
+// The most jobs that a job may wait for.
+inline constexpr size_t kParentsMax = 64;
 
 // A key of the file that a flag gives: it overrides the file's.
 struct JobSetting {

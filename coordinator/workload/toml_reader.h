@@ -254,6 +254,7 @@ std::string FormatMembers(const auto& keys, const S& object) {
   std::string toml;
   const auto format = [&](const auto& key) {
     const auto& value = object.*key.member;
+    if (!key.row.alias_of.empty()) return;
     if (value == S().*key.member) return;
     StrAppend(&toml, key.row.name, " = ", ToToml(key.row, value), "\n");
   };

@@ -205,6 +205,40 @@ TEST_F(SubmitTest, AJobStartsNotBeforeItsTime) {
       HasSubstr("has passed; without it the job may start now"));
 }
 
+TEST_F(SubmitTest, AJobStartsAfterOthers) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "first"}, Trainer("100000"));
+  const Ended submitted =
+      DoWith({"submit", "--name", "second", "--after", "first,1"}, {"true"});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  const json row = QueueRow(endpoint_, "second");
+  EXPECT_EQ(row["state"], "PD");
+  EXPECT_EQ(row["code"], "awaits_jobs");
+  EXPECT_EQ(row["awaits"], json({1}));
+  DoWith({"submit", "--name", "third", "--set", "after_any=first,second"},
+         {"true"});
+  EXPECT_THAT(Do({"why", "third"}).output, HasSubstr("and 1 more"));
+  EXPECT_THAT(DoWith({"submit", "--after", "nobody"}, {"true"}).errors,
+              HasSubstr("its owner has no such job"));
+  EXPECT_EQ(Do({"cancel", "first"}).exit_code, 0);
+  EXPECT_EQ(Do({"wait", "second"}).exit_code, 75);
+  EXPECT_THAT(Do({"why", "second"}).output,
+              HasSubstr("its parent 1 first failed"));
+  EXPECT_EQ(Do({"wait", "third"}).exit_code, 0);
+}
+
+TEST_F(SubmitTest, AnUpdateNamesOtherParentsOrNone) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "first"}, Trainer("100000"));
+  DoWith({"submit", "--name", "second", "--after", "first"}, {"true"});
+  EXPECT_THAT(Do({"update", "second", "--after", "second"}).errors,
+              HasSubstr("it can't wait for itself"));
+  EXPECT_EQ(Do({"update", "second", "--after-any", "first"}).exit_code, 0);
+  EXPECT_EQ(Do({"update", "second", "--after", "0"}).exit_code, 0);
+  EXPECT_EQ(Do({"cancel", "first"}).exit_code, 0);
+  EXPECT_EQ(Do({"wait", "second"}).exit_code, 0);
+}
+
 TEST_F(SubmitTest, RunShowsTheOutputAndEndsWithTheCodeOfTheJob) {
   StartCluster(1);
   const Ended good =

@@ -82,6 +82,7 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
                                            const Actions& actions) {
   broken_.clear();
   NoteTerm(actions);
+  NoteReleases(actions);
   // Jobs and accelerators change only by journaled events.
   const bool changed =
       std::any_of(actions.begin(), actions.end(), [](const Action& action) {
@@ -90,6 +91,7 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
   if (changed) {
     CheckLeases(engine);
     CheckAssignments(engine);
+    CheckParents(engine);
     CheckGrowth(now, engine);
     CheckMonotonic(now, engine);
   }
@@ -292,6 +294,44 @@ void Invariants::CheckAssignments(const Engine& engine) {
     if (types.size() > 1) {
       Broken(StrCat("job ", id.value(), " is assigned two types"));
     }
+  }
+}
+
+// A job that has accelerators has begun after its parents, unless its owner
+// released it. A parent that is named is any job of that name.
+void Invariants::CheckParents(const Engine& engine) {
+  const auto has_ended = [&](const std::string& name, bool any_end) {
+    bool known = false;
+    for (const auto& [id, job] : engine.jobs()) {
+      if (job.spec.name != name && StrCat(id.value()) != name) continue;
+      known = true;
+      if (job.state == JobState::kFinished) return true;
+      if (any_end && job.state == JobState::kCancelled) return true;
+    }
+    return !known;  // ended jobs are forgotten
+  };
+  for (const auto& [id, job] : engine.jobs()) {
+    if (job.active() && !job.parents.empty()) {
+      Broken(StrCat("job ", id.value(), " is in the queue and has parents"));
+    }
+    if (job.assigned.empty() || released_.contains(id)) continue;
+    for (const auto* names : {&job.spec.after_success, &job.spec.after_any}) {
+      for (const std::string& name : *names) {
+        if (has_ended(name, names == &job.spec.after_any)) continue;
+        Broken(StrCat("job ", id.value(), " has started before its parent ",
+                      name, " has ended"));
+      }
+    }
+  }
+}
+
+void Invariants::NoteReleases(const Actions& actions) {
+  for (const Action& action : actions) {
+    const auto* row = std::get_if<action::Persist>(&action);
+    if (row == nullptr || row->event == nullptr) continue;
+    const auto* command = std::get_if<event::JobCommanded>(row->event.get());
+    if (command == nullptr || command->kind != CommandKind::kRelease) continue;
+    released_.insert(command->job);
   }
 }
 

@@ -32,9 +32,11 @@ class Invariants {
 
  private:
   void NoteTerm(const Actions& actions);
+  void NoteReleases(const Actions& actions);
   void CheckLeases(const Engine& engine);
   void CheckLeaseEnds(Time now, const Engine& engine);
   void CheckAssignments(const Engine& engine);
+  void CheckParents(const Engine& engine);
   void CheckGrowth(Time now, const Engine& engine);
   void CheckMonotonic(Time now, const Engine& engine);
   void CheckActions(Time now, const Engine& engine, const Actions& actions);
@@ -53,6 +55,7 @@ class Invariants {
     Time horizon = 0;         // the furthest that the engine saw while held
   };
   std::map<WorkerId, Lease> leases_;
+  std::set<JobId> released_;      // by a command, perhaps before their time
   std::set<WorkerKey> launched_;  // and have not spoken
   uint64_t term_ = 0;
   uint64_t term_seq_ = 0;  // of the row that began it

@@ -59,6 +59,7 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<ProfiledCell>();
   ExpectEveryMemberListed<Worker::Known>();
   ExpectEveryMemberListed<Worker>(5);
+  ExpectEveryMemberListed<Parent>();
   ExpectEveryMemberListed<Job::Pace>();
   ExpectEveryMemberListed<Job>(8);
   ExpectEveryMemberListed<Agent>(1);

@@ -228,6 +228,16 @@ std::vector<Case> Cases() {
        "sized_by_policy",
        "the policy gives it so many workers",
        {44}},
+      {reason::AwaitsJobs{"12 prepare (running)", 2, job},
+       "awaits_jobs",
+       "waiting: for job 12 prepare (running) and 2 more; `gavel release 7` "
+       "lets it start without them",
+       {45, "12 prepare (running)", 2, 7}},
+      {reason::ParentFailed{"12 prepare"},
+       "parent_failed",
+       "cancelled: its parent 12 prepare failed; `gavel why` tells more of "
+       "that job",
+       {46, "12 prepare"}},
   };
 }
 

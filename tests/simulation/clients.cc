@@ -40,10 +40,11 @@ constexpr auto kPolicies =
                                 "max_min_fairness_packed"});
 
 // Returns why the job has not ended as it should; empty if it has.
-// `steps_saved` is the largest number of steps in a checkpoint of the job, and
-// `cancelled` tells whether its user cancelled it.
+// `steps_saved` is the largest number of steps in a checkpoint of the job.
+// `cancelled` tells whether its user cancelled it, `parent_cancelled` whether a
+// job that it waited for was cancelled.
 std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
-                     bool cancelled) {
+                     bool cancelled, bool parent_cancelled) {
   if (job.active()) return "has not ended";
   if (job.state == JobState::kFinished) {
     const uint64_t steps = steps_saved;
@@ -57,7 +58,18 @@ std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
   if (job.state == JobState::kCancelled && cancelled) {
     return "";
   }
+  if (std::holds_alternative<reason::ParentFailed>(job.reason) &&
+      parent_cancelled) {
+    return "";
+  }
   return "could have finished";
+}
+
+bool HasCancelledParent(const Job& job, const Engine& engine) {
+  return std::ranges::any_of(engine.jobs(), [&](const auto& entry) {
+    return entry.second.state == JobState::kCancelled &&
+           std::ranges::count(job.spec.after_success, entry.second.spec.name);
+  });
 }
 
 std::string Stands(const Job& job) {
@@ -149,6 +161,15 @@ Client MakeClient(int i, std::mt19937_64& random) {
   return client;
 }
 
+void AddParents(std::vector<Client>& clients) {
+  for (size_t i = 1; i < clients.size(); ++i) {
+    const Client& parent = clients[i - 1];
+    if (i % 3 == 0 || parent.kind == Kind::kFailing) continue;
+    JobSpec& spec = clients[i].spec;
+    (i % 4 == 1 ? spec.after_any : spec.after_success) = {parent.spec.name};
+  }
+}
+
 const Client& ClientOf(const std::vector<Client>& clients,
                        const std::string& name) {
   return *std::find_if(
@@ -165,7 +186,8 @@ std::string WrongEnds(const std::vector<Client>& clients,
     there.insert(job.spec.name);
     const std::string wrong =
         WrongEnd(ClientOf(clients, job.spec.name), job,
-                 cluster.world().truth.StepsSaved(id), cancelled.contains(id));
+                 cluster.world().truth.StepsSaved(id), cancelled.contains(id),
+                 HasCancelledParent(job, cluster.engine()));
     if (wrong.empty()) continue;
     StrAppend(&text, "job ", id.value(), " (", job.spec.name, ") ", wrong, ": ",
               JobStateName(job.state), ", ",

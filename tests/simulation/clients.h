@@ -38,6 +38,10 @@ struct Client {
 // The i-th job of a seed.
 Client MakeClient(int i, std::mt19937_64& random);
 
+// Lets some of the jobs wait for the one before, unless that is held in the
+// end.
+void AddParents(std::vector<Client>& clients);
+
 const Client& ClientOf(const std::vector<Client>& clients,
                        const std::string& name);
 

@@ -37,6 +37,7 @@ class Scenario {
     AddServers();
     for (int i = 0; i < options.jobs; ++i)
       clients_.push_back(MakeClient(i, random_));
+    if (seed % 4 == 2) AddParents(clients_);
   }
 
   ScenarioResult Run() {

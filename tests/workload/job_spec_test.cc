@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/str_join.h"
 #include "coordinator/workload/file_keys.h"
 #include "core/text.h"
 #include "tests/support/test.h"
@@ -85,6 +86,17 @@ TEST(JobSettings, OverrideTheFileAndTheLastOneCounts) {
               ElementsAre(Pair("DATA", "/data"), Pair("SEED", "12")));
   EXPECT_EQ(spec->throughputs.at("v100"), 4);
   EXPECT_EQ(*ParseJobSpec(FormatJobSpec(*spec), "again"), *spec);
+}
+
+TEST(JobSettings, OverrideAKeyByAnotherOfTheSameMeaning) {
+  for (const char* key : {"after", "after_success"}) {
+    const std::vector<JobSetting> settings = {{"--after", key, "b,c"}};
+    ASSERT_OK_AND_ASSIGN(
+        const JobSpec spec,
+        ParseJobSpec("name = \"a\"\ncommand = [\"./t\"]\nafter = [\"x\"]\n",
+                     "job.toml", settings));
+    EXPECT_THAT(spec.after_success, ElementsAre("b", "c"));
+  }
 }
 
 TEST(JobSettings, ReplaceAWholeTableInBraces) {
@@ -378,6 +390,30 @@ TEST(JobSpec, WhatIsNotTomlIsPointedAt) {
   EXPECT_THAT(ErrorOf("name = \"a\xff\""), IsInvalid("not TOML"));
 }
 
+TEST(JobSpec, NamesTheJobsThatItWaitsFor) {
+  ASSERT_OK_AND_ASSIGN(
+      const JobSpec spec,
+      ParseWith("after = [\"prepare\", \"12\"]\nafter_any = [\"b\"]"));
+  EXPECT_THAT(spec.after_success, ElementsAre("prepare", "12"));
+  EXPECT_THAT(spec.after_any, ElementsAre("b"));
+  EXPECT_THAT(FormatJobSpec(spec),
+              HasSubstr("after_success = [\"prepare\", \"12\"]\n"));
+  EXPECT_THAT(ParseWith("after_success = [\"a b\"]"),
+              IsInvalid("after_success names \"a b\", which is no job"));
+  EXPECT_THAT(ParseWith("after_any = [\"\"]"),
+              IsInvalid("after_any names \"\""));
+  EXPECT_THAT(ParseWith("after = [\"a\"]\nafter_success = [\"b\"]"),
+              IsInvalid("after and after_success mean the same"));
+  std::vector<std::string> most(kParentsMax - 1, "\"a\"");
+  const std::string any = "\nafter_any = [\"b\"]";
+  const auto list = [&] {
+    return StrCat("after_success = [", absl::StrJoin(most, ", "), "]", any);
+  };
+  EXPECT_OK(ParseWith(list()));
+  most.push_back("\"a\"");
+  EXPECT_THAT(ParseWith(list()), IsInvalid("name 65 jobs; write 64 at most"));
+}
+
 TEST(JobSpec, TooMuchIsRefused) {
   EXPECT_THAT(ParseWith("#" + std::string(kJobSpecBytesMax, 'x')),
               IsInvalid("bytes exceed the 49152 allowed"));
@@ -434,6 +470,8 @@ class RandomSpecs {
     if (Int(0, 1) == 1) spec.env_file = Text();
     for (int n = Int(0, 2); n > 0; --n) spec.servers.push_back(Name() + "-a");
     if (Int(0, 1) == 1) spec.exclude_servers = {"b"};
+    for (int n = Int(0, 2); n > 0; --n) spec.after_success.push_back(Name());
+    if (Int(0, 1) == 1) spec.after_any = {"12"};
     if (!spec.opaque()) {
       spec.scale_factor_min = Int(0, spec.scale_factor);
       spec.scale_factor_max = Int(0, 1) * Int(spec.scale_factor, 4096);
