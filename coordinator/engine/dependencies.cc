@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <string_view>
 #include <variant>
 
@@ -56,27 +55,43 @@ absl::StatusOr<JobId> Resolve(const State& s, const std::string& owner,
              "without those that ended long ago"));
 }
 
+// Adds `one`, which may be there as a parent of the other list.
+void Add(const Parent& one, std::vector<Parent>* parents) {
+  const auto known = std::ranges::find(*parents, one.job, &Parent::job);
+  if (known == parents->end()) return parents->push_back(one);
+  known->must_finish |= one.must_finish;
+  known->any_end |= one.any_end;
+  known->failed |= one.failed;
+}
+
 // Adds the jobs that `names` stand for, without those that have ended as they
 // should.
-absl::Status AddParents(const State& s, const std::string& owner, bool any_end,
-                        const std::vector<std::string>& names,
-                        std::vector<Parent>* parents) {
+absl::Status AddNamed(const State& s, const std::string& owner,
+                      bool must_finish, const std::vector<std::string>& names,
+                      std::vector<Parent>* parents) {
   for (const std::string& name : names) {
     GAVEL_ASSIGN_OR_RETURN(
         const JobId id,
-        Resolve(s, owner, any_end ? "after_any" : "after_success", name));
-    const auto known = std::ranges::find(*parents, id, &Parent::job);
-    if (known != parents->end()) {
-      known->any_end = known->any_end && any_end;
-      continue;
-    }
+        Resolve(s, owner, must_finish ? "after_success" : "after_any", name));
     const Job& job = s.jobs.at(id);
     const bool over = !HasName(job);
-    const bool failed = over && job.state != JobState::kFinished && !any_end;
+    const bool failed = over && must_finish && job.state != JobState::kFinished;
     if (over && !failed) continue;
-    parents->push_back({id, any_end, failed});
+    Add({id, must_finish, !must_finish, failed}, parents);
   }
   return absl::OkStatus();
+}
+
+// Adds those of `present` that the one list names.
+void AddPresent(const std::vector<Parent>& present, bool must_finish,
+                std::vector<Parent>* parents) {
+  for (const Parent& one : present) {
+    if (must_finish && one.must_finish) {
+      Add({one.job, true, false, one.failed}, parents);
+    } else if (!must_finish && one.any_end && !one.failed) {
+      Add({one.job, false, true}, parents);
+    }
+  }
 }
 
 // Why `job` can't wait for `parents`, through which it may wait for itself;
@@ -165,10 +180,10 @@ bool NamesParents(const JobUpdate& update) {
 absl::StatusOr<std::vector<Parent>> FindParents(const State& s,
                                                 const JobSpec& spec) {
   std::vector<Parent> parents;
-  GAVEL_RETURN_IF_ERROR(AddParents(s, spec.owner, /*any_end=*/false,
-                                   spec.after_success, &parents));
+  GAVEL_RETURN_IF_ERROR(AddNamed(s, spec.owner, /*must_finish=*/true,
+                                 spec.after_success, &parents));
   GAVEL_RETURN_IF_ERROR(
-      AddParents(s, spec.owner, /*any_end=*/true, spec.after_any, &parents));
+      AddNamed(s, spec.owner, /*must_finish=*/false, spec.after_any, &parents));
   return parents;
 }
 
@@ -182,19 +197,15 @@ std::string FindNewParents(const State& s, const Job& job,
                   job.id.value(), "` takes it out of the queue");
   }
   // A list that the update does not name stays as it was resolved.
-  const auto add = [&](bool any_end, const auto& names) -> absl::Status {
+  const auto add = [&](bool must_finish, const auto& names) -> absl::Status {
     if (names) {
-      return AddParents(s, job.spec.owner, any_end, *names, &e->parents);
+      return AddNamed(s, job.spec.owner, must_finish, *names, &e->parents);
     }
-    std::ranges::copy_if(
-        job.parents, std::back_inserter(e->parents), [&](const Parent& one) {
-          return one.any_end == any_end &&
-                 std::ranges::count(e->parents, one.job, &Parent::job) == 0;
-        });
+    AddPresent(job.parents, must_finish, &e->parents);
     return absl::OkStatus();
   };
-  absl::Status status = add(/*any_end=*/false, e->update.after_success);
-  if (status.ok()) status = add(/*any_end=*/true, e->update.after_any);
+  absl::Status status = add(/*must_finish=*/true, e->update.after_success);
+  if (status.ok()) status = add(/*must_finish=*/false, e->update.after_any);
   if (!status.ok()) return StrCat(what, ToStd(status.message()));
   const std::string why = WhyNotAfter(s, job.id, e->parents);
   return why.empty() ? "" : StrCat(what, why);
@@ -227,7 +238,7 @@ void TellChildren(State& s, Job& job) {
     Job& child = s.jobs.at(entry->second);
     entry = children.erase(entry);
     const auto parent = std::ranges::find(child.parents, job.id, &Parent::job);
-    if (parent->any_end || job.state == JobState::kFinished) {
+    if (!parent->must_finish || job.state == JobState::kFinished) {
       child.parents.erase(parent);
     } else {
       parent->failed = true;

@@ -270,7 +270,9 @@ auto Fields(As<Worker> auto& w) {
       w.left_on, w.sees_only, w.finished_code, w.launched_on);
 }
 
-auto Fields(As<Parent> auto& p) { return std::tie(p.job, p.any_end, p.failed); }
+auto Fields(As<Parent> auto& p) {
+  return std::tie(p.job, p.must_finish, p.any_end, p.failed);
+}
 
 auto Fields(As<Job::Pace> auto& p) {
   return std::tie(p.steps_per_s, p.isolated_per_clock, p.at, p.clock, p.epoch);

@@ -237,8 +237,9 @@ struct ProfiledCell {
 // A job that another one waits for.
 struct Parent {
   JobId job;
-  bool any_end = false;  // named by after_any: it may end in any way
-  bool failed = false;   // it ended in another way than the child waits for
+  bool must_finish = false;  // named by after_success
+  bool any_end = false;      // named by after_any
+  bool failed = false;       // it has ended, and has not finished as it must
 };
 
 struct Job {

@@ -306,6 +306,18 @@ TEST(Dependencies, AnUpdateOfOneListLeavesTheOther) {
   EXPECT_TRUE(driver.job(b).active());
 }
 
+TEST(Dependencies, AnUpdateOfOneListLeavesAParentOfBothInTheOther) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  EXPECT_EQ(Update(driver, child, std::nullopt, Names{"a"}), "");
+  EXPECT_EQ(driver.job(child).parents.size(), 1u);
+  EXPECT_EQ(Update(driver, child, Names()), "");
+  EXPECT_TRUE(Waits(driver, child)) << "however it ends";
+  Cancel(driver, parent);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
 TEST(Dependencies, AJobThatWaitsInTheQueueCanGetParents) {
   EngineDriver driver(1);
   const JobId first = driver.Submit("a");
