@@ -200,7 +200,10 @@ absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
   GAVEL_RETURN_IF_ERROR(Annotate(fits.status(), file.path));
   result.fits = *std::move(fits);
   const absl::StatusOr<JobSpec> spec = WithParentsLeft(client, file.spec);
-  GAVEL_RETURN_IF_ERROR(Annotate(spec.status(), file.path));
+  if (!spec.ok()) {  // such as a parent that is among the files
+    result.no_forecast = std::string(spec.status().message());
+    return result;
+  }
   absl::StatusOr<WhatIf> forecast = Predict(live, *spec, kSimulationLimit_s);
   if (forecast.ok()) {
     result.forecast = *std::move(forecast);
