@@ -180,7 +180,7 @@ TEST(Dependencies, AParentThatHasEndedCountsAtOnce) {
 }
 
 TEST(Dependencies, ANameIsThatOfTheLatestJobAtSubmission) {
-  EngineDriver driver(2);
+  EngineDriver driver(6);
   const JobId old = driver.Submit("a");
   Cancel(driver, old);
   const JobId parent = driver.Submit("a");
