@@ -383,6 +383,7 @@ Actions Engine::Step(Time now, Event event) {
   s.outbox.Fence(event);
   if (s.outbox.halted()) return s.outbox.Take();
   engine::TakeEvent(s, now, event);
+  engine::FillArrays(s, now);
   // A new allocation is used for a fill at once, even if the next one is on its
   // way.
   const bool answered =

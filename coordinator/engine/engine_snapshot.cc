@@ -76,6 +76,7 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
   s.allocation.Rebuild();
   s.introspection.Rebuild();
   RebuildTimes(s);
+  RebuildArrays(s);
   for (const auto& [id, job] : s.jobs.live()) {
     for (Worker& worker : job->workers) {
       // Older snapshots have one progress for both.

@@ -182,7 +182,8 @@ struct Received {
   std::vector<OnType> types;
 };
 
-// `reply_to` is the server's own handle of the client that waits.
+// `reply_to` is the server's own handle of the client that waits. A spec with
+// elements (job_array.h) makes several jobs.
 struct JobSubmitted {
   JobSpec spec;
   uint64_t reply_to = 0;  // not journaled
@@ -199,6 +200,9 @@ struct JobCommanded {
   CommandKind kind = CommandKind::kCancel;
   uint64_t reply_to = 0;  // not journaled
   std::string by = "";    // an operator; empty: the job's owner
+  // Where `job` is an array: the indices of its elements (ParseIndices); empty:
+  // all of them.
+  std::string elements = "";
 };
 
 struct ServerJoined {
@@ -344,7 +348,8 @@ struct TrialsNoted {
 };
 
 // The time has come that the job's file names: its not_before, or it has run
-// for its time_limit.
+// for its time_limit. An array is named for the not_before of its elements, and
+// an element of an array when it is its turn.
 struct TimeReached {
   JobId job;
 };

@@ -52,7 +52,9 @@ auto Fields(As<CoordinatorStarted> auto& e) {
                   e.after_loss, e.numbers_from);
 }
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
-auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind, e.by); }
+auto Fields(As<JobCommanded> auto& e) {
+  return std::tie(e.job, e.kind, e.by, e.elements);
+}
 auto Fields(As<ServerJoined> auto& e) { return std::tie(e.hello); }
 auto Fields(As<ServerLost> auto& e) { return std::tie(e.server, e.left); }
 auto Fields(As<AcceleratorLost> auto& e) {

@@ -93,7 +93,7 @@ auto Fields(As<JobSpec> auto& s) {
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
                   s.time_limit_s, s.workload, s.servers, s.exclude_servers,
-                  s.not_before_s, s.env_file);
+                  s.not_before_s, s.env_file, s.array, s.sweep, s.at_once);
 }
 
 // ---- settings
@@ -286,7 +286,8 @@ auto Fields(As<Job> auto& j) {
       j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
       j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
       j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
-      j.ended_wall_s, j.presence, j.limited_from_s, j.losses);
+      j.ended_wall_s, j.presence, j.limited_from_s, j.losses, j.array,
+      j.array_index, j.array_at_once, j.unqueued);
 }
 
 auto Fields(As<Agent> auto& a) {

@@ -345,6 +345,14 @@ struct Job {
   // can be reached has it.
   Generation forgone;
 
+  // An element of an array (arrays.h): the id of the array, the index within
+  // it, and how many of its elements may run at once (0: no limit). Invalid: it
+  // is no element.
+  JobId array;
+  int array_index = 0;
+  int array_at_once = 0;
+  bool unqueued = false;  // an element that was never in the queue; no workers
+
   bool active() const { return state == JobState::kActive; }
   // An opaque job keeps its accelerators until its end, and rounds are planned
   // without it.

@@ -109,23 +109,24 @@ bool JobTable::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
 }
 
 Job& JobTable::Add(Time now, const JobSpec& spec) {
-  const JobId id(next_job_++);
+  Job& job = AddHeld(now, spec);
+  Release(job);
+  return job;
+}
+
+Job& JobTable::AddHeld(Time now, JobSpec spec) {
+  const JobId id = TakeId();
   const auto entry = jobs_.try_emplace(jobs_.end(), id);
   by_id_[id] = entry;
   Job& job = entry->second;
-  live_.emplace_hint(live_.end(), id, &job);
-  job.live = true;
   job.id = id;
-  job.spec = spec;
+  job.state = JobState::kHeld;
+  job.spec = std::move(spec);
   job.submitted_at = now;
   job.epoch = numbers_from_;
-  job.scale_factor = job.world_size = spec.scale_factor;
-  job.workers.resize(static_cast<size_t>(spec.scale_factor));
-  names_.emplace(NameOf(spec), id);
+  job.scale_factor = job.world_size = job.spec.scale_factor;
+  names_.emplace(NameOf(job.spec), id);
   KeepDirectory(job);
-  ++active_;
-  uncounted_.push_back(id);
-  NoteWaiting(job);
   NoteElastic(job);
   return job;
 }
@@ -161,11 +162,15 @@ void JobTable::End(Job& job, JobState state) {
     directories_.erase({job.spec.owner, job.spec.checkpoint_directory});
   }
   ended_.push_back(job.id);
+  if (!job.live) ForgetProgram(job.spec);  // Prune looks at live jobs only
 }
 
 void JobTable::Release(Job& job) {
   if (!job.active()) ++active_;
   job.state = JobState::kActive;
+  if (job.workers.empty()) {
+    job.workers.resize(static_cast<size_t>(job.spec.scale_factor));
+  }
   uncounted_.push_back(job.id);
   live_[job.id] = &job;
   job.live = true;

@@ -75,6 +75,11 @@ class JobTable {
 
   // A new job, active and waiting.
   Job& Add(Time now, const JobSpec& spec);
+  // A new job that is held from the beginning. It has no workers before it is
+  // released.
+  Job& AddHeld(Time now, JobSpec spec);
+  // An id that no job gets.
+  JobId TakeId() { return JobId(next_job_++); }
   // Leaves out `count` ids, which no job gets.
   void SkipIds(uint64_t count) { next_job_ += count; }
   // Rows were lost that may have given out numbers below `from`: they are not

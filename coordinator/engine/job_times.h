@@ -18,6 +18,9 @@ bool IsAhead(const Job& job);
 
 // Holds a job that was just submitted and is not yet to start.
 void HoldUntilDue(State& s, Time now, Job& job);
+// The same of an element of an array that was never in the queue. False: it may
+// start.
+bool HoldElementUntilDue(State& s, Job& job);
 // Finds those jobs again, in a state that was read.
 void RebuildTimes(State& s);
 

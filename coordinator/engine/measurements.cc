@@ -74,7 +74,9 @@ void FindTableRows(State& s) {
   if (s.options.reference_models > 0 && s.options.throughputs != nullptr) {
     s.references.emplace(s.options.throughputs, s.options.reference_models);
   }
-  for (auto& [id, job] : s.jobs.all()) FindTableRow(s, job);
+  for (auto& [id, job] : s.jobs.all()) {
+    if (!job.unqueued) FindTableRow(s, job);
+  }
 }
 
 void BarTypes(State& s, const Job& job) {

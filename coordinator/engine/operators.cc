@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/agents.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/job_times.h"
 #include "coordinator/engine/lease_book.h"
@@ -18,6 +19,7 @@
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/type_names.h"
 #include "coordinator/engine/workers.h"
+#include "coordinator/workload/job_array.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/text.h"
 
@@ -35,12 +37,17 @@ std::string Ended(const Job& job) {
 }
 
 std::string Held(const Job& job) {
+  if (engine::WaitsForArray(job)) {
+    return StrCat("job ", job.id.value(), " waits for other elements of array ",
+                  job.array.value());
+  }
   return StrCat("job ", job.id.value(), " is held; `gavel release ",
                 job.id.value(), "` lets it go on");
 }
 
 bool MayRelease(const Job& job, bool kept_out) {
-  return job.state == JobState::kHeld || (job.active() && kept_out);
+  return (job.state == JobState::kHeld && !engine::WaitsForArray(job)) ||
+         (job.active() && kept_out);
 }
 
 std::string WhyNotRequeued(const Job& job) {
@@ -170,10 +177,11 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
       return over ? Ended(*job) : "";
     case CommandKind::kRelease:
       if (MayRelease(*job, kept_out)) return "";
+      if (engine::WaitsForArray(*job)) return Held(*job);
       return StrCat("job ", e.job.value(), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
-      if (engine::IsAhead(*job)) return "";
+      if (engine::IsAhead(*job) || engine::WaitsForArray(*job)) return "";
       if (job->state == JobState::kHeld) return Held(*job);
       return over ? Ended(*job) : "";
     case CommandKind::kRequeue:
@@ -310,6 +318,9 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
 namespace gavel::engine {
 
 static void Leave(State& s, Time now, const event::AcceleratorsDrained& e);
+static void CarryOut(State& s, Time now, const event::JobCommanded& e,
+                     Job* job);
+static void Enqueue(State& s, Time now, Job& job);
 
 void On(State& s, Time, const event::PricesChanged& e) {
   for (const auto& [type, price] : e.prices) s.allocation.SetPrice(type, price);
@@ -319,16 +330,23 @@ void On(State& s, Time, const event::PricesChanged& e) {
 
 void Admit(State& s, Time now, const event::JobCommanded& e) {
   const Job* job = s.jobs.Find(e.job);
-  const bool kept_out = job != nullptr && (s.throughputs.HasExclusions(e.job) ||
-                                           s.accusations.IsKeptOut(e.job) ||
-                                           s.checkpoints.IsStranded(*job));
-  std::string error = WhyNot(e, job, kept_out);
-  if (error.empty()) return Record(s, now, e);
+  const bool is_array = FirstElement(s.jobs.all(), e.job) != nullptr;
+  std::string error =
+      is_array ? WhyNoElement(s, e)
+               : WhyNot(e, job, job != nullptr && IsKeptOut(s, *job));
+  if (error.empty()) {
+    // The row names those that it changes: a replay looks at no others.
+    event::JobCommanded fitting = e;
+    if (is_array) fitting.elements = FittingElements(s, e);
+    return Record(s, now, std::move(fitting));
+  }
   s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
 
 void Admit(State& s, Time now, const event::JobUpdated& e) {
-  std::string error = WhyNot(e, s.jobs.Find(e.job), s.cluster);
+  const bool is_array = FirstElement(s.jobs.all(), e.job) != nullptr;
+  std::string error = is_array ? ArrayInstead(s.jobs.all(), e.job)
+                               : WhyNot(e, s.jobs.Find(e.job), s.cluster);
   if (error.empty()) return Record(s, now, e);
   s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
@@ -348,14 +366,19 @@ void Admit(State& s, Time now, event::AcceleratorsDrained e) {
 }
 
 void On(State& s, Time now, const event::JobCommanded& e) {
-  Job* job = s.jobs.Find(e.job);
   s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
+  for (const JobId id : NamedJobs(s.jobs.all(), e)) {
+    if (Job* job = s.jobs.Find(id)) CarryOut(s, now, e, job);
+  }
+}
+
+void CarryOut(State& s, Time now, const event::JobCommanded& e, Job* job) {
   switch (e.kind) {
     case CommandKind::kRelease:
       return Release(s, now, *job);
     case CommandKind::kHold:
       return EndJob(s, now, *job, JobState::kHeld,
-                    reason::HeldByUser{e.by, e.job}, PauseTier::kEvict);
+                    reason::HeldByUser{e.by, job->id}, PauseTier::kEvict);
     case CommandKind::kRequeue:
       Assign(s, now, *job, {}, JobId(), PauseTier::kEvict);
       // Evict the processes without a lease too. A process that is still
@@ -381,7 +404,29 @@ void On(State& s, Time now, const event::JobCommanded& e) {
   }
 }
 
+bool IsKeptOut(const State& s, const Job& job) {
+  return s.throughputs.HasExclusions(job.id) ||
+         s.accusations.IsKeptOut(job.id) || s.checkpoints.IsStranded(job);
+}
+
 void Release(State& s, Time now, Job& job) {
+  job.failures_in_a_row = 0;
+  job.failed_starts = 0;
+  job.hung_launches = 0;
+  if (std::holds_alternative<reason::HeldTimeLimit>(job.reason)) {
+    job.limited_from_s = job.received_s;
+  }
+  if (job.array.valid() && !job.active()) return WaitForTurn(s, job);
+  EnterQueue(s, now, job);
+}
+
+void EnterQueue(State& s, Time now, Job& job) {
+  if (job.unqueued) {
+    s.isolated.CountChanged(now);
+    s.jobs.Release(job);
+    job.unqueued = false;
+    return Enqueue(s, now, job);
+  }
   if (s.checkpoints.IsStranded(job)) s.checkpoints.ForgoCheckpoints(job);
   s.throughputs.Readmit(job.id);
   s.accusations.Forgive(job.id);
@@ -392,12 +437,6 @@ void Release(State& s, Time now, Job& job) {
   s.jobs.Release(job);
   BarServers(s, job);  // servers may have joined while it was held
   s.changes.Touch(job);
-  job.failures_in_a_row = 0;
-  job.failed_starts = 0;
-  job.hung_launches = 0;
-  if (std::holds_alternative<reason::HeldTimeLimit>(job.reason)) {
-    job.limited_from_s = job.received_s;
-  }
   s.agenda.SolveSoon();
 }
 
@@ -405,7 +444,7 @@ void On(State& s, Time now, const event::JobUpdated& e) {
   Job& job = *s.jobs.Find(e.job);
   s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
   ApplyUpdate(e.update, &job.spec);
-  BarTypes(s, job);
+  if (!job.unqueued) BarTypes(s, job);
   const int least = job.spec.LeastWorkers();
   const int most = job.spec.MostWorkers();
   job.scale_factor = std::clamp(job.scale_factor, least, most);
@@ -537,17 +576,36 @@ std::string Capacities(const Cluster& cluster) {
 
 }  // namespace
 
+// Why a job with this name and checkpoint directory can't be; empty: it can.
+static std::string WhyTaken(const JobTable& jobs, const JobSpec& spec) {
+  if (const JobId taken = jobs.Named(spec); taken.valid()) {
+    return StrCat(
+        "job \"", spec.name, "\": the name is taken by job ", taken.value(),
+        ", which has not ended; choose another name or cancel that one");
+  }
+  // Each would resume from what the other saved.
+  if (const JobId other = jobs.SavingIn(spec); other.valid()) {
+    return StrCat(
+        "job \"", spec.name, "\": its checkpoint_directory ",
+        spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
+        jobs.at(other).spec.name,
+        "\"), which has not ended; give it one of its own or cancel that one");
+  }
+  return "";
+}
+
 void Admit(State& s, Time now, event::JobSubmitted e) {
   const auto refuse = [&](std::string why) {
     // It may tell of a job whose row is not yet on disk.
     s.outbox.Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
     s.outbox.Flush();
   };
-  if (const JobId taken = s.jobs.Named(e.spec); taken.valid()) {
-    return refuse(StrCat(
-        "job \"", e.spec.name, "\": the name is taken by job ", taken.value(),
-        ", which has not ended; choose another name or cancel that one"));
+  std::string taken = WhyTaken(s.jobs, e.spec);
+  for (const int index : IndicesOf(e.spec)) {
+    if (!taken.empty()) break;
+    taken = WhyTaken(s.jobs, ElementSpec(e.spec, index));
   }
+  if (!taken.empty()) return refuse(std::move(taken));
   const std::vector<PolicyEntity>& entities = s.options.entities;
   if (!e.spec.entity.empty() && !entities.empty() &&
       std::ranges::find(entities, e.spec.entity, &PolicyEntity::name) ==
@@ -557,14 +615,6 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
     return refuse(StrCat("job \"", e.spec.name, "\": there is no entity \"",
                          e.spec.entity, "\" in the cluster's file, which has ",
                          absl::StrJoin(names, ", ")));
-  }
-  // Each would resume from what the other saved.
-  if (const JobId other = s.jobs.SavingIn(e.spec); other.valid()) {
-    return refuse(StrCat(
-        "job \"", e.spec.name, "\": its checkpoint_directory ",
-        e.spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
-        s.jobs.at(other).spec.name,
-        "\"), which has not ended; give it one of its own or cancel that one"));
   }
   const std::vector<int>& capacity = s.cluster.Capacity();
   const int largest = capacity.empty()
@@ -588,22 +638,27 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
 }
 
 void On(State& s, Time now, const event::JobSubmitted& e) {
+  if (!IndicesOf(e.spec).empty()) return SubmitArray(s, now, e);
   s.isolated.CountChanged(now);
   Job& job = s.jobs.Add(now, e.spec);
-  const JobId id = job.id;
   job.submitted_wall_s = now + s.options.wall_offset_s;
+  job.profile = e.profile;
+  Enqueue(s, now, job);
+  s.outbox.Emit(action::Reply{e.reply_to, job.id, ""});
+  s.ledger.TakeReceived(job.id, e.received);
+  HoldUntilDue(s, now, job);
+}
+
+// Makes a job that was added known to the parts that schedule it.
+void Enqueue(State& s, Time now, Job& job) {
   s.apps.Add(now, job);
-  s.throughputs.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
+  s.throughputs.AddJob(job.id, job.spec.throughputs, job.spec.scale_factor);
   BarTypes(s, job);
   BarServers(s, job);
-  job.profile = e.profile;
   FindTableRow(s, job);
-  s.outbox.Emit(action::Reply{e.reply_to, id, ""});
   if (s.options.reset_interval_s > 0) s.agenda.FillSoon();
   s.changes.Touch(job);
   s.agenda.SolveSoon();
-  s.ledger.TakeReceived(id, e.received);
-  HoldUntilDue(s, now, job);
 }
 
 }  // namespace gavel::engine

@@ -30,8 +30,14 @@ struct State;
 
 void Admit(State& s, Time now, event::JobSubmitted e);
 void On(State& s, Time now, const event::JobSubmitted& e);
-// A held job, or one that is kept out of accelerators, may run again.
+// A held job, or one that is kept out of accelerators, may run again. An element
+// of an array waits for its turn.
 void Release(State& s, Time now, Job& job);
+// A new job, or one that may run again, is in the queue from now on.
+void EnterQueue(State& s, Time now, Job& job);
+// The job is excluded from some type, kept out of some accelerator, or
+// stranded. A release undoes that, for an active job too.
+bool IsKeptOut(const State& s, const Job& job);
 
 }  // namespace gavel::engine
 
@@ -54,8 +60,7 @@ bool HasName(const Job& job);
 
 // Why the command can't be carried out, with the remedy; empty if it can.
 // `job`: the job that the event names, or null if there is none. `kept_out`:
-// the job is excluded from some type, kept out of some accelerator, or
-// stranded. A release undoes that, for an active job too.
+// engine::IsKeptOut.
 std::string WhyNot(const event::JobCommanded& e, const Job* job, bool kept_out);
 std::string WhyNot(const event::JobUpdated& e, const Job* job,
                    const Cluster& cluster);

@@ -65,6 +65,12 @@ std::string BytesOf(double done, double total) {
 
 namespace reason {
 
+std::string ArrayLimit::Sentence() const {
+  return StrCat("waiting: for other elements of array ", array.value(),
+                at_once > 0 ? StrCat(", at most ", at_once, " at once")
+                            : ", as many as the cluster runs are before it");
+}
+
 std::string Priority::Sentence() const {
   return absl::StrFormat(
       "waiting: %s in line for %s, %.0f %% of its share received",

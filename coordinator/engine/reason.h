@@ -374,6 +374,13 @@ struct NotBefore {
   JobId job;
 };
 
+struct ArrayLimit {
+  static constexpr Text kName = "array_limit";
+  std::string Sentence() const;
+  JobId array;
+  int at_once = 0;  // 0: no limit
+};
+
 struct LosesPlace {
   static constexpr Text kName = "loses_place";
   static constexpr Text kSentence =
@@ -428,7 +435,8 @@ using ReasonVariant = std::variant<
     reason::TooExtreme, reason::Drained, reason::HeldByUser,
     reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
     reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried,
-    reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy>;
+    reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy,
+    reason::ArrayLimit>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

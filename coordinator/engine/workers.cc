@@ -838,6 +838,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
   Assign(s, now, job, {}, JobId());
   s.round.ForgetPlan(job);
   s.changes.Touch(job);
+  const bool was_queued = job.active();
   s.jobs.End(job, state);
   job.reason = std::move(reason);
   job.ended_at = now;
@@ -845,9 +846,13 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
   EndWorkers(s, now, job, tier);
   // A job that finished could use other accelerators, so its word counts.
   if (state != JobState::kFinished) s.accusations.WithdrawAccusations(job.id);
+  if (job.array.valid()) s.arrays.NoteGone(job, was_queued);
   if (state != JobState::kHeld) {
-    const double steps_done = s.figures.StepsDone(job, now);
-    s.apps.End(now, job, s.figures.AloneSeconds(job, steps_done));
+    double alone_s = 0;
+    if (!job.unqueued) {
+      alone_s = s.figures.AloneSeconds(job, s.figures.StepsDone(job, now));
+    }
+    s.apps.End(now, job, alone_s, s.arrays.AnyWaits(job.array));
     s.avoidance.Forget(job.id);
     s.avoidance.SetBarred(job.id, {});
     s.throughputs.RemoveJob(job.id);

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/workload/file_keys.h"
+#include "coordinator/workload/job_array.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/locality.h"
@@ -292,6 +293,24 @@ constexpr std::tuple kJobKeys = {
          .example = "5",
          .meaning = "Seconds of work lost when it continues on another "
                     "accelerator at once."}),
+    Key("array", &JobSpec::array,
+        {.values = "indices from 0 to 999,999, at most 10,000",
+         .otherwise = "one job",
+         .example = R"("0-99%10")",
+         .meaning = "Several jobs, one for each index: `0-9,20,30-40:5`; `%N`: "
+                    "at most N of them at once. Each has its index as "
+                    "`GAVEL_ARRAY_INDEX` and for `{index}` in `command`."}),
+    Key("sweep", &JobSpec::sweep,
+        {.kind = KeyKind::kTable,
+         .otherwise = "one job",
+         .example = "{ lr = [0.1, 0.01], depth = [2, 4] }",
+         .meaning = "Several jobs, one for each combination of the values."}),
+    Key("at_once", &JobSpec::at_once,
+        {.range = {.min = 0, .max = kElementsMax},
+         .default_value = "0",
+         .example = "4",
+         .meaning = "Jobs of the `[sweep]` that may run at once; 0: no "
+                    "limit."}),
 };
 constexpr auto kJobRows = RowsOf(kJobKeys);
 
@@ -317,6 +336,17 @@ constexpr FileKey kJobThroughputRows[] = {
      .any_name = true},
 };
 
+constexpr FileKey kSweepRows[] = {
+    {.name = "NAME",
+     .kind = KeyKind::kTexts,
+     .values = "also numbers and booleans, not empty",
+     .otherwise = "not varied",
+     .example = "lr = [0.1, 0.01]",
+     .meaning = "Values of the parameter of that name: letters, digits and "
+                "`_`, no digit first.",
+     .any_name = true},
+};
+
 constexpr FileTable kJobTables[] = {
     {"", "At the top of the file, before the first table:", kJobRows},
     {"[environment]",
@@ -325,6 +355,11 @@ constexpr FileTable kJobTables[] = {
      kEnvironmentRows},
     {"[throughputs]", "Speed of the whole job, at `scale_factor` workers.",
      kJobThroughputRows},
+    {"[sweep]",
+     "Parameters whose values are combined, at most 10,000 combinations. Each "
+     "job has its value of `lr` for `{lr}` in `command` and as "
+     "`GAVEL_SWEEP_LR`, and its number as `GAVEL_ARRAY_INDEX`.",
+     kSweepRows},
 };
 
 }  // namespace
@@ -385,6 +420,19 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
                                kStepsPerSecondMin));
     }
     spec.throughputs[type] = steps_per_s;
+  }
+}
+
+void ReadSweep(TomlReader reader, JobSpec& spec) {
+  for (const std::string& name : reader.Keys()) {
+    std::vector<std::string> values;
+    if (!reader.ReadScalars(name, values)) continue;
+    spec.sweep.emplace_back(name, std::move(values));
+  }
+  if (spec.sweep.empty()) {
+    reader.FailHere(
+        "sweep has no parameters; write one, such as lr = [0.1, 0.01], or "
+        "leave it out");
   }
 }
 
@@ -529,6 +577,18 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
     ReadThroughputs(TomlReader(*table, source, tables, "[throughputs]", status),
                     spec);
   }
+  if (const toml::table* table = reader.Table("sweep")) {
+    ReadSweep(TomlReader(*table, source, tables, "[sweep]", status), spec);
+  }
+  if (reader.Has("array") && spec.array.empty()) {
+    reader.Fail("array",
+                "array is empty; write indices as 0-99, or leave it out");
+  }
+  GAVEL_RETURN_IF_ERROR(status);
+  if (const absl::Status wrong = CheckArray(spec); !wrong.ok()) {
+    reader.Fail(spec.array.empty() ? "sweep" : "array",
+                ToStd(wrong.message()));
+  }
   GAVEL_RETURN_IF_ERROR(status);
   return spec;
 }
@@ -544,6 +604,9 @@ std::vector<std::string> WithoutEffect(const JobSpec& spec) {
   if (spec.budget.has_value()) {
     notes.emplace_back(
         "budget has no effect yet: the job runs on whatever it costs");
+  }
+  if (spec.at_once > 0 && spec.sweep.empty()) {
+    notes.emplace_back("at_once has no effect: the job has no [sweep]");
   }
   return notes;
 }

@@ -92,6 +92,13 @@ struct JobSpec {
   // them is given, a missing one is 0; if none is given, they are measured.
   std::optional<double> pause_s, resume_s, move_s;  // >= 0
 
+  // The file stands for several jobs (job_array.h): those of the indices
+  // "0-99%10", or of all combinations of the values of `sweep`, of which at
+  // most `at_once` run at once (0: no limit). By name, in the order of bytes.
+  std::string array;
+  std::vector<std::pair<std::string, std::vector<std::string>>> sweep;
+  int at_once = 0;
+
   // Not in the file: the coordinator fills them in, from the submitter.
   std::string owner = "";      // principal; empty: connections have no keys
   std::string unix_user = "";  // that its processes run as; empty: the agent's

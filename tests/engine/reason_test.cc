@@ -228,6 +228,10 @@ std::vector<Case> Cases() {
        "sized_by_policy",
        "the policy gives it so many workers",
        {44}},
+      {reason::ArrayLimit{JobId(42), 10},
+       "array_limit",
+       "waiting: for other elements of array 42, at most 10 at once",
+       {45, "42", 10}},
   };
 }
 
@@ -308,6 +312,12 @@ TEST(Reason, ShortFormsLeaveOutWhatIsNotKnown) {
             "moving from a to b: 5 of 10 bytes");
   EXPECT_THAT(RenderReason(reason::HeldFailures{JobId(7), 3, 127}),
               HasSubstr("(last: exit code 127); read"));
+}
+
+TEST(Reason, OfAnElementThatWaitsTellsHowManyMayRun) {
+  EXPECT_EQ(RenderReason(reason::ArrayLimit{JobId(42), 0}),
+            "waiting: for other elements of array 42, as many as the cluster "
+            "runs are before it");
 }
 
 TEST(Reason, OfAnOperatorNamesIt) {
