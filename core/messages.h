@@ -434,7 +434,7 @@ struct SubmitRequest {
 
 struct SubmitReply {
   uint64_t request = 0;
-  JobId job;          // invalid: refused
+  JobId job;          // of one job, or of the array; invalid: refused
   std::string error;  // empty: accepted and durable
 };
 
@@ -462,6 +462,9 @@ struct CommandRequest {
   std::string target = "";
   double within_s = 0;    // kDrain: jobs have to leave within this time
   JobUpdate update = {};  // kUpdate
+  // Where `job` is an array: the indices of its elements, as "7-20"; empty:
+  // all of them.
+  std::string elements = "";
 };
 
 struct CommandReply {

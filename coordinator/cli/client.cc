@@ -1,5 +1,6 @@
 #include "coordinator/cli/client.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/workload/job_array.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -143,9 +145,75 @@ absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
                        request, kLogTimeout_s);
 }
 
+absl::StatusOr<Client::Reference> Client::ResolveReference(
+    const std::string& job) {
+  const size_t bracket = job.find("_[");
+  if (bracket != std::string::npos && job.ends_with(']')) {
+    const std::string elements =
+        job.substr(bracket + 2, job.size() - bracket - 3);
+    const absl::Status status = ParseIndices(elements).status();
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          StrCat("\"", job, "\": ", ToStd(status.message())));
+    }
+    GAVEL_ASSIGN_OR_RETURN(const JobId array, Resolve(job.substr(0, bracket)));
+    return Reference{array, elements};
+  }
+  GAVEL_ASSIGN_OR_RETURN(const JobId id, Resolve(job));
+  return Reference{id, ""};
+}
+
+absl::StatusOr<std::vector<JobId>> Client::ResolveAll(const std::string& job) {
+  GAVEL_ASSIGN_OR_RETURN(const Reference named, ResolveReference(job));
+  std::vector<int> indices;
+  if (!named.elements.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(indices, ParseIndices(named.elements));
+  }
+  const Json filter = {{"array", named.job.value()}};
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         Query(QueryKind::kQueue, JobId(), FilterText(filter)));
+  std::vector<JobId> jobs;
+  for (const QueueRow& row : ParseQueue(json)) {
+    if (!indices.empty() &&
+        !std::ranges::binary_search(indices, row.array_index.value_or(-1))) {
+      continue;
+    }
+    jobs.emplace_back(row.id);
+  }
+  if (!jobs.empty()) return jobs;
+  if (named.elements.empty()) return std::vector{named.job};
+  return absl::NotFoundError(
+      StrCat("there is no job ", job, "; `gavel queue` lists them"));
+}
+
+absl::StatusOr<JobId> Client::ElementOf(const std::string& job, uint64_t array,
+                                        uint64_t index) {
+  const Json filter = {{"array", array}, {"array_index", index}};
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         Query(QueryKind::kQueue, JobId(), FilterText(filter)));
+  const std::vector<QueueRow> rows = ParseQueue(json);
+  if (!rows.empty()) return JobId(rows.front().id);
+  return absl::NotFoundError(
+      StrCat("there is no job ", job, ": array ", array,
+             " has no such element, or is none; `gavel queue` lists them"));
+}
+
 absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   uint64_t id = 0;
   if (absl::SimpleAtoi(job, &id) && id != 0) return JobId(id);
+  if (job.find("_[") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        StrCat("\"", job,
+               "\" names several jobs; this command takes one at a "
+               "time, as 42_7"));
+  }
+  const size_t underscore = job.find('_');
+  if (uint64_t index = 0;
+      underscore != std::string::npos &&
+      absl::SimpleAtoi(job.substr(0, underscore), &id) &&
+      absl::SimpleAtoi(job.substr(underscore + 1), &index)) {
+    return ElementOf(job, id, index);
+  }
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;
   const std::string name = named ? job.substr(slash + 1) : job;
@@ -182,7 +250,9 @@ absl::StatusOr<JobId> Client::Choose(const std::string& name,
     }
     if (best == nullptr || !row.Over() || best->Over()) best = &row;
   }
-  if (best != nullptr) return JobId(best->id);
+  if (best != nullptr) {
+    return JobId(best->name == name ? best->id : best->array);
+  }
   return absl::NotFoundError("no such job");
 }
 

@@ -61,7 +61,20 @@ class Client {
   // name: the caller's own job is preferred, then one that is not over (a held
   // job is not over), then the latest. NOT_FOUND: none has the name.
   // INVALID_ARGUMENT: several other users have such a job that is not over.
+  //
+  // "42_7" is the element of array 42 with that index; an array itself is found
+  // by its id or name, too.
   absl::StatusOr<JobId> Resolve(const std::string& job);
+
+  // A job, an array, or some elements of an array.
+  struct Reference {
+    JobId job;
+    std::string elements;  // indices, as "7-20"; empty: all, or no array
+  };
+  // As Resolve, also "42_[7-20]" or "NAME_[7-20]".
+  absl::StatusOr<Reference> ResolveReference(const std::string& job);
+  // The same as ids of jobs: those elements of the array that are still known.
+  absl::StatusOr<std::vector<JobId>> ResolveAll(const std::string& job);
 
   // Returns early at a Wake.
   void Sleep(double seconds);
@@ -77,6 +90,9 @@ class Client {
   absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
                             double timeout_s);
   absl::Status NoAnswer() const;
+  // The element of the array with that index, which somebody typed as `job`.
+  absl::StatusOr<JobId> ElementOf(const std::string& job, uint64_t array,
+                                  uint64_t index);
   // The same, of the jobs of that name that pass the filter.
   absl::StatusOr<JobId> Choose(const std::string& name, const Json& filter);
 

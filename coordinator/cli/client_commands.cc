@@ -354,10 +354,23 @@ absl::Status CommandJobs(Client& client, bool json,
                          CommandRequest command, const char* done) {
   Json changed = Json::array();
   absl::Status status = ForEach(jobs, [&](const std::string& name) {
-    GAVEL_ASSIGN_OR_RETURN(command.job, client.Resolve(name));
+    if (command.kind == CommandKind::kUpdate) {
+      GAVEL_ASSIGN_OR_RETURN(command.job, client.Resolve(name));
+    } else {
+      GAVEL_ASSIGN_OR_RETURN(const Client::Reference named,
+                             client.ResolveReference(name));
+      command.job = named.job;
+      command.elements = named.elements;
+    }
     GAVEL_RETURN_IF_ERROR(client.Command(command));
-    changed.push_back({{"id", command.job.value()}});
-    if (!json) absl::PrintF("%s job %d\n", done, command.job.value());
+    Json row = {{"id", command.job.value()}};
+    std::string job = StrCat(command.job.value());
+    if (!command.elements.empty()) {
+      row["elements"] = command.elements;
+      StrAppend(&job, "_[", command.elements, "]");
+    }
+    changed.push_back(std::move(row));
+    if (!json) absl::PrintF("%s job %s\n", done, job);
     return absl::OkStatus();
   });
   if (json) std::printf("%s\n", changed.dump(2).c_str());
@@ -372,7 +385,9 @@ absl::Status CommandJobs(const ClientOptions& options,
 }
 
 void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {
-  AddOption(command, "jobs", *jobs, "JOB", "ids or names")->required();
+  AddOption(command, "jobs", *jobs, "JOB",
+            "ids or names; of an array all jobs, or 42_7, or 42_[7-20]")
+      ->required();
 }
 
 void AddClientCommands(CLI::App& app, int* exit_code) {

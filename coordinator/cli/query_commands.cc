@@ -168,8 +168,11 @@ std::string RenderStatusJson(const Json& json, size_t) {
 // The full reason why the job waits, and the known throughputs of the job.
 std::string RenderWhy(const Json& json, size_t) {
   const WhyRow why = ParseWhy(json);
-  std::string text =
-      StrCat("job ", why.job, " ", why.name, ": ", why.reason, "\n");
+  std::string text = StrCat(
+      "job ", why.job,
+      why.array_index ? StrCat(" (", why.array, "_", *why.array_index, ")")
+                      : "",
+      " ", why.name, ": ", why.reason, "\n");
   StrAppend(&text,
             absl::StrFormat("share of time: target %.0f %%, received %.0f %%\n",
                             100 * why.share_target, 100 * why.share_got));

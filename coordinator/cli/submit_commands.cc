@@ -26,6 +26,7 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/cli/what_if.h"
+#include "coordinator/workload/job_array.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -42,6 +43,7 @@ struct SubmitOptions : ClientOptions {
   std::optional<std::string> name;
   std::optional<std::string> types;  // by commas
   std::optional<int> gpus;
+  std::optional<std::string> array;
   std::string not_before;
   std::vector<std::string> settings;  // KEY=VALUE
   bool wait = false;
@@ -60,6 +62,7 @@ absl::StatusOr<std::vector<JobSetting>> SettingsOf(
   if (options.gpus) {
     settings.push_back({"--gpus", "scale_factor", StrCat(*options.gpus)});
   }
+  if (options.array) settings.push_back({"--array", "array", *options.array});
   if (!options.not_before.empty()) {
     const double now_s = WallClockNow();
     GAVEL_ASSIGN_OR_RETURN(const double at_s,
@@ -91,7 +94,9 @@ absl::StatusOr<std::string> NameFor(Client& client,
                                       R"({"own": true, "ended_max": 0})"));
   std::set<std::string> taken;
   for (const QueueRow& row : ParseQueue(json)) {
-    if (!row.Over()) taken.insert(row.name);
+    if (row.Over()) continue;
+    taken.insert(row.name);
+    if (row.array != 0) taken.insert(row.array_name);
   }
   std::string name = base;
   for (size_t i = 2; taken.contains(name); ++i) name = StrCat(base, "-", i);
@@ -194,6 +199,13 @@ absl::StatusOr<DryRun> Try(const JobFile& file, const LiveState& live) {
   absl::StatusOr<std::vector<FitRow>> fits = FitOf(file.spec, live.nodes);
   GAVEL_RETURN_IF_ERROR(Annotate(fits.status(), file.path));
   result.fits = *std::move(fits);
+  if (HasElements(file.spec)) {
+    result.no_forecast =
+        StrCat("none is made of ", IndicesOf(file.spec).size(),
+               " jobs; once they are submitted, `gavel queue --start` has "
+               "those in the queue");
+    return result;
+  }
   absl::StatusOr<WhatIf> forecast =
       Predict(live, file.spec, kSimulationLimit_s);
   if (forecast.ok()) {
@@ -245,10 +257,21 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
   Json submitted = Json::array();
   const absl::Status status = ForEach(files, [&](const JobFile& file) {
     GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
-    jobs.push_back(job);
-    submitted.push_back({{"id", job.value()}, {"name", file.spec.name}});
+    Json row = {{"id", job.value()}, {"name", file.spec.name}};
+    const size_t elements = IndicesOf(file.spec).size();
+    if (elements > 0) row["elements"] = elements;
+    if (options.wait) {
+      GAVEL_ASSIGN_OR_RETURN(const std::vector<JobId> all,
+                             client->ResolveAll(StrCat(job.value())));
+      jobs.insert(jobs.end(), all.begin(), all.end());
+    }
+    submitted.push_back(std::move(row));
     if (!options.json) {
-      absl::PrintF("Submitted job %d (%s)\n", job.value(), file.spec.name);
+      absl::PrintF("Submitted %s (%s)\n",
+                   elements == 0 ? StrCat("job ", job.value())
+                                 : StrCat("array ", job.value(), " of ",
+                                          elements, " jobs"),
+                   file.spec.name);
     }
     return absl::OkStatus();
   });
@@ -366,6 +389,11 @@ absl::StatusOr<int> Run(const SubmitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const Submission made, Prepare(options));
   const auto& [client, files] = made;
   const JobFile& file = files.front();
+  if (HasElements(file.spec)) {
+    return absl::InvalidArgumentError(
+        StrCat(file.path, ": it stands for ", IndicesOf(file.spec).size(),
+               " jobs, and `gavel run` shows one; use `gavel submit`"));
+  }
   GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
   if (options.json) {
     const Json line = {{"id", job.value()}, {"name", file.spec.name}};
@@ -429,6 +457,9 @@ void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
       "Submits jobs: of files, or of a program behind \"--\"", Submit);
   of_submit.program = program;
   AddJobOptions(submit, &of_submit);
+  AddOption(submit, "--array", of_submit.array, "INDICES",
+            "several jobs, one for each index: 0-99, or 0-99%10 for at most 10 "
+            "at once (`array`)");
   submit.add_flag("--wait", of_submit.wait,
                   "until they have ended, with the exit code of `gavel wait`");
   submit.add_flag(

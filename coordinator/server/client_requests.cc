@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/history_tables.h"
@@ -27,8 +28,10 @@ constexpr size_t kReasonMax = 300;  // likewise: why something was not done
 
 // The object of a command, for the audit log.
 std::string ObjectOf(const CommandRequest& request) {
-  return request.job.valid() ? StrCat("job ", request.job.value())
-                             : PrintableLine(request.target, kTargetMax);
+  if (!request.job.valid()) return PrintableLine(request.target, kTargetMax);
+  const std::string job = StrCat("job ", request.job.value());
+  if (request.elements.empty()) return job;
+  return StrCat(job, "_[", PrintableLine(request.elements, kTargetMax), "]");
 }
 
 // On whose account answers are. Without keys nobody has a name.
@@ -85,7 +88,8 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const CommandRequest& request) {
-  const Client client{from, request.request, /*submitted=*/false,
+  const Client client{from, request.request,
+                      /*submitted=*/false,
                       std::string(CommandName(request.kind)),
                       ObjectOf(request)};
   if (request.kind == CommandKind::kShutdown) {
@@ -136,8 +140,22 @@ absl::StatusOr<Event> ClientRequests::EventFor(
     case CommandKind::kUpdate:
       return Update(from, request);
     default: {
+      if (request.elements.size() > kJobSpecBytesMax) {
+        return absl::InvalidArgumentError(
+            StrCat("the elements have ", request.elements.size(),
+                   " bytes; name fewer of them at once"));
+      }
       event::JobCommanded commanded{request.job, request.kind};
-      const Job* const job = engine_.FindJob(request.job);
+      const Job* job = engine_.FindJob(request.job);
+      if (job == nullptr) job = FirstElement(engine_.jobs(), request.job);
+      if (job != nullptr && job->array == request.job) {
+        commanded.elements = request.elements;
+      } else if (!request.elements.empty()) {
+        return absl::InvalidArgumentError(
+            StrCat(request.job.value(),
+                   " is no array; `gavel queue` lists "
+                   "jobs and arrays"));
+      }
       const bool own = job == nullptr || job->spec.owner == from.identity.name;
       if (!own) commanded.by = from.identity.name;
       return commanded;
@@ -213,14 +231,19 @@ void ClientRequests::RefuseQuery(const std::string& peer, uint64_t request,
   send_(peer, QueryReply{request, "", 0, std::move(error)});
 }
 
+std::string ClientRequests::NoJob(JobId job) const {
+  if (FirstElement(engine_.jobs(), job) != nullptr) {
+    return ArrayInstead(engine_.jobs(), job);
+  }
+  return StrCat("there is no job ", job.value(), "; `gavel queue` lists them");
+}
+
 // At once, but where the places in line are yet to be found out.
 void ClientRequests::AnswerOfOne(Time now, const Requester& from,
                                  const QueryRequest& request) {
   const Job* const job = engine_.FindJob(request.job);
   if (job == nullptr) {
-    return RefuseQuery(from.peer, request.request,
-                       StrCat("there is no job ", request.job.value(),
-                              "; `gavel queue` lists them"));
+    return RefuseQuery(from.peer, request.request, NoJob(request.job));
   }
   std::vector<ThroughputRow> throughputs;
   if (request.kind == QueryKind::kWhy)
@@ -288,11 +311,11 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     return std::nullopt;
   };
   const auto job = engine_.jobs().find(request.worker.job);
-  if (job == engine_.jobs().end()) {
-    return refuse(StrCat("there is no job ", request.worker.job.value(),
-                         "; `gavel queue` lists them"));
-  }
+  if (job == engine_.jobs().end()) return refuse(NoJob(request.worker.job));
   const std::vector<Worker>& workers = job->second.workers;
+  if (workers.empty()) {
+    return refuse(StrCat("job ", job->first.value(), " has not started yet"));
+  }
   if (request.worker.rank < 0 ||
       static_cast<size_t>(request.worker.rank) >= workers.size()) {
     return refuse(StrCat("job ", job->first.value(), " has no rank ",

@@ -222,6 +222,8 @@ class ClientRequests {
   absl::StatusOr<Event> SetPolicy(const std::string& name) const;
   absl::StatusOr<Event> Update(const Requester& from,
                                const CommandRequest& request) const;
+  // Why nothing can be said of a job that is not there, or is an array.
+  std::string NoJob(JobId job) const;
   struct Listing {
     Requester from;
     QueryRequest request;

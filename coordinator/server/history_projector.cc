@@ -4,6 +4,7 @@
 #include <tuple>
 #include <variant>
 
+#include "coordinator/engine/arrays.h"
 #include "coordinator/server/query.h"
 #include "core/fields.h"
 #include "core/packer.h"
@@ -73,14 +74,16 @@ struct HistoryProjector::Observation {
   }
 
   void On(const event::JobSubmitted&) {
-    if (engine.jobs().empty()) return;
-    const JobId id = engine.jobs().rbegin()->first;
-    own.jobs_[id].row.submitted_s = own.WallTime(now);
-    Tell(id);
+    for (const JobId id : LastSubmitted(engine.jobs())) {
+      own.jobs_[id].row.submitted_s = own.WallTime(now);
+      Tell(id);
+    }
   }
 
   // A job that was held and may try again is open again.
-  void On(const event::JobCommanded& e) { Tell(e.job); }
+  void On(const event::JobCommanded& e) {
+    for (const JobId id : NamedJobs(engine.jobs(), e)) Tell(id);
+  }
 
   void On(const event::JobUpdated& e) { Tell(e.job); }
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
@@ -69,7 +70,9 @@ absl::Status Denied(const Identity& sender, std::string_view what,
 absl::Status CheckOwner(const Identity& sender, JobId job,
                         const std::map<JobId, Job>& jobs) {
   const auto found = jobs.find(job);
-  if (found == jobs.end() || MayTouch(sender, found->second.spec.owner)) {
+  const Job* const one =
+      found == jobs.end() ? FirstElement(jobs, job) : &found->second;
+  if (one == nullptr || MayTouch(sender, one->spec.owner)) {
     return absl::OkStatus();
   }
   return Denied(sender, StrCat("job ", job.value(), " is not yours"),

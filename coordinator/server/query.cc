@@ -339,7 +339,10 @@ std::string_view StateLetters(const Job& job) {
     case JobState::kCancelled:
       return job.HoldsAny() ? "CG" : "CA";
     case JobState::kHeld:
-      if (std::holds_alternative<reason::NotBefore>(job.reason)) return "PD";
+      if (std::holds_alternative<reason::NotBefore>(job.reason) ||
+          std::holds_alternative<reason::ArrayLimit>(job.reason)) {
+        return "PD";
+      }
       return job.HoldsAny() ? "CG" : "F";
     case JobState::kActive:
       break;

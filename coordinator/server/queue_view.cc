@@ -69,6 +69,13 @@ std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
   return notes;
 }
 
+// "lm" of the element "lm_7".
+std::string ArrayNameOf(const Job& job) {
+  if (!job.array.valid()) return "";
+  const std::string& name = job.spec.name;
+  return name.substr(0, name.rfind('_'));
+}
+
 JobFacts FactsOf(const Job& job) {
   const JobSpec& spec = job.spec;
   return {spec.name,
@@ -80,7 +87,10 @@ JobFacts FactsOf(const Job& job) {
           spec.scale_factor,
           spec.LeastWorkers(),
           spec.MostWorkers(),
-          spec.steps_total};
+          spec.steps_total,
+          job.array,
+          ArrayNameOf(job),
+          job.array_index};
 }
 
 // Compares the facts that an operator can change.
@@ -138,6 +148,8 @@ struct Filter {
   std::optional<std::string> user;
   std::optional<std::string> name;
   std::optional<std::string> app;
+  std::optional<uint64_t> array;
+  std::optional<int> array_index;
   std::optional<size_t> ended_max;
 };
 
@@ -162,6 +174,10 @@ std::optional<Filter> ReadFilter(const std::string& text,
       filter.name = value.get<std::string>();
     } else if (key == "app" && value.is_string()) {
       filter.app = value.get<std::string>();
+    } else if (key == "array" && value.is_number_unsigned()) {
+      filter.array = value.get<uint64_t>();
+    } else if (key == "array_index" && value.is_number_unsigned()) {
+      filter.array_index = value.get<int>();
     } else if (key == "ended_max" && value.is_number_unsigned()) {
       filter.ended_max = value.get<size_t>();
     } else {
@@ -173,7 +189,13 @@ std::optional<Filter> ReadFilter(const std::string& text,
 
 bool Passes(const JobView& job, const Filter& filter) {
   return (!filter.user || job.facts->owner == *filter.user) &&
-         (!filter.name || job.facts->name == *filter.name) &&
+         (!filter.name || job.facts->name == *filter.name ||
+          (job.facts->array.valid() &&
+           job.facts->array_name == *filter.name)) &&
+         (!filter.array || job.facts->array == JobId(*filter.array)) &&
+         (!filter.array_index ||
+          (job.facts->array.valid() &&
+           job.facts->array_index == *filter.array_index)) &&
          (!filter.app || job.facts->app == *filter.app) &&
          (filter.states.empty() || filter.states.contains(job.state));
 }
@@ -309,6 +331,10 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   row->failures_in_a_row = job.failures_in_a_row;
   row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";
   row->exit = ExitOf(job);
+  row->array = facts.array.value();
+  row->array_name = facts.array_name;
+  row->array_index.reset();
+  if (facts.array.valid()) row->array_index = facts.array_index;
 }
 
 std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
@@ -346,6 +372,8 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.share_got = job.shares.received;
   row.rho = job.rho;
   row.auction = job.auction;
+  row.array = job.facts->array.value();
+  if (job.facts->array.valid()) row.array_index = job.facts->array_index;
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

@@ -40,6 +40,10 @@ struct JobFacts {
   int scale_factor_min = 1;
   int scale_factor_max = 1;
   uint64_t steps_total = 0;
+  // QueueRow has them, too.
+  JobId array;
+  std::string array_name;
+  int array_index = 0;
 };
 
 // The progress of a gang's ranks as one. They step together, so counts of steps
@@ -141,10 +145,11 @@ struct QueueView {
 // match `filter`. The filter is JSON, and an empty one matches all jobs. Each
 // key of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "app": "search",
-//    "ended_max": 10}
-// may be missing. "own": true instead of "user" selects the jobs of `reader`.
-// "ended_max" limits finished and cancelled jobs to so many, the latest. An
-// invalid filter sets `error`.
+//    "ended_max": 10, "array": 42, "array_index": 7}
+// may be missing. A "name" may be that of an array, whose elements match.
+// "own": true instead of "user" selects the jobs of `reader`. "ended_max"
+// limits finished and cancelled jobs to so many, the latest. An invalid filter
+// sets `error`.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
                      const Identity& reader);
 

@@ -120,6 +120,10 @@ struct QueueRow {
   std::optional<double> left_s;
   std::string code;    // the name of `reason`, as in WhyRow
   std::string bidder;  // of its app: Engine::BidderText
+  // An element of an array has the id and the name of the array, and its index.
+  uint64_t array = 0;  // 0: it is none
+  std::string array_name;
+  std::optional<int> array_index;
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -132,7 +136,7 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
-          left_s, code, bidder)
+          left_s, code, bidder, array, array_name, array_index)
 
 struct ThroughputRow {
   std::string type;
@@ -156,9 +160,12 @@ struct WhyRow {
   std::optional<double> rho;  // as in QueueRow
   // "rho 1.31; bid for 2 v100; won 2; share kept 0.87"; empty: no auction.
   std::string auction;
+  // As in QueueRow.
+  uint64_t array = 0;
+  std::optional<int> array_index;
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
-          share_target, share_got, place, rho, auction)
+          share_target, share_got, place, rho, auction, array, array_index)
 
 // --- Servers: `gavel nodes` ---
 

@@ -50,6 +50,44 @@ TEST_F(SubmitTest, AProgramIsAJobWithoutAFile) {
   EXPECT_EQ(QueueRow(endpoint_, "lm")["weight"], 2.5);
 }
 
+TEST_F(SubmitTest, AnArrayIsOneSubmissionAndItsElementsAreJobs) {
+  StartCluster(1);
+  const Ended submitted =
+      DoWith({"submit", "--name", "lm", "--array", "0-3%2", "--wait"},
+             {"sh", "-c", "echo $GAVEL_ARRAY_INDEX $0", "of {index}"});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  EXPECT_THAT(submitted.output, HasSubstr("Submitted array 1 of 4 jobs (lm)"));
+  EXPECT_THAT(submitted.output, HasSubstr("Job 5 (lm_3) finished"));
+  EXPECT_EQ(Do({"logs", "1_2"}).output, "2 of 2\n");
+  EXPECT_EQ(Do({"logs", "lm_3"}).output, "3 of 3\n");
+  EXPECT_THAT(Do({"why", "1_2"}).output, HasSubstr("job 4 (1_2) lm_2:"));
+  EXPECT_THAT(Do({"why", "1"}).errors,
+              HasSubstr("1 is an array of 4 jobs; name one of them, as 1_0"));
+  EXPECT_THAT(Do({"why", "1_9"}).errors, HasSubstr("there is no job 1_9"));
+  EXPECT_THAT(Do({"cancel", "1"}).errors, HasSubstr("has already ended"));
+}
+
+TEST_F(SubmitTest, ElementsOfAnArrayAreHeldReleasedAndCancelled) {
+  StartCluster(1);
+  ASSERT_EQ(
+      DoWith({"submit", "--name", "lm", "--array", "0-9%1"}, Trainer("100000"))
+          .exit_code,
+      0);
+  EXPECT_THAT(Do({"queue"}).output, HasSubstr("1_["));
+  EXPECT_EQ(Do({"hold", "lm_[3-5]"}).output, "Held job 1_[3-5]\n");
+  EXPECT_EQ(State("lm_4"), "F");
+  EXPECT_EQ(Do({"release", "1_[3-4]"}).output, "Released job 1_[3-4]\n");
+  EXPECT_EQ(State("lm_4"), "PD");
+  EXPECT_EQ(Do({"cancel", "1_7"}).output, "Cancelled job 9\n");
+  EXPECT_EQ(State("lm_7"), "CA");
+  EXPECT_THAT(Do({"cancel", "1_[8-12]"}).errors,
+              HasSubstr("array 1 has no element 10-12; it has 0-9"));
+  EXPECT_THAT(Do({"update", "1_[0-3]", "--weight", "2"}).errors,
+              HasSubstr("takes one at a time"));
+  EXPECT_EQ(Do({"cancel", "lm"}).output, "Cancelled job 1\n");
+  EXPECT_EQ(State("lm_9"), "CA");
+}
+
 TEST_F(SubmitTest, FlagsOverrideTheFileAndItsPathsStayWhereItLies) {
   StartCluster(1);
   std::filesystem::create_directories(Path("jobs"));

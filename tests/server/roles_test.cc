@@ -115,6 +115,19 @@ TEST_F(Authorization, AUserTouchesItsOwnJobsOnly) {
               StatusIs(kDenied, "only an operator"));
 }
 
+TEST_F(Authorization, AnArrayIsItsOwnersAsItsElementsAre) {
+  for (const uint64_t id : {11, 12}) {
+    jobs_[JobId(id)].spec.owner = "bob";
+    jobs_[JobId(id)].array = JobId(10);
+  }
+  EXPECT_THAT(Ask(User("alice"), Command(CommandKind::kCancel, 10)),
+              StatusIs(kDenied, "job 10 is not yours"));
+  EXPECT_OK(Ask(User("bob"), Command(CommandKind::kCancel, 10)));
+  jobs_.erase(JobId(11));
+  EXPECT_THAT(Ask(User("alice"), Command(CommandKind::kCancel, 10)),
+              StatusIs(kDenied, "job 10 is not yours"));
+}
+
 TEST_F(Authorization, OnlyAnOperatorTouchesTheCluster) {
   for (const CommandKind kind :
        {CommandKind::kShutdown, CommandKind::kDrain, CommandKind::kResume,
