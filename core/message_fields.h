@@ -150,7 +150,7 @@ auto Fields(As<LaunchWorker> auto& m) {
   return std::tie(m.server, m.worker, m.position, m.job_name, m.argv,
                   m.working_directory, m.checkpoint_directory, m.environment,
                   m.world_size, m.accelerator, m.unix_user, m.source,
-                  m.env_file);
+                  m.env_file, m.terminal);
 }
 
 auto Fields(As<StopWorker> auto& m) {
@@ -268,6 +268,26 @@ constexpr BidderNoticeKind LastOf(BidderNoticeKind) {
 
 auto Fields(As<BidderNotice> auto& m) {
   return std::tie(m.bidder, m.kind, m.auction, m.text);
+}
+
+// ---- terminals of interactive jobs
+
+auto Fields(As<TerminalRequest> auto& m) {
+  return std::tie(m.request, m.worker, m.client, m.attach, m.offset,
+                  m.input_offset, m.input, m.rows, m.columns);
+}
+
+auto Fields(As<TerminalReply> auto& m) {
+  return std::tie(m.request, m.worker, m.offset, m.output, m.input_taken,
+                  m.ended, m.error, m.refused);
+}
+
+auto Fields(As<TerminalActive> auto& m) {
+  return std::tie(m.server, m.worker, m.highest_seen);
+}
+
+auto Fields(As<TerminalNotice> auto& m) {
+  return std::tie(m.server, m.worker, m.position, m.text);
 }
 
 }  // namespace gavel

@@ -406,6 +406,8 @@ struct LaunchWorker {
   // The server with the job's last checkpoint, which must be fetched first.
   CheckpointSource source = {};
   std::string env_file = "";  // absolute; empty: none
+  // It has a terminal, which a client may attach to.
+  bool terminal = false;
 };
 
 // Send SIGTERM now and SIGKILL after `grace_s`; 0: SIGKILL at once.
@@ -648,6 +650,58 @@ struct BidderNotice {
   std::string text;
 };
 
+// ---- terminals of interactive jobs
+
+// A message carries at most so many bytes of a terminal.
+inline constexpr size_t kTerminalBytesMax = 16 * 1024;
+
+// client -> coordinator -> agent: input for the terminal of a job's first
+// worker, and a wish for its output. It is the client's credit: the agent
+// answers once there is output beyond `offset`, or after a second, with at most
+// kTerminalBytesMax bytes. A later request has an earlier one answered at once.
+// Bytes are numbered from the start of the process, so that a request may be
+// repeated.
+struct TerminalRequest {
+  uint64_t request = 0;
+  WorkerKey worker;  // its incarnation 0: the present one
+  // Drawn by the client when it attaches. The first request has `attach`, and
+  // detaches any other client.
+  uint64_t client = 0;
+  bool attach = false;
+  uint64_t offset = 0;        // output that the client has
+  uint64_t input_offset = 0;  // where `input` begins
+  std::string input = "";
+  int rows = 0, columns = 0;  // of the client's window; 0: not known
+};
+
+struct TerminalReply {
+  uint64_t request = 0;
+  WorkerKey worker;  // the process that has the terminal
+  uint64_t offset = 0;
+  std::string output = "";   // from `offset` on
+  uint64_t input_taken = 0;  // bytes of input that the agent has had
+  bool ended = false;        // the process is gone, and all output was read
+  std::string error = "";
+  bool refused = false;  // for ever; without it an error may pass
+};
+
+// agent -> coordinator: the terminal had input or output since the last such
+// message. Sent about every five seconds at most.
+struct TerminalActive {
+  std::string server;
+  WorkerKey worker;
+  JournalPosition highest_seen;
+};
+
+// coordinator -> agent: a line for the client that is attached to the
+// terminal. The process does not see it.
+struct TerminalNotice {
+  std::string server;
+  WorkerKey worker;
+  JournalPosition position;
+  std::string text;
+};
+
 // The position of a message in this list is its type on the wire. New messages
 // are added at the end, and none is removed.
 using MessageVariant = std::variant<
@@ -658,7 +712,8 @@ using MessageVariant = std::variant<
     SubmitReply, CommandRequest, CommandReply, QueryRequest, QueryReply,
     LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress,
     BytesMoved, AgentLeaving, CheckpointRequest, BidderHello, BidRequest,
-    BidReply, DivideRequest, DivideReply, BidderNotice>;
+    BidReply, DivideRequest, DivideReply, BidderNotice, TerminalRequest,
+    TerminalReply, TerminalActive, TerminalNotice>;
 class Message : public ClosedVariant<MessageVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -185,6 +185,10 @@ void AgentMachine::SayLeaving(bool gone) {
 
 void AgentMachine::On(const agent_event::HealthRead& e) { health_ = e.health; }
 
+void AgentMachine::On(const agent_event::TerminalUsed& e) {
+  if (welcomed_) Send(TerminalActive{options_.server, e.worker, highest_seen_});
+}
+
 void AgentMachine::On(const agent_event::Tick&) {}
 
 void AgentMachine::Take(const AgentWelcome& welcome) {

@@ -1,13 +1,18 @@
 #include "coordinator/cli/client.h"
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -164,6 +169,27 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   if (!absl::IsNotFound(found.status())) return found;
   return absl::NotFoundError(
       StrCat("there is no job named \"", job, "\"; `gavel queue` lists them"));
+}
+
+absl::StatusOr<std::string> Client::FreeName(const std::string& program) {
+  constexpr size_t kBytesMax = 48;
+  std::string base = std::filesystem::path(program).stem().string();
+  for (char& c : base) {
+    if (!IsValidName({&c, 1})) c = '-';
+  }
+  base.erase(0, base.find_first_not_of('-'));
+  base.resize(std::min(base.size(), kBytesMax));
+  if (std::ranges::all_of(base, absl::ascii_isdigit)) base = "job";
+  GAVEL_ASSIGN_OR_RETURN(
+      const Json json,
+      Query(QueryKind::kQueue, JobId(), R"({"own": true, "ended_max": 0})"));
+  std::set<std::string> taken;
+  for (const QueueRow& row : ParseQueue(json)) {
+    if (!row.Over()) taken.insert(row.name);
+  }
+  std::string name = base;
+  for (size_t i = 2; taken.contains(name); ++i) name = StrCat(base, "-", i);
+  return name;
 }
 
 absl::StatusOr<JobId> Client::Choose(const std::string& name,

@@ -57,11 +57,23 @@ class Client {
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset,
                                const std::string& server, double since_s = 0);
 
+  // For exchanges that are not a request and its answer, such as a terminal's.
+  // UNAVAILABLE: there is no connection now. Receive returns nothing at a Wake
+  // and after `timeout_s`.
+  absl::Status Send(const Message& message) { return dealer_->Send(message); }
+  absl::StatusOr<std::optional<Message>> Receive(double timeout_s) {
+    return dealer_->Receive(timeout_s);
+  }
+  uint64_t NextRequest() { return ++last_request_; }
+
   // Finds a job by its id, its name or "USER/NAME". Several jobs may have that
   // name: the caller's own job is preferred, then one that is not over (a held
   // job is not over), then the latest. NOT_FOUND: none has the name.
   // INVALID_ARGUMENT: several other users have such a job that is not over.
   absl::StatusOr<JobId> Resolve(const std::string& job);
+
+  // A job name that none of the user's jobs has, made from that of a program.
+  absl::StatusOr<std::string> FreeName(const std::string& program);
 
   // Returns early at a Wake.
   void Sleep(double seconds);

@@ -177,6 +177,7 @@ std::string Body(const event::JobsResized& e, const Engine&) {
 std::string Body(const event::TimeReached& e, const Engine& engine) {
   const Job* const job = engine.FindJob(e.job);
   const bool held = job != nullptr && job->state == JobState::kHeld;
+  if (e.idle) return StrCat("job ", e.job.value(), " was idle for too long");
   return StrCat("job ", e.job.value(),
                 held ? " has run for its time_limit" : " may start now");
 }

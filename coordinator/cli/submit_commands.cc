@@ -75,29 +75,6 @@ absl::StatusOr<std::vector<JobSetting>> SettingsOf(
   return settings;
 }
 
-// A name that none of the user's jobs has, made from that of the program.
-absl::StatusOr<std::string> NameFor(Client& client,
-                                    const std::string& program) {
-  constexpr size_t kBytesMax = 48;
-  std::string base = std::filesystem::path(program).stem().string();
-  for (char& c : base) {
-    if (!IsValidName({&c, 1})) c = '-';
-  }
-  base.erase(0, base.find_first_not_of('-'));
-  base.resize(std::min(base.size(), kBytesMax));
-  if (std::ranges::all_of(base, absl::ascii_isdigit)) base = "job";
-  GAVEL_ASSIGN_OR_RETURN(const Json json,
-                         client.Query(QueryKind::kQueue, JobId(),
-                                      R"({"own": true, "ended_max": 0})"));
-  std::set<std::string> taken;
-  for (const QueueRow& row : ParseQueue(json)) {
-    if (!row.Over()) taken.insert(row.name);
-  }
-  std::string name = base;
-  for (size_t i = 2; taken.contains(name); ++i) name = StrCat(base, "-", i);
-  return name;
-}
-
 // A connection, and the jobs to submit over it.
 struct Submission {
   std::unique_ptr<Client> client;
@@ -120,7 +97,7 @@ absl::StatusOr<Submission> Prepare(const SubmitOptions& options) {
   const bool named = std::ranges::count(settings, "name", &JobSetting::key) > 0;
   if (!named) {
     GAVEL_ASSIGN_OR_RETURN(const std::string name,
-                           NameFor(*made.client, options.program.front()));
+                           made.client->FreeName(options.program.front()));
     settings.push_back({"--name", "name", name});
   }
   GAVEL_ASSIGN_OR_RETURN(
@@ -164,18 +141,10 @@ void WarnOfUnknown(Client& client, const JobFile& file) {
   WarnOfUnknown(file, "exclude_servers", spec.exclude_servers, servers);
 }
 
-// Writes notes on the job that are no errors.
-void TellNotes(Client& client, const JobFile& file) {
-  for (const std::string& note : WithoutEffect(file.spec)) {
-    std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
-  }
-  WarnOfUnknown(client, file);
-}
-
 absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
   GAVEL_ASSIGN_OR_RETURN(const JobId job,
                          client.Submit(file.path, file.text, file.directory));
-  TellNotes(client, file);
+  WarnOfUnknown(client, file);
   return job;
 }
 
@@ -226,7 +195,7 @@ absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
                         : StrCat("  no forecast: ", result.no_forecast, "\n")));
     return absl::OkStatus();
   });
-  for (const JobFile& file : files) TellNotes(client, file);
+  for (const JobFile& file : files) WarnOfUnknown(client, file);
   if (json) std::printf("%s\n", all.dump(2).c_str());
   return status;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/state.h"
@@ -200,6 +201,7 @@ void NoteHealth(State& s, Time now, const std::string& server,
   const AcceleratorId id = s.cluster.Find(server, told.uuid);
   if (!id.valid()) return;
   s.agents.NoteHealth(server, told);
+  if (told.utilisation_percent > 0) NoteUse(s, now, id);
   const Accelerator& accelerator = s.cluster.accelerator(id);
   event::AcceleratorsDrained drained{server, told.uuid};
   drained.why = WhyUnfit(told, accelerator);

@@ -9,6 +9,7 @@
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/bidding.h"
 #include "coordinator/engine/explanations.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job_times.h"
 #include "coordinator/engine/leases.h"
@@ -88,6 +89,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::BidderJoined& e) { admit(e); },
           [&](event::BidReceived& e) { admit(e); },
           [&](event::ShareDivided& e) { admit(e); },
+          [&](event::TerminalUsed& e) { admit(e); },
           [&](event::Persisted& e) { s.outbox.Persisted(e.seq); },
           [&](event::Tick&) { TakeTick(s, now); },
           // These events are checked where they are made.
@@ -151,6 +153,7 @@ void Apply(State& s, Time now, const Event& event) {
           [](const event::BidderJoined&) {},
           [](const event::BidReceived&) {},
           [](const event::ShareDivided&) {},
+          [](const event::TerminalUsed&) {},
       },
       event);
   // A job that shares an accelerator has a different pace with each partner.
@@ -215,6 +218,7 @@ void BeginTerm(State& s, Time now, const event::CoordinatorStarted& e) {
   Abandon(s, /*answer=*/false);
   s.agenda.SolveSoon();
   s.agenda.MakeRoomSoon();
+  s.agenda.SeatSoon();
   s.agenda.Due(now);
 }
 
@@ -389,6 +393,7 @@ Actions Engine::Step(Time now, Event event) {
       engine::TakeAnswer(s, now) ||
       (std::holds_alternative<event::AllocationReady>(event) &&
        s.bidding.stage != engine::Bidding::Stage::kDivisions);
+  if (s.agenda.seat_due()) engine::SeatInteractive(s, now);
   const bool waits = s.agenda.fill_due() && !answered &&
                      engine::IsAnswerNear(s, now) && s.agenda.FillMayWait(now);
   if (s.agenda.fill_due() && !waits) engine::Fill(s, now);

@@ -344,9 +344,10 @@ struct TrialsNoted {
 };
 
 // The time has come that the job's file names: its not_before, or it has run
-// for its time_limit.
+// for its time_limit, or was idle for its idle_limit.
 struct TimeReached {
   JobId job;
+  bool idle = false;
 };
 
 // ---- not durable
@@ -387,6 +388,10 @@ struct BidReceived {
 struct ShareDivided {
   DivideReply reply;
 };
+// Somebody uses the terminal of an interactive job.
+struct TerminalUsed {
+  TerminalActive message;
+};
 
 }  // namespace gavel::event
 
@@ -404,7 +409,8 @@ using EventVariant = std::variant<
     event::TimeReached, event::LeaseRequested, event::AgentHeard,
     event::WorkerSaidFinished, event::Persisted, event::Tick,
     event::CheckpointComing, event::WorkerBusy, event::AgentLeaves,
-    event::BidderJoined, event::BidReceived, event::ShareDivided>;
+    event::BidderJoined, event::BidReceived, event::ShareDivided,
+    event::TerminalUsed>;
 class Event : public ClosedVariant<EventVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -38,7 +38,8 @@ constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
               "TimeReached",        "LeaseRequested",      "AgentHeard",
               "WorkerSaidFinished", "Persisted",           "Tick",
               "CheckpointComing",   "WorkerBusy",          "AgentLeaves",
-              "BidderJoined",       "BidReceived",         "ShareDivided"};
+              "BidderJoined",       "BidReceived",         "ShareDivided",
+              "TerminalUsed"};
 constexpr size_t kDurableEvents = 25;
 
 }  // namespace
@@ -95,7 +96,7 @@ auto Fields(As<PolicyChanged> auto& e) {
 }
 auto Fields(As<ServerForgotten> auto& e) { return std::tie(e.server); }
 auto Fields(As<TrialsNoted> auto& e) { return std::tie(e.trials); }
-auto Fields(As<TimeReached> auto& e) { return std::tie(e.job); }
+auto Fields(As<TimeReached> auto& e) { return std::tie(e.job, e.idle); }
 
 }  // namespace event
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/rounds.h"
@@ -116,6 +117,10 @@ Reason WhyUnranked(const State& s, JobId id, Time now) {
                                   StartsMax(job)};
     }
     return reason::Starting{first.server};
+  }
+  if (job.spec.interactive()) {
+    return reason::RunningInteractive{first.info.type, IdleSeconds(job, now),
+                                      job.spec.IdleLimit()};
   }
   if (job.spec.opaque()) return reason::RunningOpaque{first.info.type};
   if (const auto still = StandstillOf(s, job)) {
@@ -233,6 +238,7 @@ Reason WhyWaiting(const State& s, const Job& job, Time now) {
       return *drained;
     return reason::Unusable{job.spec.LeastWorkers()};
   }
+  if (job.spec.interactive()) return WhyNotSeated(s, job);
   if (job.counted_since == kNever) return reason::Submitted();
   if (std::ranges::binary_search(s.allocation.result().too_extreme, job.id)) {
     return reason::TooExtreme{ExtremesOf(job.spec), job.id};

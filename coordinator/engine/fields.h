@@ -93,7 +93,7 @@ auto Fields(As<JobSpec> auto& s) {
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
                   s.time_limit_s, s.workload, s.servers, s.exclude_servers,
-                  s.not_before_s, s.env_file);
+                  s.not_before_s, s.env_file, s.idle_limit_s);
 }
 
 // ---- settings
@@ -107,7 +107,7 @@ auto Fields(As<Settings> auto& s) {
                   s.entities, s.throughputs, s.reference_models,
                   s.profiling_percentage, s.solve_gap_s_per_job, s.progress,
                   s.user_shares, s.app_shares, s.introspection,
-                  s.trial_backoff_s);
+                  s.trial_backoff_s, s.interactive_max);
 }
 
 }  // namespace event

@@ -113,10 +113,9 @@ Job& JobTable::Add(Time now, const JobSpec& spec) {
   const auto entry = jobs_.try_emplace(jobs_.end(), id);
   by_id_[id] = entry;
   Job& job = entry->second;
-  live_.emplace_hint(live_.end(), id, &job);
-  job.live = true;
   job.id = id;
   job.spec = spec;
+  AddLive(job);
   job.submitted_at = now;
   job.epoch = numbers_from_;
   job.scale_factor = job.world_size = spec.scale_factor;
@@ -139,6 +138,12 @@ Job& JobTable::Add(Time now, const JobSpec& spec) {
 void JobTable::PassLostNumbers(uint64_t from) {
   numbers_from_ = std::max(numbers_from_, from);
   for (auto& [id, job] : jobs_) job.epoch = std::max(job.epoch + 1, from);
+}
+
+void JobTable::AddLive(Job& job) {
+  live_.emplace_hint(live_.end(), job.id, &job);
+  if (job.spec.interactive()) interactive_[job.id] = &job;
+  job.live = true;
 }
 
 void JobTable::NoteWaiting(Job& job) {
@@ -167,8 +172,7 @@ void JobTable::Release(Job& job) {
   if (!job.active()) ++active_;
   job.state = JobState::kActive;
   uncounted_.push_back(job.id);
-  live_[job.id] = &job;
-  job.live = true;
+  AddLive(job);
   NoteWaiting(job);
 }
 
@@ -179,6 +183,7 @@ void JobTable::Prune(size_t ended_kept) {
     job->live = false;
     waiting_.erase(id);
     live_.erase(id);
+    interactive_.erase(id);
     if (job->state != JobState::kHeld) ForgetProgram(job->spec);
   }
   over_.clear();
@@ -204,6 +209,7 @@ std::vector<JobId> JobTable::LiveIds() const {
 
 absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
   live_.clear();
+  interactive_.clear();
   by_id_.clear();
   names_.clear();  // older snapshots have them by job alone
   directories_.clear();
@@ -222,8 +228,7 @@ absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
                                         " and does not hold it"));
     }
     Job& job = found->second;
-    live_[id] = &job;
-    job.live = true;
+    AddLive(job);
     over_.push_back(id);
     uncounted_.push_back(id);
     active_ += job.active() ? 1 : 0;

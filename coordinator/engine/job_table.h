@@ -49,7 +49,8 @@ class JobTable {
   // The jobs that are active or have a process, ascending.
   const Live& live() const { return live_; }
   const Live& waiting() const { return waiting_; }  // with nothing assigned
-  size_t active() const { return active_; }         // of live()
+  const Live& interactive() const { return interactive_; }  // of live()
+  size_t active() const { return active_; }                 // of live()
   bool elastic() const { return elastic_; }  // some job is elastic, or was
   JobId next_id() const { return JobId(next_job_); }
   // The least number for new epochs and incarnations
@@ -107,11 +108,13 @@ class JobTable {
 
  private:
   void KeepDirectory(const Job& job);
+  void AddLive(Job& job);
 
   std::map<JobId, Job> jobs_;  // by_id_: only to look up
   absl::flat_hash_map<JobId, std::map<JobId, Job>::iterator> by_id_;
   Live live_;
   Live waiting_;
+  Live interactive_;
   size_t active_ = 0;
   bool elastic_ = false;
   absl::flat_hash_map<std::string, JobId> names_;  // of jobs not over

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/time/civil_time.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/workers.h"
@@ -60,6 +61,18 @@ void RebuildTimes(State& s) {
   }
 }
 
+static void SweepIdle(State& s, Time now) {
+  std::vector<JobId> idle;
+  for (const auto& [id, job] : s.jobs.interactive()) {
+    if (IsIdleTooLong(s, now, *job)) {
+      idle.push_back(id);
+    } else if (const Time due = IdleDue(*job); due != kNever) {
+      s.agenda.Due(std::max(due, now + kLater_s));
+    }
+  }
+  for (const JobId id : idle) Record(s, now, event::TimeReached{id, true});
+}
+
 void SweepTimes(State& s, Time now) {
   std::vector<JobId> reached;
   while (!s.ahead.empty() && s.ahead.begin()->first <= now) {
@@ -79,6 +92,7 @@ void SweepTimes(State& s, Time now) {
     }
   }
   for (const JobId id : reached) Record(s, now, event::TimeReached{id});
+  SweepIdle(s, now);
 }
 
 void On(State& s, Time now, const event::TimeReached& e) {
@@ -86,6 +100,10 @@ void On(State& s, Time now, const event::TimeReached& e) {
   if (job == nullptr) return;
   if (IsAhead(*job)) return Release(s, now, *job);
   if (!job->active()) return;
+  if (e.idle) {
+    return EndJob(s, now, *job, JobState::kCancelled,
+                  reason::EndedIdle{job->id, job->spec.IdleLimit()});
+  }
   EndJob(s, now, *job, JobState::kHeld,
          reason::HeldTimeLimit{job->id, job->spec.time_limit_s.value_or(0)},
          PauseTier::kEvict);

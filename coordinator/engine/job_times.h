@@ -1,7 +1,9 @@
-// The times that a job file names: not_before, when the job may start, and
-// time_limit, how long it may run. A job that is not yet to start is held, and
-// released when its time comes. One that has run for its limit is asked to stop
-// at a boundary with a checkpoint, and is held. Not thread-safe; stateless.
+// The times that a job file names: not_before, when the job may start,
+// time_limit, how long it may run, and idle_limit. A job that is not yet to
+// start is held, and released when its time comes. One that has run for its
+// limit is asked to stop at a boundary with a checkpoint, and is held. An
+// interactive job that was idle for its limit is over (interactive.h). Not
+// thread-safe; stateless.
 #ifndef GAVEL_COORDINATOR_ENGINE_JOB_TIMES_H_
 #define GAVEL_COORDINATOR_ENGINE_JOB_TIMES_H_
 

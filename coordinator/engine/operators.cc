@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/agents.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/job_times.h"
 #include "coordinator/engine/lease_book.h"
@@ -398,6 +399,7 @@ void Release(State& s, Time now, Job& job) {
   if (std::holds_alternative<reason::HeldTimeLimit>(job.reason)) {
     job.limited_from_s = job.received_s;
   }
+  if (job.spec.interactive()) s.agenda.SeatSoon();
   s.agenda.SolveSoon();
 }
 
@@ -583,6 +585,9 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
                          Capacities(s.cluster),
                          "); lower it or add accelerators"));
   }
+  if (std::string why = WhyNotInteractive(s, e.spec); !why.empty()) {
+    return refuse(std::move(why));
+  }
   FillThroughputs(s, e.spec);
   Record(s, now, std::move(e));
 }
@@ -600,6 +605,7 @@ void On(State& s, Time now, const event::JobSubmitted& e) {
   FindTableRow(s, job);
   s.outbox.Emit(action::Reply{e.reply_to, id, ""});
   if (s.options.reset_interval_s > 0) s.agenda.FillSoon();
+  if (job.spec.interactive()) s.agenda.SeatSoon();
   s.changes.Touch(job);
   s.agenda.SolveSoon();
   s.ledger.TakeReceived(id, e.received);

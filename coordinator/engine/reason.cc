@@ -47,6 +47,9 @@ std::string_view RemedyOf(std::string_view error_line) {
 // so a shorter silence is not reported.
 constexpr double kIdleStartToTell_s = 30;
 
+// A person thinks for so long between two commands.
+constexpr double kIdleToTell_s = 60;
+
 // "1.2 of 3.4 GB", both in the unit of the whole.
 std::string BytesOf(double done, double total) {
   constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
@@ -111,6 +114,17 @@ std::string Tried::Sentence() const {
   if (cost_s > 0) {
     StrAppend(&text, absl::StrFormat(", for %.0f accelerator-seconds", cost_s));
   }
+  return text;
+}
+
+std::string RunningInteractive::Sentence() const {
+  std::string text = StrCat("running on ", type,
+                            ", which it has until its end: it is "
+                            "interactive");
+  if (idle_s < kIdleToTell_s) return text;
+  StrAppend(&text, absl::StrFormat("; idle for %.0f s, and ended after %.0f s "
+                                   "(idle_limit)",
+                                   idle_s, idle_s_max));
   return text;
 }
 

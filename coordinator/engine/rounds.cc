@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/state.h"
@@ -67,7 +68,7 @@ std::vector<SizedJob> SizedJobs(State& s, Time now,
   }
   std::vector<SizedJob> jobs;
   for (const auto& [id, job] : s.jobs.live()) {
-    if (!s.candidates.MayRun(*job)) continue;
+    if (!s.candidates.MayRun(*job) || job->pinned()) continue;
     SizedJob& sized = jobs.emplace_back();
     sized.id = id;
     sized.size_min = job->spec.LeastWorkers();
@@ -373,6 +374,7 @@ void On(State& s, Time now, const event::UnitsAssigned& e) {
   for (const auto& [unit, places] : e.places) {
     if (Job* job = s.jobs.Find(unit.job)) {
       job->claimed = -1;
+      if (job->spec.interactive()) MakeWay(s, now, *job, places);
       Assign(s, now, *job, places, unit.partner);
     }
     Job* partner = unit.packed() ? s.jobs.Find(unit.partner) : nullptr;

@@ -326,13 +326,75 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 
 std::optional<Event> ClientRequests::Take(Time, const Requester& from,
                                           const LogReply& reply) {
-  const LogReader* reader = logs_.Find(reply.request);
+  const Reader* reader = logs_.Find(reply.request);
   if (reader == nullptr || reader->agent != from.peer) return std::nullopt;
   LogReply passed_on = reply;
   passed_on.request = reader->request;
   passed_on.server = reader->server;
   send_(reader->peer, passed_on);
   logs_.Take(reply.request);
+  return std::nullopt;
+}
+
+std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
+                                          const TerminalRequest& request) {
+  const auto refuse = [&](std::string error, bool for_ever = false) {
+    RefuseTerminal(from.peer, request.request, std::move(error), for_ever);
+    return std::nullopt;
+  };
+  const Job* const job = engine_.FindJob(request.worker.job);
+  if (job == nullptr) {
+    return refuse(StrCat("there is no job ", request.worker.job.value(),
+                         "; `gavel queue` lists them"),
+                  /*for_ever=*/true);
+  }
+  if (!job->spec.interactive()) {
+    return refuse(StrCat("job ", job->id.value(),
+                         " has no terminal: its class is not \"interactive\"; "
+                         "`gavel logs ",
+                         job->id.value(), "` shows its output"),
+                  /*for_ever=*/true);
+  }
+  if (request.input.size() > kTerminalBytesMax) {
+    return refuse(
+        StrCat("input of ", request.input.size(), " bytes exceeds the ",
+               kTerminalBytesMax, " of a message; send it in parts"),
+        /*for_ever=*/true);
+  }
+  const Worker& worker = job->workers.front();
+  TerminalRequest passed_on = request;
+  passed_on.worker = {job->id, 0, worker.incarnation};
+  const uint64_t wanted = request.worker.incarnation;
+  if (wanted != 0 && wanted != worker.incarnation) {
+    TerminalReply reply{request.request, request.worker};
+    reply.ended = true;  // another process has taken its place
+    send_(from.peer, reply);
+    return std::nullopt;
+  }
+  if (worker.server.empty()) {
+    return refuse(StrCat("job ", job->id.value(), " has not started yet"));
+  }
+  const std::string* const agent = agents_.Find(worker.server);
+  if (agent == nullptr) {
+    return refuse(StrCat("the agent of server ", worker.server,
+                         ", which has the terminal, is not connected"));
+  }
+  const std::optional<uint64_t> handle =
+      terminals_.Add(now, {from.peer, request.request, worker.server, *agent});
+  if (!handle) return refuse(kBusy);
+  passed_on.request = *handle;
+  send_(*agent, std::move(passed_on));
+  return std::nullopt;
+}
+
+std::optional<Event> ClientRequests::Take(Time, const Requester& from,
+                                          const TerminalReply& reply) {
+  const Reader* const reader = terminals_.Find(reply.request);
+  if (reader == nullptr || reader->agent != from.peer) return std::nullopt;
+  TerminalReply passed_on = reply;
+  passed_on.request = reader->request;
+  send_(reader->peer, std::move(passed_on));
+  terminals_.Take(reply.request);
   return std::nullopt;
 }
 
@@ -359,6 +421,12 @@ void ClientRequests::Expire(Time now) {
     RefuseLog(reader->peer, reader->request,
               StrCat("the agent of server ", reader->server,
                      " did not answer in ", kLogTimeout_s, " s"));
+  }
+  while (auto reader = terminals_.TakeOlderThan(now - kLogTimeout_s)) {
+    RefuseTerminal(reader->peer, reader->request,
+                   StrCat("the agent of server ", reader->server,
+                          " did not answer in ", kLogTimeout_s, " s"),
+                   /*for_ever=*/false);
   }
 }
 
@@ -390,6 +458,15 @@ void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
 void ClientRequests::RefuseLog(const std::string& peer, uint64_t request,
                                std::string error) {
   send_(peer, LogReply{request, "", 0, /*ended=*/true, std::move(error)});
+}
+
+void ClientRequests::RefuseTerminal(const std::string& peer, uint64_t request,
+                                    std::string error, bool for_ever) {
+  TerminalReply reply;
+  reply.request = request;
+  reply.error = std::move(error);
+  reply.refused = for_ever;
+  send_(peer, std::move(reply));
 }
 
 }  // namespace gavel

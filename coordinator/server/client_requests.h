@@ -144,10 +144,11 @@ struct Requester {
 // borrows the engine, the table of agents and the means to send.
 class ClientRequests {
  public:
-  // Submissions and commands on their way to the disk; log requests on their
-  // way to an agent, and how long that may take.
+  // Submissions and commands on their way to the disk; requests for logs and
+  // terminals on their way to an agent, and how long that may take.
   static constexpr size_t kWaitingClientsMax = 4096;
   static constexpr size_t kWaitingLogsMax = 1024;
+  static constexpr size_t kWaitingTerminalsMax = 1024;
   static constexpr double kLogTimeout_s = 10;
   // Listings that wait for the next view of the queue.
   static constexpr size_t kWaitingListingsMax = 1024;
@@ -180,6 +181,11 @@ class ClientRequests {
   // Takes an agent's answer, and passes it on to the client that asked.
   std::optional<Event> Take(Time now, const Requester& from,
                             const LogReply& reply);
+  // The same for terminals.
+  std::optional<Event> Take(Time now, const Requester& from,
+                            const TerminalRequest& request);
+  std::optional<Event> Take(Time now, const Requester& from,
+                            const TerminalReply& reply);
 
   void Answer(const action::Reply& reply);
   // Sends the answers that the threads have written, and the listings that are
@@ -209,7 +215,7 @@ class ClientRequests {
     std::string action;      // for the audit log
     std::string object;
   };
-  struct LogReader {
+  struct Reader {  // of a log or a terminal
     std::string peer;
     uint64_t request = 0;
     std::string server;
@@ -240,13 +246,16 @@ class ClientRequests {
                    std::string error);
   void Reply(const Client& client, JobId job, std::string error);
   void RefuseLog(const std::string& peer, uint64_t request, std::string error);
+  void RefuseTerminal(const std::string& peer, uint64_t request,
+                      std::string error, bool for_ever);
 
   const Engine& engine_;
   const PeerTable<std::string>& agents_;
   const Send send_;
   Options options_;
   PendingTable<Client> clients_{kWaitingClientsMax};
-  PendingTable<LogReader> logs_{kWaitingLogsMax};
+  PendingTable<Reader> logs_{kWaitingLogsMax};
+  PendingTable<Reader> terminals_{kWaitingTerminalsMax};
   QueryThread history_;
   QueueViews views_;
   QueryThread queries_;

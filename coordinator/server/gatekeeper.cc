@@ -62,6 +62,9 @@ double CostOf(const Message& message) {
   // It is written to the journal, and may start a solve.
   constexpr double kCommand = 5;
   if (std::holds_alternative<CommandRequest>(message)) return kCommand;
+  // It is only passed on, and a person types many.
+  constexpr double kTerminal = 0.1;
+  if (std::holds_alternative<TerminalRequest>(message)) return kTerminal;
   const auto* query = std::get_if<QueryRequest>(&message);
   return query != nullptr && query->cursor != 0 ? kNextPage : 1;
 }
@@ -266,6 +269,12 @@ std::optional<Message> RefusalOf(const Message& message,
   }
   if (const auto* m = std::get_if<LogRequest>(&message)) {
     return LogReply{m->request, "", m->offset, true, error};
+  }
+  if (const auto* m = std::get_if<TerminalRequest>(&message)) {
+    TerminalReply reply{m->request, m->worker};
+    reply.error = error;
+    reply.refused = !absl::IsResourceExhausted(why);
+    return reply;
   }
   if (const auto* m = std::get_if<BidderHello>(&message)) {
     return BidderNotice{m->bidder, BidderNoticeKind::kRefused, 0, error};

@@ -201,6 +201,10 @@ std::optional<Event> Convert(FetchProgress message) {
   return event::CheckpointComing{std::move(message)};
 }
 
+std::optional<Event> Convert(TerminalActive message) {
+  return event::TerminalUsed{std::move(message)};
+}
+
 std::optional<Event> Convert(BidderHello message) {
   return event::BidderJoined{std::move(message.bidder)};
 }

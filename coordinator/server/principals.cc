@@ -44,10 +44,11 @@ constexpr unsigned SendersOf(const T*) {
   return Bits(kWorker);
 }
 template <class T>
-requires FromAgent<T> || OneOf<T, LogReply>
+requires FromAgent<T> || OneOf<T, LogReply, TerminalReply>
 constexpr unsigned SendersOf(const T*) { return Bits(kNode); }
 template <class T>
-requires FromBidder<T> || OneOf<T, SubmitRequest, CommandRequest, LogRequest>
+requires FromBidder<T> ||
+    OneOf<T, SubmitRequest, CommandRequest, LogRequest, TerminalRequest>
 constexpr unsigned SendersOf(const T*) { return Bits(kUser, kOperator); }
 template <OneOf<QueryRequest> T>
 constexpr unsigned SendersOf(const T*) {
@@ -106,6 +107,19 @@ absl::Status Check(const Identity& sender, const CommandRequest& request,
 absl::Status Check(const Identity& sender, const LogRequest& request,
                    const std::map<JobId, Job>& jobs) {
   return CheckOwner(sender, request.worker.job, jobs);
+}
+
+// Input runs as the owner, so that not even an operator may.
+absl::Status Check(const Identity& sender, const TerminalRequest& request,
+                   const std::map<JobId, Job>& jobs) {
+  const auto found = jobs.find(request.worker.job);
+  if (found == jobs.end() || found->second.spec.owner == sender.name) {
+    return absl::OkStatus();
+  }
+  return Denied(sender,
+                StrCat("the terminal of job ", request.worker.job.value(),
+                       " is for its owner alone"),
+                "start a shell of your own with `gavel shell`");
 }
 
 // Jobs of an app have one owner.

@@ -123,6 +123,11 @@ Reason ReasonFor(const JobView& job, const WaitingLine& line, bool may_read) {
 
 std::optional<ExitRow> ExitOf(const JobView& job) {
   const bool failed = job.last_end != 0 || job.failures_in_a_row > 0;
+  if (const auto* end = std::get_if<reason::FinishedWith>(&job.reason)) {
+    ExitRow exit;
+    exit.exit_code = end->exit_code;
+    return exit;
+  }
   const bool unstarted = std::holds_alternative<reason::HeldLaunch>(job.reason);
   if (!failed || unstarted || job.state == "CD") return std::nullopt;
   ExitRow exit;

@@ -62,6 +62,14 @@ void CheckLabel(TomlReader& reader, std::string_view key,
                           kAppBytesMax, ", or leave it out"));
 }
 
+void CheckClass(TomlReader& reader, std::string_view key,
+                const JobClass& job_class) {
+  if (job_class != JobClass::kInference) return;
+  reader.Fail(key,
+              "class \"inference\" has no meaning yet; write \"opaque\" for "
+              "a server that keeps its accelerators until its end");
+}
+
 void CheckTypes(TomlReader& reader, std::string_view key,
                 const std::vector<std::string>& types) {
   for (const std::string& type : types) {
@@ -154,8 +162,11 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Kind of job. `opaque`: a command that does not link "
                     "the runtime; it has whole accelerators, is never "
                     "paused, and keeps them until its end or `time_limit`. "
-                    "The other two are scheduled as `training` today; "
-                    "`submit` says so."}),
+                    "`interactive`: the same with a terminal (`gavel shell`); "
+                    "it starts at once, in place of training jobs, and is "
+                    "ended after `idle_limit`. `inference` is refused: it "
+                    "has no meaning yet."},
+        CheckClass),
     Key("scale_factor", &JobSpec::scale_factor,
         {.range = {.min = 1, .max = kScaleFactorMax},
          .default_value = "1",
@@ -212,13 +223,6 @@ constexpr std::tuple kJobKeys = {
          .example = "86400",
          .meaning = "Seconds from submission to the deadline. Used by the "
                     "policies named `_SLOs`."}),
-    Key("budget", &JobSpec::budget,
-        {.range = kPositive,
-         .otherwise = "none",
-         .example = "12.5",
-         .meaning = "Most that the job may cost, in the currency of "
-                    "`[prices]`. No policy acts on it yet; `submit` says "
-                    "so."}),
     Key("throughputs", &JobSpec::throughputs,
         {.kind = KeyKind::kTable,
          .otherwise = "the throughput file's, else measured",
@@ -257,6 +261,13 @@ constexpr std::tuple kJobKeys = {
                     "ended after `pause_grace_s`, and is held. One of class "
                     "`opaque` gets SIGTERM, and its time begins anew with each "
                     "start."}),
+    Key("idle_limit", &JobSpec::idle_limit_s,
+        {.range = kPositive,
+         .otherwise = "3600",
+         .example = "7200",
+         .meaning = "Seconds for which a job of class `interactive` may be "
+                    "idle: no input and no output of its terminal, and no use "
+                    "of its GPUs. It is warned 60 s before, and then ended."}),
     Key("not_before_s", &JobSpec::not_before_s,
         {.range = kPositive,
          .otherwise = "it may start at once",
@@ -495,6 +506,17 @@ std::string RefusalOfType(std::string_view name) {
                 "A-Z, a-z, 0-9, _ and -");
 }
 
+// The cost of a job is not known, so nothing would keep a job within a budget.
+static void RefuseBudget(const toml::table& root, std::string_view source,
+                         absl::Status& status) {
+  if (!root.contains("budget")) return;
+  TomlReader(root, source, status)
+      .Fail("budget",
+            "budget is not supported: the coordinator does not count what a "
+            "job costs; leave it out, and limit the job's running time with "
+            "time_limit");
+}
+
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                                      std::string_view source,
                                      std::span<const JobSetting> settings) {
@@ -505,6 +527,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   }
   absl::Status status;
   const std::span<const FileTable> tables = JobFileTables();
+  RefuseBudget(root, source, status);
   TomlReader reader(root, source, tables, "", status);
   JobSpec spec;
   ReadMembers(reader, kJobKeys, spec);
@@ -517,9 +540,15 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                        QuoteToml(server), "; leave it out of one of them"));
   }
   if (spec.opaque() && spec.elastic()) {
-    reader.FailHere(
-        "a job of class \"opaque\" can't grow and shrink; leave "
-        "scale_factor_min and scale_factor_max out");
+    reader.FailHere(StrCat("a job of class \"",
+                           kClassNames[static_cast<size_t>(spec.job_class)],
+                           "\" can't grow and shrink; leave "
+                           "scale_factor_min and scale_factor_max out"));
+  }
+  if (spec.idle_limit_s && !spec.interactive()) {
+    reader.Fail("idle_limit",
+                "idle_limit is for jobs of class \"interactive\"; leave it "
+                "out, or write class = \"interactive\"");
   }
   if (const toml::table* table = reader.Table("environment")) {
     ReadEnvironment(TomlReader(*table, source, tables, "[environment]", status),
@@ -531,21 +560,6 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   }
   GAVEL_RETURN_IF_ERROR(status);
   return spec;
-}
-
-std::vector<std::string> WithoutEffect(const JobSpec& spec) {
-  std::vector<std::string> notes;
-  if (spec.job_class == JobClass::kInteractive ||
-      spec.job_class == JobClass::kInference) {
-    notes.push_back(StrCat(
-        "class \"", kClassNames[static_cast<size_t>(spec.job_class)],
-        "\" has no effect yet: the job is paused and moved as training is"));
-  }
-  if (spec.budget.has_value()) {
-    notes.emplace_back(
-        "budget has no effect yet: the job runs on whatever it costs");
-  }
-  return notes;
 }
 
 std::string FormatJobSpec(const JobSpec& spec) {

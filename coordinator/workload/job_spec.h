@@ -23,11 +23,14 @@
 
 namespace gavel {
 
-// kTraining is paused and moved as the policy wants; kInteractive is never
-// paused; kInference is never paused and spread over servers; kOpaque has no
-// runtime linked: once started it has its accelerators, whole, until its end.
-// Today kInteractive and kInference are scheduled as kTraining is.
+// kTraining is paused and moved as the policy wants. kOpaque has no runtime
+// linked: once started it has its accelerators, whole, until its end.
+// kInteractive is the same with a terminal, for a person who waits: it starts
+// at once, in place of training jobs, and ends when it is idle. kInference is
+// refused; jobs of earlier versions that have it are scheduled as kTraining.
 enum class JobClass : uint8_t { kTraining, kInteractive, kInference, kOpaque };
+
+inline constexpr double kIdleLimit_s = 3600;
 
 struct JobSpec {
   std::string name;                  // [A-Za-z0-9_-]{1,64}
@@ -53,7 +56,7 @@ struct JobSpec {
   uint64_t steps_total = 0;  // 0: until the program ends by itself
 
   std::optional<double> deadline_s;  // after submission, > 0
-  std::optional<double> budget;      // in the currency of the prices, > 0
+  std::optional<double> budget;      // of jobs of earlier versions; no effect
   // steps/s of the whole job by accelerator type, >= 0; 0: cannot run there.
   // Types that are not named are measured. std::map: order matters.
   std::map<std::string, double> throughputs;
@@ -79,6 +82,9 @@ struct JobSpec {
   std::optional<double> time_limit_s;  // > 0
   // It does not start before so long after its submission. Default: at once.
   std::optional<double> not_before_s;  // > 0
+  // An interactive job whose terminal has no input and no output, and whose
+  // accelerators are not used, for so long is ended. Default: kIdleLimit_s.
+  std::optional<double> idle_limit_s;  // > 0
   // A file of NAME=VALUE lines on each server, whose variables only the
   // processes of the job see. Empty: none.
   std::string env_file;
@@ -109,7 +115,12 @@ struct JobSpec {
     return app.empty() ? name : app;
   }
   bool elastic() const { return LeastWorkers() < MostWorkers(); }
-  bool opaque() const { return job_class == JobClass::kOpaque; }
+  bool interactive() const { return job_class == JobClass::kInteractive; }
+  // It does not link the runtime, so its lease lasts from launch to end.
+  bool opaque() const {
+    return job_class == JobClass::kOpaque || interactive();
+  }
+  double IdleLimit() const { return idle_limit_s.value_or(kIdleLimit_s); }
 
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
@@ -141,9 +152,6 @@ JobSetting ProgramSetting(const std::vector<std::string>& argv);
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                                      std::string_view source,
                                      std::span<const JobSetting> settings = {});
-
-// Sentences on the keys of the file that have no effect yet.
-std::vector<std::string> WithoutEffect(const JobSpec& spec);
 
 // The canonical text of a spec that ParseJobSpec() could have returned: parsing
 // it gives the same spec.

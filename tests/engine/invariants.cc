@@ -90,6 +90,7 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
   if (changed) {
     CheckLeases(engine);
     CheckAssignments(engine);
+    CheckInteractive(engine);
     CheckGrowth(now, engine);
     CheckMonotonic(now, engine);
   }
@@ -252,6 +253,33 @@ void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
                       " s"));
       }
     }
+  }
+}
+
+// An interactive job that runs is not paused, moved or packed, and the
+// interactive jobs of one owner stay within their quota. The loss of an
+// accelerator, and the end of its agent, are excepted: nobody keeps it then.
+void Invariants::CheckInteractive(const Engine& engine) {
+  std::map<std::string, int> held;
+  for (const auto& [id, job] : engine.jobs()) {
+    if (!job.spec.interactive() || !job.active()) continue;
+    held[job.spec.owner] += static_cast<int>(job.assigned.size());
+    for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+      const Worker& worker = job.workers[rank];
+      if (worker.held_epoch == 0 || worker.unswept) continue;
+      const Accelerator& place = engine.cluster().accelerator(worker.held);
+      if (place.leaving || place.state != AcceleratorState::kUsable) continue;
+      if (rank >= job.assigned.size() || job.assigned[rank] != worker.held ||
+          job.partner.valid() || worker.pause_sent_at != kNever) {
+        Broken(StrCat("interactive job ", id.value(),
+                      " is disturbed without consent"));
+      }
+    }
+  }
+  for (const auto& [owner, count] : held) {
+    if (count <= engine.options().interactive_max) continue;
+    Broken(StrCat("the interactive jobs of \"", owner, "\" have ", count,
+                  " accelerators"));
   }
 }
 

@@ -35,6 +35,7 @@ class Invariants {
   void CheckLeases(const Engine& engine);
   void CheckLeaseEnds(Time now, const Engine& engine);
   void CheckAssignments(const Engine& engine);
+  void CheckInteractive(const Engine& engine);
   void CheckGrowth(Time now, const Engine& engine);
   void CheckMonotonic(Time now, const Engine& engine);
   void CheckActions(Time now, const Engine& engine, const Actions& actions);

@@ -228,6 +228,32 @@ std::vector<Case> Cases() {
        "sized_by_policy",
        "the policy gives it so many workers",
        {44}},
+      {reason::RunningInteractive{"v100", 240, 300},
+       "running_interactive",
+       "running on v100, which it has until its end: it is interactive; idle "
+       "for 240 s, and ended after 300 s (idle_limit)",
+       {45, "v100", 240, 300}},
+      {reason::InteractiveQuota{2, 3},
+       "interactive_quota",
+       "waiting: the interactive jobs of its owner have 2 accelerators, and at "
+       "most 3 are allowed (--interactive-max of the coordinator); it starts "
+       "when one of them ends",
+       {46, "2", 3}},
+      {reason::NoSeat{2},
+       "no_seat",
+       "waiting: fewer than 2 accelerators that it can use are free of jobs "
+       "which are never paused; it starts when one of those ends",
+       {47, "2"}},
+      {reason::EndedIdle{job, 3600},
+       "ended_idle",
+       "ended: for 3600 s its terminal had no input and no output, and its "
+       "accelerators were not used (idle_limit); `gavel logs 7` has what it "
+       "wrote, and another one may have a longer --idle-limit",
+       {48, "7", 3600}},
+      {reason::FinishedWith{3},
+       "finished_with",
+       "finished with exit code 3",
+       {49, "3"}},
   };
 }
 

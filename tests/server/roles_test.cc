@@ -36,7 +36,9 @@ const std::map<std::string, std::string> kExpected = {
     {"CheckpointRequest", "....."}, {"BidderHello", "uo..."},
     {"BidReply", "uo..."},          {"DivideReply", "uo..."},
     {"BidRequest", "....."},        {"DivideRequest", "....."},
-    {"BidderNotice", "....."},
+    {"BidderNotice", "....."},      {"TerminalRequest", "uo..."},
+    {"TerminalReply", "...n."},     {"TerminalActive", "...n."},
+    {"TerminalNotice", "....."},
 };
 
 template <size_t... index>
@@ -113,6 +115,16 @@ TEST_F(Authorization, AUserTouchesItsOwnJobsOnly) {
               StatusIs(kDenied, "only an operator"));
   EXPECT_THAT(Ask(alice, Command(CommandKind::kShutdown, 1)),
               StatusIs(kDenied, "only an operator"));
+}
+
+TEST_F(Authorization, ATerminalIsForTheOwnerOfTheJobAlone) {
+  TerminalRequest request;
+  request.worker = {JobId(1), 0, 0};
+  EXPECT_OK(Ask(User("alice"), request));
+  for (const Identity& other : {User("bob"), User("root", Role::kOperator)}) {
+    EXPECT_THAT(Ask(other, request),
+                StatusIs(kDenied, "the terminal of job 1 is for its owner"));
+  }
 }
 
 TEST_F(Authorization, OnlyAnOperatorTouchesTheCluster) {

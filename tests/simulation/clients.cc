@@ -45,6 +45,7 @@ constexpr auto kPolicies =
 std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
                      bool cancelled) {
   if (job.active()) return "has not ended";
+  if (client.kind == Kind::kInteractive) return "";
   if (job.state == JobState::kFinished) {
     const uint64_t steps = steps_saved;
     if (steps >= client.training.steps_total) return "";
@@ -146,6 +147,18 @@ Client MakeClient(int i, std::mt19937_64& random) {
   // Likewise. Each cluster has a server besides this one.
   if (!gang && i % 4 == 3) spec.exclude_servers = {"server1"};
   if (i % 5 == 4) spec.not_before_s = 3 + i;
+  return client;
+}
+
+Client MakeShell(int i) {
+  Client client;
+  client.kind = Kind::kInteractive;
+  client.spec.name = StrCat("shell", i);
+  client.spec.argv = {"sh"};
+  client.spec.job_class = JobClass::kInteractive;
+  // The last one is ended for being idle.
+  client.spec.idle_limit_s = i == 2 ? 10 : 60;
+  client.training.opaque_s = 8 + 10 * i;
   return client;
 }
 

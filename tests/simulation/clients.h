@@ -25,6 +25,8 @@ enum class Kind : uint8_t {
   kRobust,   // its workers are killed and stalled; it finishes
   kFragile,  // would be held after a few failures of its own; finishes
   kFailing,  // always fails at the same step, and is held
+  // A shell: its program ends, or it is idle for too long.
+  kInteractive,
 };
 
 struct Client {
@@ -37,6 +39,9 @@ struct Client {
 
 // The i-th job of a seed.
 Client MakeClient(int i, std::mt19937_64& random);
+
+// The i-th interactive job of a seed.
+Client MakeShell(int i);
 
 const Client& ClientOf(const std::vector<Client>& clients,
                        const std::string& name);

@@ -37,6 +37,9 @@ class Scenario {
     AddServers();
     for (int i = 0; i < options.jobs; ++i)
       clients_.push_back(MakeClient(i, random_));
+    // One more than their owner may have at once.
+    for (int i = 0; i < 3 && seed % 4 == 2; ++i)
+      clients_.push_back(MakeShell(i));
   }
 
   ScenarioResult Run() {

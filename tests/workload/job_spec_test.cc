@@ -17,14 +17,13 @@ working_directory = "/home/ada/resnet"
 checkpoint_directory = "checkpoints"
 app = "ResNet-18 (batch size 64)"
 entity = "vision"
-class = "inference"
+class = "training"
 scale_factor = 4
 scale_factor_min = 2
 scale_factor_max = 8
 weight = 2.5
 steps_total = 100000
 deadline_s = 86400
-budget = 12.5
 retries_max = 0
 hang_timeout_s = 900
 start_timeout_s = 300
@@ -140,15 +139,28 @@ TEST(JobSpec, AServerIsWantedOrExcluded) {
               HasSubstr("servers has an empty name"));
 }
 
-TEST(JobSpecNotes, NameWhatHasNoEffectYet) {
-  JobSpec spec;
-  EXPECT_TRUE(WithoutEffect(spec).empty());
-  spec.job_class = JobClass::kInteractive;
-  spec.budget = 10;
-  const std::vector<std::string> notes = WithoutEffect(spec);
-  ASSERT_EQ(notes.size(), 2u);
-  EXPECT_THAT(notes[0], HasSubstr("class \"interactive\" has no effect"));
-  EXPECT_THAT(notes[1], HasSubstr("budget has no effect"));
+TEST(JobSpec, RefusesWhatIsNotActedOnWithARemedy) {
+  EXPECT_EQ(ParseWith("budget = 12.5").status().message(),
+            "job.toml:3:10: budget is not supported: the coordinator does not "
+            "count what a job costs; leave it out, and limit the job's running "
+            "time with time_limit");
+  EXPECT_THAT(ParseWith("class = \"inference\""),
+              IsInvalid("has no meaning yet; write \"opaque\""));
+}
+
+TEST(JobSpec, AnInteractiveJobHasAnIdleLimit) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseWith("class = \"interactive\"\nidle_limit = 60"));
+  EXPECT_EQ(spec.IdleLimit(), 60);
+  EXPECT_TRUE(spec.opaque());
+  EXPECT_EQ(ParseWith("class = \"interactive\"")->IdleLimit(), 3600);
+  ASSERT_OK_AND_ASSIGN(const JobSpec read,
+                       ParseJobSpec(FormatJobSpec(spec), "b"));
+  EXPECT_EQ(read, spec);
+  EXPECT_THAT(ParseWith("idle_limit = 60"),
+              IsInvalid("idle_limit is for jobs of class \"interactive\""));
+  EXPECT_THAT(ParseWith("class = \"interactive\"\nidle_limit = 0"),
+              IsInvalid("idle_limit"));
 }
 
 TEST(JobSpec, ReadsEveryKey) {
@@ -162,14 +174,13 @@ TEST(JobSpec, ReadsEveryKey) {
                           Pair("_DATA", "/data with \"quotes\"")));
   EXPECT_EQ(spec.app, "ResNet-18 (batch size 64)");
   EXPECT_EQ(spec.entity, "vision");
-  EXPECT_EQ(spec.job_class, JobClass::kInference);
+  EXPECT_EQ(spec.job_class, JobClass::kTraining);
   EXPECT_EQ(spec.scale_factor, 4);
   EXPECT_EQ(spec.scale_factor_min, 2);
   EXPECT_EQ(spec.scale_factor_max, 8);
   EXPECT_EQ(spec.weight, 2.5);
   EXPECT_EQ(spec.steps_total, 100000U);
   EXPECT_EQ(spec.deadline_s, 86400);
-  EXPECT_EQ(spec.budget, 12.5);
   EXPECT_THAT(spec.throughputs,
               ElementsAre(Pair("k80", 0), Pair("v100", 45.5)));
   EXPECT_EQ(spec.retries_max, 0);
@@ -199,8 +210,6 @@ TEST(JobSpec, ReadsEveryClass) {
   EXPECT_EQ(ParseWith("class = \"training\"")->job_class, JobClass::kTraining);
   EXPECT_EQ(ParseWith("class = \"interactive\"")->job_class,
             JobClass::kInteractive);
-  EXPECT_EQ(ParseWith("class = \"inference\"")->job_class,
-            JobClass::kInference);
   EXPECT_EQ(ParseWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
 }
 
@@ -209,7 +218,6 @@ TEST(JobSpec, HasATimeLimitAndATimeToStart) {
                        ParseWith("time_limit = 7200\nnot_before_s = 60"));
   EXPECT_EQ(spec.not_before_s, 60);
   EXPECT_EQ(spec.time_limit_s, 7200);
-  EXPECT_TRUE(WithoutEffect(spec).empty());
   ASSERT_OK_AND_ASSIGN(const JobSpec read,
                        ParseJobSpec(FormatJobSpec(spec), "b"));
   EXPECT_EQ(read, spec);
@@ -330,7 +338,6 @@ TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
       {"weight = inf", "weight is inf; write a number above 0"},
       {"steps_total = -5", "steps_total is -5; write an integer from 0"},
       {"deadline_s = 0", "deadline_s is 0; write a number above 0"},
-      {"budget = -2", "budget is -2; write a number above 0"},
       {"retries_max = -1", "retries_max is -1; write an integer from 0"},
       {"[throughputs]\nv100 = -1",
        "4:8: v100 is -1; write a number from 0 to 1e+09"},
@@ -427,7 +434,10 @@ class RandomSpecs {
     if (Int(0, 1) == 1) spec.working_directory = Text();
     if (Int(0, 1) == 1) spec.app = Text();
     if (Int(0, 1) == 1) spec.entity = Name();
-    spec.job_class = static_cast<JobClass>(Int(0, 3));
+    do {
+      spec.job_class = static_cast<JobClass>(Int(0, 3));
+    } while (spec.job_class == JobClass::kInference);
+    if (spec.interactive() && Int(0, 1) == 1) spec.idle_limit_s = Positive();
     spec.scale_factor = Int(1, 4096);
     if (Int(0, 1) == 1) spec.time_limit_s = Positive();
     if (Int(0, 1) == 1) spec.not_before_s = Positive();
@@ -441,7 +451,6 @@ class RandomSpecs {
     spec.weight = Positive();
     spec.steps_total = random_() >> Int(1, 63);
     if (Int(0, 1) == 1) spec.deadline_s = Positive();
-    if (Int(0, 1) == 1) spec.budget = Positive();
     for (int n = Int(0, 3); n > 0; --n) {
       spec.environment.emplace_back("V" + std::to_string(9 - n), Text());
     }

@@ -45,6 +45,8 @@ struct VirtualTraining {
   int fail_incarnations = 0;
   bool ignores_pauses = false;  // never reaches a boundary
   bool in_shell = false;        // its shell exits with 0, whatever it does
+  // Without the runtime: it uses its accelerator from its start, for so long.
+  double opaque_s = 0;  // 0: it links the runtime
   // Gangs only. Rank 0's store opens after gang_open_s. A rank that waits for
   // the others longer than gang_timeout_s gives its lease back. A rank whose
   // gang has lost one exits with 75 after gang_abort_s. All ranks give up a
