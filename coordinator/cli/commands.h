@@ -52,6 +52,9 @@ void AddTuneCommand(CLI::App& app, std::vector<std::string> program,
 // submit, run. `program`: as of doctor.
 void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
                        int* exit_code);
+// A terminal on an accelerator. `program`: as of doctor.
+void AddShellCommand(CLI::App& app, const std::vector<std::string>& program,
+                     int* exit_code);
 // cancel, release, hold, requeue, checkpoint, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
 // list, export, import, below checkpoint: files of a job's checkpoint

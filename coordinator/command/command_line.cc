@@ -371,7 +371,8 @@ constexpr char kFooter[] =
 // CLI11 would read "[a,b]" as two arguments.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
   if (*argc < 2) return {};
-  constexpr std::string_view kCommands[] = {"doctor", "run", "submit", "tune"};
+  constexpr std::string_view kCommands[] = {"doctor", "run", "shell", "submit",
+                                            "tune"};
   if (std::ranges::find(kCommands, std::string_view(argv[1])) ==
       std::end(kCommands)) {
     return {};
@@ -436,6 +437,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   AddCoordinatorCommand(*app, typed, exit_code);
   AddAgentCommand(*app, typed, exit_code);
   AddSubmitCommands(*app, program, exit_code);
+  AddShellCommand(*app, program, exit_code);
   AddClientCommands(*app, exit_code);
   AddTuneCommand(*app, std::move(program), exit_code);
   AddOperatorCommands(*app, exit_code);

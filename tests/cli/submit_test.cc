@@ -1,14 +1,10 @@
 // Jobs that are submitted from the command line itself, and commands that wait
 // for jobs, with real processes.
-#include <pty.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <csignal>
 
 #include "core/text.h"
-#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
+#include "tests/support/typed_run.h"
 
 namespace gavel::testing {
 namespace {
@@ -231,51 +227,6 @@ TEST_F(SubmitTest, RunThatIsInterruptedWithoutATerminalCancelsTheJob) {
   EXPECT_EQ(run->Wait(), 75);
   EXPECT_EQ(State("long"), "CA");
 }
-
-// `gavel run` on a terminal, at which somebody presses keys.
-class TypedRun {
- public:
-  explicit TypedRun(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), GAVEL_BINARY_DIR "/gavel");
-    std::vector<char*> argv;
-    for (std::string& one : arguments) argv.push_back(one.data());
-    argv.push_back(nullptr);
-    pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
-    if (pid_ != 0) return;
-    execv(argv.front(), argv.data());
-    _exit(127);
-  }
-  ~TypedRun() { close(terminal_); }
-
-  // Waits until the terminal shows the text.
-  bool Shows(const std::string& text) {
-    std::array<char, 4096> some;
-    while (shown_.find(text) == std::string::npos) {
-      const ssize_t bytes = read(terminal_, some.data(), some.size());
-      if (bytes <= 0) return false;
-      shown_.append(some.data(), static_cast<size_t>(bytes));
-    }
-    return true;
-  }
-  void Type(std::string_view keys) {
-    shown_.clear();
-    EXPECT_EQ(write(terminal_, keys.data(), keys.size()),
-              static_cast<ssize_t>(keys.size()));
-  }
-  int ExitCode() {
-    Shows("\x01 never shown");
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  int terminal_ = -1;
-  pid_t pid_ = 0;
-  std::string shown_;
-};
-
-constexpr char kCtrlC[] = "\x03";
 
 TEST_F(SubmitTest, CtrlCAsksWhetherToCancel) {
   StartCluster(1);
