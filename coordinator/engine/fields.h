@@ -93,7 +93,7 @@ auto Fields(As<JobSpec> auto& s) {
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
                   s.time_limit_s, s.workload, s.servers, s.exclude_servers,
-                  s.not_before_s, s.env_file);
+                  s.not_before_s, s.env_file, s.notify);
 }
 
 // ---- settings

@@ -86,6 +86,12 @@ void CheckServers(TomlReader& reader, std::string_view key,
   }
 }
 
+void CheckNotify(TomlReader& reader, std::string_view key,
+                 const std::vector<std::string>& events) {
+  const std::string refusal = RefusalOfNotices(events, /*of_job=*/true);
+  if (!refusal.empty()) reader.Fail(key, refusal);
+}
+
 constexpr std::tuple kJobKeys = {
     Key("name", &JobSpec::name,
         {.kind = KeyKind::kName,
@@ -264,6 +270,15 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Seconds from submission to the time from which the job "
                     "may start; `gavel submit --not-before` takes a time of "
                     "day."}),
+    Key("notify", &JobSpec::notify,
+        {.values = "of `started`, `finished`, `failed`, `held`, `cancelled`, "
+                   "`at_risk` and `ended`, or `none` alone",
+         .otherwise = "`events` of `[notify]` in the cluster file",
+         .example = R"(["ended", "at_risk"])",
+         .meaning = "What people are told of, where the cluster file has "
+                    "`[notify]`. `ended`: `finished`, `failed`, `held` and "
+                    "`cancelled`."},
+        CheckNotify),
     Key("visibility", &JobSpec::leased_visibility,
         {.kind = KeyKind::kChoice,
          .choices = kVisibilities,
@@ -482,6 +497,41 @@ absl::StatusOr<JobSetting> ParseSetting(std::string_view text) {
 
 JobSetting ProgramSetting(const std::vector<std::string>& argv) {
   return {StrCat("-- ", argv.front()), "command", ToToml(FileKey(), argv)};
+}
+
+bool WantsNotice(const std::vector<std::string>& listed,
+                 std::string_view event) {
+  constexpr std::string_view kEnds[] = {"finished", "failed", "held",
+                                        "cancelled"};
+  const bool ends = std::ranges::count(kEnds, event) > 0;
+  return std::ranges::any_of(listed, [&](const std::string& name) {
+    return name == event || (ends && name == "ended");
+  });
+}
+
+std::string RefusalOfNotices(const std::vector<std::string>& listed,
+                             bool of_job) {
+  if (listed.empty()) {
+    return "the list of events is empty; leave it out, or write [\"none\"]";
+  }
+  const auto none = std::ranges::count(listed, "none");
+  if (none > 0 && listed.size() > 1) {
+    return "\"none\" stands beside other events; leave it or them out";
+  }
+  for (const std::string& name : listed) {
+    if (name == "ended" || name == "none") continue;
+    const bool known = std::ranges::count(kNoticeEvents, name) > 0;
+    if (known && !(of_job && name == "node_lost")) continue;
+    return StrCat(QuoteToml(name),
+                  of_job ? " is no event of a job" : " is no event",
+                  "; write started, finished, failed, held, cancelled, ended "
+                  "(the four before), at_risk",
+                  of_job ? "" : ", node_lost", " or none");
+  }
+  if (listed.size() > std::size(kNoticeEvents) + 1) {
+    return "the list names an event twice; name each once";
+  }
+  return "";
 }
 
 bool IsValidName(std::string_view name) {

@@ -87,6 +87,11 @@ struct JobSpec {
   // the server would let them see all.
   bool leased_visibility = false;
 
+  // The events of which the coordinator sends notices (WantsNotice): some of
+  // kNoticeEvents, "ended" or "none". Empty: those of [notify] in the cluster
+  // file.
+  std::vector<std::string> notify;
+
   // Seconds of work lost when it gives an accelerator up, when it starts on one
   // again, and when it resumes elsewhere at once (default: resume_s). If any of
   // them is given, a missing one is 0; if none is given, they are measured.
@@ -148,6 +153,19 @@ std::vector<std::string> WithoutEffect(const JobSpec& spec);
 // The canonical text of a spec that ParseJobSpec() could have returned: parsing
 // it gives the same spec.
 std::string FormatJobSpec(const JobSpec& spec);
+
+// The events of which the coordinator sends notices (`[notify]` of the cluster
+// file). The last one concerns no job.
+inline constexpr std::string_view kNoticeEvents[] = {
+    "started",   "finished", "failed",   "held",
+    "cancelled", "at_risk",  "node_lost"};
+// Whether a list of a file has the event. "ended" in it stands for "finished",
+// "failed", "held" and "cancelled".
+bool WantsNotice(const std::vector<std::string>& listed,
+                 std::string_view event);
+// Says why such a list is refused, with the remedy. Empty: it is not.
+std::string RefusalOfNotices(const std::vector<std::string>& listed,
+                             bool of_job);
 
 // True for [A-Za-z0-9_-]{1,64}.
 bool IsValidName(std::string_view name);

@@ -300,6 +300,24 @@ TEST(JobSpec, WrongTypesAreNamed) {
   }
 }
 
+TEST(JobSpec, TheEventsThatPeopleAreToldOfAreNamed) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseWith("notify = [\"ended\", \"at_risk\"]"));
+  for (const char* event :
+       {"finished", "failed", "held", "cancelled", "at_risk"}) {
+    EXPECT_TRUE(WantsNotice(spec.notify, event)) << event;
+  }
+  EXPECT_FALSE(WantsNotice(spec.notify, "started"));
+  EXPECT_FALSE(WantsNotice({"none"}, "failed"));
+  EXPECT_THAT(ParseWith("notify = [\"node_lost\"]"),
+              IsInvalid("\"node_lost\" is no event of a job; write started"));
+  EXPECT_THAT(ParseWith("notify = [\"failure\"]"),
+              IsInvalid("3:10: \"failure\" is no event of a job"));
+  EXPECT_THAT(ParseWith("notify = []"), IsInvalid("[\"none\"]"));
+  EXPECT_THAT(ParseWith("notify = [\"none\", \"ended\"]"),
+              IsInvalid("\"none\" stands beside other events"));
+}
+
 TEST(JobSpec, TheCommandIsAnArrayOfStrings) {
   const std::pair<const char*, const char*> cases[] = {
       {"\"./train --x\"", "2:11: command is a string; write an array of str"},
