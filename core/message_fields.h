@@ -171,7 +171,7 @@ auto Fields(As<SubmitReply> auto& m) {
   return std::tie(m.request, m.job, m.error);
 }
 
-constexpr CommandKind LastOf(CommandKind) { return CommandKind::kPolicy; }
+constexpr CommandKind LastOf(CommandKind) { return CommandKind::kNotify; }
 
 auto Fields(As<JobUpdate> auto& u) {
   return std::tie(u.weight, u.deadline_s, u.entity, u.types, u.scale_factor_min,

@@ -451,7 +451,8 @@ enum class CommandKind : uint8_t {
   kDrain = 7,
   kResume = 8,
   kForget = 9,
-  kPolicy = 10
+  kPolicy = 10,
+  kNotify = 11  // a test: the answer comes when it is delivered
 };
 
 struct CommandRequest {
@@ -670,7 +671,7 @@ class Message : public ClosedVariant<MessageVariant> {
 // In the order of CommandKind.
 inline constexpr std::string_view kCommandNames[] = {
     "cancel", "release", "shutdown", "hold",   "requeue", "checkpoint",
-    "update", "drain",   "resume",   "forget", "policy"};
+    "update", "drain",   "resume",   "forget", "policy",  "notify"};
 
 constexpr std::string_view CommandName(CommandKind kind) {
   return kCommandNames[static_cast<size_t>(kind)];

@@ -102,11 +102,11 @@ absl::Status Client::Command(CommandKind kind, JobId job) {
   return Command(CommandRequest{0, kind, job});
 }
 
-absl::Status Client::Command(CommandRequest command) {
+absl::Status Client::Command(CommandRequest command, double timeout_s) {
   command.request = ++last_request_;
   GAVEL_ASSIGN_OR_RETURN(
       const CommandReply reply,
-      Ask<CommandReply>(command, command.request, kReplyTimeout_s));
+      Ask<CommandReply>(command, command.request, timeout_s));
   if (reply.error.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(reply.error);
 }

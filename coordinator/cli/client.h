@@ -48,7 +48,8 @@ class Client {
                                const std::string& toml,
                                const std::string& directory);
   absl::Status Command(CommandKind kind, JobId job = JobId());
-  absl::Status Command(CommandRequest command);
+  absl::Status Command(CommandRequest command,
+                       double timeout_s = kReplyTimeout_s);
   // All pages: an array of rows, or one object.
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");

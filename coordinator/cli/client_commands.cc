@@ -138,6 +138,26 @@ absl::Status ShutDown(const ClientOptions& options) {
   return client->Command(CommandKind::kShutdown);
 }
 
+struct NotifyOptions : ClientOptions {
+  bool test = false;
+};
+
+absl::Status TestNotices(const NotifyOptions& options) {
+  // The delivery of a notice that is under way comes first, and each may take
+  // half a minute.
+  constexpr double kTimeout_s = 70;
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  CommandRequest command;
+  command.kind = CommandKind::kNotify;
+  GAVEL_RETURN_IF_ERROR(client->Command(std::move(command), kTimeout_s));
+  if (options.json) {
+    std::puts(R"({"delivered": true})");
+  } else {
+    std::puts("Delivered a test notice");
+  }
+  return absl::OkStatus();
+}
+
 void AddJobCommand(CLI::App& app, const char* name, const char* help,
                    CommandKind kind, const char* done, int* exit_code) {
   const auto run = [kind, done](const CommandOptions& options) {
@@ -398,6 +418,14 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
 }
 
 void AddOperatorCommands(CLI::App& app, int* exit_code) {
+  auto [notify, of_notify] = AddCommand<NotifyOptions>(
+      app, exit_code, "notify",
+      "Has the coordinator send a test notice by [notify] of its cluster file, "
+      "and tells what became of it",
+      TestNotices);
+  AddClientOptions(notify, &of_notify);
+  notify.add_flag("--test", of_notify.test, "sends the test")->required();
+
   AddTargets(app, "drain",
              "Starts nothing more on servers or accelerators; jobs that are "
              "there move or pause, none is killed",

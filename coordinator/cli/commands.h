@@ -58,7 +58,7 @@ void AddClientCommands(CLI::App& app, int* exit_code);
 // directory.
 void AddCheckpointFilesCommands(CLI::App& app, int* exit_code);
 
-// drain, resume, update.
+// drain, resume, update, notify.
 void AddOperatorCommands(CLI::App& app, int* exit_code);
 
 // queue, apps, nodes, why, status.

@@ -141,7 +141,8 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
   AddOption(*command, "--state", options->server.state_directory, "",
             "directory of the journal and of checkpoints");
   AddOption(*command, "--cluster", options->cluster, "",
-            "takes the policy and durations of this cluster file");
+            "takes the policy, durations, prices and [notify] of this cluster "
+            "file");
   AddOption(*command, "--keep-days", options->keep_days, "",
             "days that rows of the journal and the history are kept, at least; "
             "0: for ever")
@@ -217,6 +218,7 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
   server_options.engine.app_shares = fairness == "app";
   server_options.policy = scheduling.policy;
   server_options.prices = scheduling.prices;
+  server_options.notify = cluster.notify;
   server_options.journal.keep_s =
       options.keep_days > 0 ? options.keep_days * 86400 : kNever;
   // First, so that no other thread takes the signals: the log has one.

@@ -93,7 +93,18 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     Reply(client, JobId(), "");
     return std::nullopt;
   }
+  if (request.kind == CommandKind::kNotify) {
+    TestNotices(now, client);
+    return std::nullopt;
+  }
   return Await(now, client, EventFor(now, from, request));
+}
+
+void ClientRequests::TestNotices(Time now, const Client& client) {
+  const std::optional<uint64_t> handle = clients_.Add(now, client);
+  if (!handle) return Reply(client, JobId(), kBusy);
+  const absl::Status begun = options_.test_notices(*handle);
+  if (!begun.ok()) Answer({*handle, JobId(), std::string(begun.message())});
 }
 
 std::optional<Event> ClientRequests::Await(Time now, const Client& client,

@@ -163,6 +163,9 @@ class ClientRequests {
     std::function<WireCounts()> wire;                    // for the status
     std::function<std::vector<std::string>()> troubles;  // for the status
     std::function<void()> wake;  // SendAnswers has something to do; any thread
+    // Delivers a test of the notices, whose outcome comes as a Reply with this
+    // handle; or says why not.
+    std::function<absl::Status(uint64_t handle)> test_notices;
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,
                  Send send, Options options);
@@ -209,6 +212,7 @@ class ClientRequests {
     std::string action;      // for the audit log
     std::string object;
   };
+  void TestNotices(Time now, const Client& client);
   struct LogReader {
     std::string peer;
     uint64_t request = 0;

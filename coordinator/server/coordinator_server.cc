@@ -17,6 +17,7 @@
 #include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/journal.h"
 #include "coordinator/server/message_pipeline.h"
+#include "coordinator/server/notifier.h"
 #include "coordinator/server/peer_links.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -78,7 +79,11 @@ struct CoordinatorServer::Impl {
             },
             ClientOptions(cluster_id)),
         runner({engine, peers, clients, *options.log,
-                [this] { router->waker().Wake(); }},
+                [this] { router->waker().Wake(); },
+                [this] {
+                  return notifier == nullptr ? std::vector<std::string>()
+                                             : notifier->Troubles();
+                }},
                cluster_id, options.snapshots),
         pipeline({engine, *gatekeeper, *router, peers, clients, runner,
                   *options.log}) {}
@@ -97,6 +102,9 @@ struct CoordinatorServer::Impl {
     };
     client_options.troubles = [this] { return runner.troubles(); };
     client_options.wake = [this] { router->waker().Wake(); };
+    client_options.test_notices = [this](uint64_t handle) {
+      return TestNotices(handle);
+    };
     return client_options;
   }
 
@@ -118,12 +126,50 @@ struct CoordinatorServer::Impl {
                          StrCat("behind row ", recovered.position.seq),
                          StrCat("done: term ", recovered.term)});
     }
+    GAVEL_RETURN_IF_ERROR(StartNotices(recovered.position.seq));
     runner.CarryOut(runner.Step(started));
     if (!options.prices.empty()) {
       runner.CarryOut(runner.Step(event::PricesChanged{
           {options.prices.begin(), options.prices.end()}}));
     }
     return runner.halted();
+  }
+
+  // `last_seq`: of the journal. A file of the position that nobody goes on
+  // writing would have a later notifier tell what is long past.
+  absl::Status StartNotices(uint64_t last_seq) {
+    const std::string position = options.state_directory + "/notified";
+    if (options.notify.empty()) {
+      std::remove(position.c_str());
+      return absl::OkStatus();
+    }
+    Notifier::Options made;
+    made.spec = options.notify;
+    made.journal = options.state_directory + "/journal.db";
+    made.position = position;
+    made.coordinator = router->endpoint();
+    GAVEL_ASSIGN_OR_RETURN(notifier,
+                           Notifier::Start(std::move(made), last_seq,
+                                           [this] { router->waker().Wake(); }));
+    return absl::OkStatus();
+  }
+
+  absl::Status TestNotices(uint64_t handle) {
+    if (notifier == nullptr) {
+      return absl::FailedPreconditionError(
+          "the coordinator tells nobody; write command or webhook below "
+          "[notify] into its cluster file (--cluster), and start it again");
+    }
+    if (notifier->Test(handle)) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        "the coordinator has too many tests to do; try again");
+  }
+
+  void TakeTestedNotices() {
+    if (notifier == nullptr) return;
+    while (auto tested = notifier->TakeTested()) {
+      clients.Answer({tested->first, JobId(), std::move(tested->second)});
+    }
   }
 
   event::CoordinatorStarted StartedEvent(uint64_t term) const {
@@ -164,6 +210,7 @@ struct CoordinatorServer::Impl {
     ReceiveSome();
     runner.SendSome();
     runner.TakeCompletions();
+    TakeTestedNotices();
     runner.TakeDeadline();
     clients.Expire(runner.Now());
     CheckOutside();
@@ -242,6 +289,7 @@ struct CoordinatorServer::Impl {
   // Behind the router: its threads wake it.
   EngineRunner runner;
   MessagePipeline pipeline;
+  std::unique_ptr<Notifier> notifier;  // null: nobody is told
   WireReport wire_report;
   Time stop_at = kNever;
   Time check_at = 0;

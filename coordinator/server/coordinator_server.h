@@ -3,7 +3,7 @@
 // `gavel local` run one.
 //
 // Run() belongs to one thread; Stop() may be called from any, and from a signal
-// handler. Two more threads run inside: commits and solving.
+// handler. More threads run inside: commits, solving, notices and the like.
 #ifndef GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
 #define GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
 
@@ -19,6 +19,7 @@
 #include "coordinator/server/journal.h"
 #include "coordinator/server/journal_writer.h"
 #include "coordinator/server/limits.h"
+#include "coordinator/workload/cluster_spec.h"
 #include "runtime/transport/curve.h"
 
 namespace spdlog {
@@ -40,7 +41,8 @@ struct CoordinatorServerOptions {
   SnapshotOptions snapshots;
   std::string policy = "max_min_fairness_perf";
   std::map<std::string, double> prices;  // per accelerator and hour, by type
-  std::shared_ptr<spdlog::logger> log;   // null: none
+  NotifySpec notify;
+  std::shared_ptr<spdlog::logger> log;  // null: none
   // The journal is an older copy, and what came behind it is lost: agents and
   // workers that have seen more of it are heard all the same.
   bool accept_loss = false;

@@ -1,5 +1,7 @@
 #include "coordinator/server/engine_runner.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <variant>
@@ -138,6 +140,7 @@ bool EngineRunner::TakeCommits() {
 
 void EngineRunner::TakeTroubles() {
   std::vector<std::string> now = journal_writer_.Troubles();
+  std::ranges::move(parts_.more_troubles(), std::back_inserter(now));
   if (now == troubles_) return;
   troubles_ = std::move(now);
   for (const std::string& trouble : troubles_) parts_.log.warn("{}", trouble);

@@ -88,6 +88,8 @@ class EngineRunner {
     ClientRequests& clients;
     spdlog::logger& log;
     std::function<void()> wake;  // the event loop; any thread
+    // Of other parts, for an operator.
+    std::function<std::vector<std::string>()> more_troubles;
   };
   EngineRunner(Parts parts, std::string cluster_id, SnapshotOptions snapshots)
       : parts_(std::move(parts)),

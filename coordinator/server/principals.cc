@@ -89,6 +89,8 @@ std::string_view ClusterAct(CommandKind kind) {
       return "forget servers";
     case CommandKind::kPolicy:
       return "set the policy";
+    case CommandKind::kNotify:
+      return "test its notices";
     default:
       return "";
   }

@@ -118,7 +118,7 @@ TEST_F(Authorization, AUserTouchesItsOwnJobsOnly) {
 TEST_F(Authorization, OnlyAnOperatorTouchesTheCluster) {
   for (const CommandKind kind :
        {CommandKind::kShutdown, CommandKind::kDrain, CommandKind::kResume,
-        CommandKind::kForget, CommandKind::kPolicy}) {
+        CommandKind::kForget, CommandKind::kPolicy, CommandKind::kNotify}) {
     EXPECT_THAT(Ask(User("alice"), Command(kind, 0)),
                 StatusIs(kDenied, "only an operator"));
     EXPECT_OK(Ask(User("root", Role::kOperator), Command(kind, 0)));
