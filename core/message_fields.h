@@ -184,7 +184,7 @@ auto Fields(As<CommandRequest> auto& m) {
 
 auto Fields(As<CommandReply> auto& m) { return std::tie(m.request, m.error); }
 
-constexpr QueryKind LastOf(QueryKind) { return QueryKind::kForecast; }
+constexpr QueryKind LastOf(QueryKind) { return QueryKind::kDashboard; }
 
 auto Fields(As<QueryRequest> auto& m) {
   return std::tie(m.request, m.kind, m.job, m.cursor, m.filter);

@@ -475,7 +475,8 @@ enum class QueryKind : uint8_t {
   kWhy = 2,
   kStatus = 3,
   kHistory = 4,  // what `filter` asks for
-  kForecast = 5  // the data of active jobs for predictions
+  kForecast = 5,  // the data of active jobs for predictions
+  kDashboard = 6  // one object: a token for actions over HTTP, and its address
 };
 
 // Answers are pages of JSON: `json` holds an array of rows (kQueue, kNodes,

@@ -197,13 +197,18 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
       break;
     case QueryKind::kNodes:
     case QueryKind::kStatus:
-    case QueryKind::kForecast:
+    case QueryKind::kForecast: {
       QueryView view{engine_, now, engine_.operated().policy.name,
                      options_.wire(), options_.troubles()};
       if (request.kind == QueryKind::kStatus) {
         view.counts = &views_.CountsAt(now);
+        if (options_.threads != nullptr) view.threads = options_.threads();
       }
       send_(from.peer, AnswerQuery(request, view));
+      break;
+    }
+    case QueryKind::kDashboard:
+      AnswerDashboard(from, request);
   }
   return std::nullopt;
 }
@@ -211,6 +216,23 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 void ClientRequests::RefuseQuery(const std::string& peer, uint64_t request,
                                  std::string error) {
   send_(peer, QueryReply{request, "", 0, std::move(error)});
+}
+
+// The token is in the answer alone: neither the log nor the journal has it.
+void ClientRequests::AnswerDashboard(const Requester& from,
+                                     const QueryRequest& request) {
+  if (options_.dashboard == nullptr) {
+    return RefuseQuery(from.peer, request.request,
+                       "this coordinator has no dashboard; start it with "
+                       "--http 127.0.0.1:8080");
+  }
+  const absl::StatusOr<std::string> token = options_.dashboard(from);
+  Audit(from, "dashboard", "", token.ok(), ToStd(token.status().message()));
+  if (!token.ok()) {
+    return RefuseQuery(from.peer, request.request,
+                       std::string(token.status().message()));
+  }
+  send_(from.peer, QueryReply{request.request, *token, 0, ""});
 }
 
 // At once, but where the places in line are yet to be found out.
@@ -362,24 +384,30 @@ void ClientRequests::Expire(Time now) {
   }
 }
 
+void ClientRequests::Audit(const Requester& from, std::string action,
+                           std::string object, bool done,
+                           std::string_view error) {
+  if (options_.audit == nullptr) return;
+  const Identity& who = from.identity;
+  std::string result = done ? "done" : "not done";
+  if (!done && !error.empty()) {
+    StrAppend(&result, ": ", PrintableLine(error, kReasonMax));
+  }
+  options_.audit(
+      done,
+      {who.name, who.name.empty() ? "" : std::string(RoleName(who.role)),
+       from.address, std::move(action), std::move(object), std::move(result)});
+}
+
 // The audit log first: who was answered finds it there.
 void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
-  const Identity& who = client.from.identity;
-  if (options_.audit != nullptr) {
-    const bool done = error.empty();
-    // Why a job file is wrong may quote it: that is for its owner alone.
-    const bool quotes = client.submitted;
-    options_.audit(
-        done,
-        {who.name, who.name.empty() ? "" : std::string(RoleName(who.role)),
-         client.from.address, client.action,
-         client.submitted && job.valid()
-             ? StrCat("job ", job.value(), " ", client.object)
-             : client.object,
-         done     ? "done"
-         : quotes ? "not done"
-                  : StrCat("not done: ", PrintableLine(error, kReasonMax))});
-  }
+  const std::string object =
+      client.submitted && job.valid()
+          ? StrCat("job ", job.value(), " ", client.object)
+          : client.object;
+  // Why a job file is wrong may quote it: that is for its owner alone.
+  Audit(client.from, client.action, object, error.empty(),
+        client.submitted ? "" : error);
   if (client.submitted) {
     send_(client.from.peer, SubmitReply{client.request, job, std::move(error)});
   } else {

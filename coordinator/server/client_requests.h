@@ -136,6 +136,7 @@ struct Requester {
   std::string peer;
   std::string address;
   Identity identity;
+  std::string public_key = "";  // that proved it; empty: no keys
 };
 
 // Handles the requests of the `gavel` command line: submissions, commands,
@@ -163,6 +164,11 @@ class ClientRequests {
     std::function<WireCounts()> wire;                    // for the status
     std::function<std::vector<std::string>()> troubles;  // for the status
     std::function<void()> wake;  // SendAnswers has something to do; any thread
+    // Null: figures that are not known. For the status.
+    std::function<ThreadFigures()> threads;
+    // Gives the holder of that key a token, as JSON for `gavel dashboard`.
+    // Null: there is no dashboard.
+    std::function<absl::StatusOr<std::string>(const Requester&)> dashboard;
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,
                  Send send, Options options);
@@ -229,6 +235,7 @@ class ClientRequests {
   // An event whose answer `client` gets; nothing: it has been refused.
   std::optional<Event> Await(Time now, const Client& client,
                              absl::StatusOr<Event> event);
+  void AnswerDashboard(const Requester& from, const QueryRequest& request);
   void AnswerOfOne(Time now, const Requester& from,
                    const QueryRequest& request);
   void List(Time now, const Requester& from, const QueryRequest& request);
@@ -236,6 +243,9 @@ class ClientRequests {
                   std::shared_ptr<const QueueView> view);
   void Ask(QueryThread& thread, const Requester& from, uint64_t request,
            QueryThread::Write write);
+  // A line of the audit log. `error`: why it was not done; empty: is not said.
+  void Audit(const Requester& from, std::string action, std::string object,
+             bool done, std::string_view error);
   void RefuseQuery(const std::string& peer, uint64_t request,
                    std::string error);
   void Reply(const Client& client, JobId job, std::string error);

@@ -16,6 +16,7 @@
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/journal.h"
+#include "coordinator/server/local_requests.h"
 #include "coordinator/server/message_pipeline.h"
 #include "coordinator/server/peer_links.h"
 #include "core/status.h"
@@ -31,6 +32,7 @@ namespace {
 
 // Between two checks of deadlines and finished commits.
 constexpr int kMessagesPerTurnMax = 64;
+constexpr int kLocalPerTurnMax = 8;
 constexpr double kWaitMax_s = 1;
 // At most so long a revoked key is still accepted, and a coordinator that was
 // replaced still sends.
@@ -69,8 +71,9 @@ struct CoordinatorServer::Impl {
       : options(WithLog(std::move(given))),
         gatekeeper(std::move(keeper)),
         router(std::move(bound)),
+        local([this] { router->waker().Wake(); }),
         engine(options.engine),
-        peers(*gatekeeper, *router, *options.log),
+        peers(*gatekeeper, *router, local, *options.log),
         clients(
             engine, peers.agents(),
             [this](const std::string& peer, Message message) {
@@ -96,6 +99,8 @@ struct CoordinatorServer::Impl {
       return CountsOf(*router, pipeline.refused());
     };
     client_options.troubles = [this] { return runner.troubles(); };
+    client_options.threads = [this] { return runner.threads(); };
+    client_options.dashboard = options.dashboard;
     client_options.wake = [this] { router->waker().Wake(); };
     return client_options;
   }
@@ -150,6 +155,7 @@ struct CoordinatorServer::Impl {
       std::fflush(options.announce);
     }
     while (!Over()) Turn();
+    local.Close();
     if (options.abandon_solves) solve_abandoned = !runner.StopSolving();
     if (runner.halted().ok()) options.log->info("stopped");
     return runner.halted();
@@ -162,6 +168,7 @@ struct CoordinatorServer::Impl {
   // One turn of the loop: messages, what the threads have done, deadlines.
   void Turn() {
     ReceiveSome();
+    TakeLocal();
     runner.SendSome();
     runner.TakeCompletions();
     runner.TakeDeadline();
@@ -175,7 +182,7 @@ struct CoordinatorServer::Impl {
   }
 
   double WaitTime() const {
-    if (runner.has_unsent()) return 0;
+    if (runner.has_unsent() || local.has_waiting()) return 0;
     const Time next =
         std::min({engine.NextDeadline(), clients.NextDeadline(), stop_at});
     return std::clamp(next - runner.Now(), 0.0, kWaitMax_s);
@@ -189,6 +196,15 @@ struct CoordinatorServer::Impl {
       if (!incoming) return;
       pipeline.Handle(*std::move(incoming));
       wait_s = 0;
+    }
+  }
+
+  void TakeLocal() {
+    for (int count = 0; count < kLocalPerTurnMax && runner.halted().ok();
+         ++count) {
+      std::optional<Incoming> incoming = local.Next();
+      if (!incoming) return;
+      pipeline.Handle(*std::move(incoming));
     }
   }
 
@@ -236,6 +252,7 @@ struct CoordinatorServer::Impl {
   const CoordinatorServerOptions options;
   std::unique_ptr<Gatekeeper> gatekeeper;  // the router's thread asks it
   std::unique_ptr<Router> router;
+  LocalRequests local;
   Engine engine;
   PeerLinks peers;
   ClientRequests clients;
@@ -322,6 +339,8 @@ void CoordinatorServer::SetQuota(const QuotaOptions& quota) {
 bool CoordinatorServer::solve_abandoned() const {
   return impl_->solve_abandoned;
 }
+
+LocalRequests& CoordinatorServer::local() { return impl_->local; }
 
 const std::string& CoordinatorServer::endpoint() const {
   return impl_->router->endpoint();

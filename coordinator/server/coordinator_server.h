@@ -8,6 +8,7 @@
 #define GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
 
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -26,6 +27,9 @@ class logger;
 }
 
 namespace gavel {
+
+class LocalRequests;
+struct Requester;
 
 struct CoordinatorServerOptions {
   // Port 0: a free one. Beyond loopback only with `keys`.
@@ -49,6 +53,9 @@ struct CoordinatorServerOptions {
   // Gets the line "gavel: listening on tcp://127.0.0.1:PORT" for scripts, once
   // requests are answered; null: none. Borrowed.
   std::FILE* announce = nullptr;
+  // As of ClientRequests::Options. Called by the event loop, which it must not
+  // keep waiting.
+  std::function<absl::StatusOr<std::string>(const Requester&)> dashboard;
 };
 
 class CoordinatorServer {
@@ -78,6 +85,10 @@ class CoordinatorServer {
   // After Run(), with `abandon_solves`: one is still under way. End the process
   // with std::_Exit once all else has been destroyed.
   bool solve_abandoned() const;
+
+  // For requests from within this process, by any thread. Lives as long as the
+  // server.
+  LocalRequests& local();
 
   // With the port that was really bound.
   const std::string& endpoint() const;

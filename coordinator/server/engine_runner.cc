@@ -43,10 +43,12 @@ SolverThread::SolverThread(std::unique_ptr<Policy> policy,
 }
 
 void SolverThread::Answer(const action::SolvePolicy& problem, Shared& shared) {
+  const Stopwatch solve;
   event::AllocationReady answer{problem.epoch,
                                 ResultOf(problem, shared.policy)};
   const std::lock_guard lock(shared.mutex);
   shared.answer = std::move(answer);
+  shared.solve_s = solve.elapsed_s();
   if (shared.notify) shared.notify();
 }
 
@@ -62,6 +64,11 @@ bool SolverThread::Stop() {
 std::optional<event::AllocationReady> SolverThread::TakeAnswer() {
   const std::lock_guard lock(shared_->mutex);
   return std::exchange(shared_->answer, std::nullopt);
+}
+
+std::optional<double> SolverThread::solve_s() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->solve_s;
 }
 
 absl::StatusOr<JournalWriter::Recovered> EngineRunner::Recover(

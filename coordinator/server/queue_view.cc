@@ -321,9 +321,7 @@ std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
     row.type = type;
     row.steps_per_s = known.steps_per_s;
     if (given != job.spec.throughputs.end()) row.given = given->second;
-    row.source = engine.throughputs().IsExcluded(job.id, type)
-                     ? "out of memory"
-                     : SourceName(known.source);
+    row.source = SourceOf(job, type, engine);
     list.push_back(std::move(row));
   }
   return list;
@@ -346,6 +344,7 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.share_got = job.shares.received;
   row.rho = job.rho;
   row.auction = job.auction;
+  row.losses = job.losses;
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

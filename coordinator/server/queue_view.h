@@ -81,7 +81,8 @@ struct JobView {
   bool settled = false;  // over, and its last process has ended
   uint64_t epoch = 0;
   int failures_in_a_row = 0;
-  int last_end = 0;  // as Job::last_end
+  int last_end = 0;             // as Job::last_end
+  std::vector<LossRow> losses;  // of one job alone
 };
 
 // `rho_of` has the rho of the job's app, if it is known. `before` has the facts
@@ -187,6 +188,9 @@ class QueueViews {
     JobView view =
         ViewOf(job, engine_, now, engine_.RhoOfJobs(now, &job), nullptr);
     view.auction = AuctionText(job, engine_);
+    for (const auto& [steps, loss] : job.losses.points()) {
+      view.losses.push_back({steps, loss});
+    }
     return view;
   }
   // As of the last plan; made by the first who asks behind it.
