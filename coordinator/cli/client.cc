@@ -38,6 +38,29 @@ Clock::time_point After(double seconds) {
 
 }  // namespace
 
+absl::StatusOr<Json> AskAllPages(
+    QueryRequest request,
+    const std::function<absl::StatusOr<QueryReply>(const QueryRequest&)>& ask) {
+  Json all;
+  for (int page = 0; page < kPagesMax; ++page) {
+    GAVEL_ASSIGN_OR_RETURN(const QueryReply reply, ask(request));
+    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
+    Json part = Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
+    if (part.is_discarded()) {
+      return absl::UnavailableError(
+          "the coordinator's answer is no JSON; is it of this version?");
+    }
+    if (page == 0) {
+      all = std::move(part);
+    } else {
+      for (Json& row : part) all.push_back(std::move(row));
+    }
+    request.cursor = reply.next_cursor;
+    if (request.cursor == 0) break;
+  }
+  return all;
+}
+
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
     const std::string& endpoint, const KeyFlags& keys) {
   GAVEL_RETURN_IF_ERROR(CheckResolves(endpoint));
@@ -113,26 +136,12 @@ absl::Status Client::Command(CommandRequest command) {
 
 absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
                                    const std::string& filter) {
-  Json all;
-  uint64_t cursor = 0;
-  for (int page = 0; page < kPagesMax; ++page) {
-    const uint64_t request = ++last_request_;
-    GAVEL_ASSIGN_OR_RETURN(
-        const QueryReply reply,
-        Ask<QueryReply>(QueryRequest{request, kind, job, cursor, filter},
-                        request, kReplyTimeout_s));
-    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
-    Json part = Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
-    if (part.is_discarded()) return NoAnswer();
-    if (page == 0) {
-      all = std::move(part);
-    } else {
-      for (Json& row : part) all.push_back(std::move(row));
-    }
-    cursor = reply.next_cursor;
-    if (cursor == 0) break;
-  }
-  return all;
+  return AskAllPages(
+      {0, kind, job, 0, filter},
+      [this](QueryRequest request) -> absl::StatusOr<QueryReply> {
+        request.request = ++last_request_;
+        return Ask<QueryReply>(request, request.request, kReplyTimeout_s);
+      });
 }
 
 absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,

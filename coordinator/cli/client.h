@@ -5,6 +5,7 @@
 #define GAVEL_COORDINATOR_CLI_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,13 @@ class App;
 namespace gavel {
 
 inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7077";
+
+// All pages of an answer: an array of rows, or one object. `ask` sends one
+// request, with whose error it ends. FAILED_PRECONDITION, with what the
+// coordinator said, when it refuses.
+absl::StatusOr<Json> AskAllPages(
+    QueryRequest request,
+    const std::function<absl::StatusOr<QueryReply>(const QueryRequest&)>& ask);
 
 // One connection to a coordinator. Not thread-safe; only waker() may be used
 // from other threads.

@@ -63,6 +63,8 @@ void AddOperatorCommands(CLI::App& app, int* exit_code);
 
 // queue, apps, nodes, why, status.
 void AddQueryCommands(CLI::App& app, int* exit_code);
+// A link to the pages of a coordinator, with the right to act.
+void AddDashboardCommand(CLI::App& app, int* exit_code);
 // They watch jobs.
 void AddLogsCommand(CLI::App& app, int* exit_code);
 void AddWaitCommand(CLI::App& app, int* exit_code);

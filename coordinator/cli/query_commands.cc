@@ -255,18 +255,7 @@ absl::Status ShowApps(const ClientOptions& options) {
     terminal.Show(RenderApps(apps, terminal.table_width()));
     return absl::OkStatus();
   }
-  Json list = Json::array();
-  for (const AppRow& row : apps) {
-    list.push_back({{"app", row.app},
-                    {"owner", row.owner},
-                    {"jobs", row.jobs},
-                    {"running", row.running},
-                    {"accelerators", row.accelerators},
-                    {"left_accelerator_s", row.left_accelerator_s},
-                    {"rho", row.rho ? Json(*row.rho) : Json()},
-                    {"bidder", row.bidder}});
-  }
-  std::printf("%s\n", list.dump(2).c_str());
+  std::printf("%s\n", AppsJson(apps).dump(2).c_str());
   return absl::OkStatus();
 }
 

@@ -158,6 +158,21 @@ std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows) {
   return list;
 }
 
+Json AppsJson(const std::vector<AppRow>& rows) {
+  Json list = Json::array();
+  for (const AppRow& row : rows) {
+    list.push_back({{"app", row.app},
+                    {"owner", row.owner},
+                    {"jobs", row.jobs},
+                    {"running", row.running},
+                    {"accelerators", row.accelerators},
+                    {"left_accelerator_s", row.left_accelerator_s},
+                    {"rho", row.rho ? Json(*row.rho) : Json()},
+                    {"bidder", row.bidder}});
+  }
+  return list;
+}
+
 std::string RenderApps(const std::vector<AppRow>& rows, size_t width) {
   TableRows cells;
   for (const AppRow& row : rows) {

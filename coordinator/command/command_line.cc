@@ -35,6 +35,7 @@ constexpr Foreign kForeign[] = {
     {"coordinator", "run_scheduler.py scheduler serve slurmctld"},
     {"coordinator,agent", "server"},
     {"coordinator,submit", "run_scheduler_with_trace.py"},
+    {"dashboard", "gui ui web"},
     {"drain", "cordon"},
     {"help --files", "config"},
     {"history", "sacct"},
@@ -441,6 +442,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   AddOperatorCommands(*app, exit_code);
   AddPolicyCommand(*app, exit_code);
   AddQueryCommands(*app, exit_code);
+  AddDashboardCommand(*app, exit_code);
   AddLogsCommand(*app, exit_code);
   AddWaitCommand(*app, exit_code);
   AddHistoryCommand(*app, exit_code);
