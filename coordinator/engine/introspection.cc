@@ -335,7 +335,9 @@ class Improvement {
       }
       if (turn == both) continue;
       const JobId joins = turn == alone_a ? unit.partner : unit.job;
-      if (AvoidsAny(joins, turn->second)) {
+      const Job& other = turn == alone_a ? *b : *a;
+      if (!s_.figures.UsableTypes(other)[type] ||
+          AvoidsAny(joins, turn->second)) {
         end(TrialStage::kOver, 0);
         continue;
       }

@@ -255,6 +255,38 @@ TEST_F(Introspection, NoJobIsPackedOnAServerThatItsFileExcludes) {
   EXPECT_EQ(driver_.PackedPair(), PairOf(there, waits));
 }
 
+// The policy has one of the two run on a type that the other one may not have.
+TEST_F(Introspection, APairIsPartedWhereOneOfTheTwoCantRun) {
+  driver_.answer = [](const PolicyProblem& problem) {
+    PolicyResult result;
+    result.outcome = SolveOutcome::kOptimal;
+    result.is_assignment = true;
+    result.assignment.push_back(
+        {{problem.jobs.front().id, JobId()}, problem.types.size() - 1});
+    return result;
+  };
+  JobSpec anywhere = Known();
+  anywhere.throughputs["p100"] = 1;
+  JobSpec fast = anywhere;
+  fast.types = {"v100"};
+  const JobId a = driver_.Submit("a", 1, anywhere);
+  const JobId b = driver_.Submit("b", 1, fast);
+  EXPECT_EQ(StartPair(), PairOf(a, b));
+  driver_.Step(event::ServerJoined{EngineDriver::HelloOf("slow", "p100")});
+  NextRound();
+  NextRound();
+  const auto type_of = [&](JobId id) {
+    const auto& assigned = driver_.job(id).assigned;
+    return assigned.empty() ? "none"
+                            : driver_.engine()
+                                  .cluster()
+                                  .accelerator(assigned.front())
+                                  .info.type;
+  };
+  EXPECT_EQ(type_of(a), "p100");
+  EXPECT_NE(type_of(b), "p100");
+}
+
 // Section 4.2.2: a job moves to accelerators that were vacated.
 class Reactive : public Introspection {
  protected:

@@ -292,6 +292,13 @@ void Invariants::CheckAssignments(const Engine& engine) {
     if (types.size() > 1) {
       Broken(StrCat("job ", id.value(), " is assigned two types"));
     }
+    const std::string& type =
+        engine.cluster().accelerator(job.assigned.front()).info.type;
+    if (!job.spec.types.empty() &&
+        std::ranges::find(job.spec.types, type) == job.spec.types.end()) {
+      Broken(StrCat("job ", id.value(), " is assigned ", type,
+                    ", which its file does not name"));
+    }
   }
 }
 
