@@ -102,7 +102,9 @@ std::shared_ptr<const ThroughputTable> Throughputs() {
   return *table;
 }
 
-Client MakeClient(int i, std::mt19937_64& random) {
+std::string AppOf(int number) { return StrCat("app", number); }
+
+Client MakeClient(int i, const ClientTraits& traits, std::mt19937_64& random) {
   const auto draw_below = [&](uint64_t below) { return random() % below; };
   Client client;
   JobSpec& spec = client.spec;
@@ -146,6 +148,18 @@ Client MakeClient(int i, std::mt19937_64& random) {
   // Likewise. Each cluster has a server besides this one.
   if (!gang && i % 4 == 3) spec.exclude_servers = {"server1"};
   if (i % 5 == 4) spec.not_before_s = 3 + i;
+  if (traits.bids) {
+    spec.workload = "app";  // the row of the table
+    spec.app = traits.alone && i % 4 == 3 ? "" : AppOf(i % kApps);
+  }
+  if (traits.tries) {
+    training.packed_pace = i % 2 == 0 ? 0.35 : 0.8;
+    if (i % 3 != 0) {
+      spec.workload = StrCat("own", i % 2);
+      spec.throughputs = training.steps_per_s;
+    }
+    if (!gang && i % 4 == 1) spec.types = {"fast"};
+  }
   return client;
 }
 
@@ -198,11 +212,26 @@ EngineOptions EngineOf(uint64_t seed, bool is_long) {
       seed % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
   engine.throughputs = Throughputs();
   engine.pair_trials = seed % 5 == 0;
+  if (seed % 5 == 2) {
+    engine.introspection = true;
+    engine.trial_backoff_s = 5 + static_cast<double>(seed % 4) * 10;
+  }
   return engine;
 }
 
-const char* PolicyOf(uint64_t seed) {
-  return kPolicies[seed / 3 % kPolicies.size()];
+std::string PolicyOf(uint64_t seed) {
+  if (seed % 8 != 6) return kPolicies[seed / 3 % kPolicies.size()];
+  constexpr auto kFairness =
+      std::to_array<const char*>({"0", "0.3", "0.5", "0", "0.8"});
+  return StrCat("themis_f=", kFairness[seed / 8 % kFairness.size()]);
+}
+
+ClientTraits TraitsOf(uint64_t seed, const std::string& policy) {
+  ClientTraits traits;
+  traits.bids = policy.starts_with("themis");
+  traits.alone = seed / 8 % 3 == 0;
+  traits.tries = EngineOf(seed, false).introspection;
+  return traits;
 }
 
 void CountFaultsOf(const VirtualWorld& world,
@@ -215,6 +244,16 @@ void CountFaultsOf(const VirtualWorld& world,
   faults["checkpoint: failed"] = world.checkpoint_faults.failed;
   faults["checkpoint: late"] = world.checkpoint_faults.delayed;
   faults["accelerator: of no use"] = world.refused;
+}
+
+std::map<std::string, uint64_t> ChecksOf(const VirtualCluster& cluster) {
+  const AuctionTruth& auctions = cluster.world().auctions;
+  const TrialTruth& trials = cluster.trials();
+  return {{"bids: counted", auctions.bids_counted()},
+          {"auctions: held again", auctions.payments_checked()},
+          {"trials: begun", trials.begun()},
+          {"trials: kept", trials.kept()},
+          {"trials: undone", trials.undone()}};
 }
 
 }  // namespace gavel

@@ -82,13 +82,22 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
                            "message: late",
                            "message: cut off",
                            "user: cancels",
-                           "user: releases"}) {
+                           "user: releases",
+                           "bidder: killed",
+                           "bidder: two of an app",
+                           "bidder: other habit"}) {
     EXPECT_TRUE(runs.faults.contains(kind) && runs.faults.at(kind) > 20)
         << kind;
   }
   for (const char* tier : {"keep", "park", "evict", "stop"}) {
     EXPECT_TRUE(runs.pauses.contains(tier) && runs.pauses.at(tier) > 20)
         << tier;
+  }
+  // What the truth about auctions and trials checks is there to be checked.
+  for (const char* kind : {"bids: counted", "auctions: held again",
+                           "trials: begun", "trials: kept", "trials: undone"}) {
+    EXPECT_TRUE(runs.checks.contains(kind) && runs.checks.at(kind) > 20)
+        << kind;
   }
 }
 

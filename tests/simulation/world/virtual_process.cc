@@ -150,6 +150,7 @@ void VirtualProcess::Do(const lease_action::Resume& action) {
                                           ReleaseCause::kDeviceFailed});
   }
   accelerator_ = action.accelerator;
+  slots_ = action.slots;
   running_epoch_ = action.epoch;
   deadline_ = action.deadline;
   gang_lease_.extension_lead_s = action.extension_lead_s;
@@ -253,7 +254,8 @@ double VirtualProcess::StepsPerSecond() const {
   const auto it = training_.steps_per_s.find(accelerator_.type);
   const double speed = it == training_.steps_per_s.end() ? 1 : it->second;
   const auto up = training_.speed_up.find(world_size_);
-  return speed * (up == training_.speed_up.end() ? 1 : up->second) /
+  return speed * (up == training_.speed_up.end() ? 1 : up->second) *
+         (slots_ == 1 ? training_.packed_pace : 1) /
          accelerator_.slow_down_factor;
 }
 

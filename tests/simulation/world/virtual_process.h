@@ -141,6 +141,7 @@ class VirtualProcess {
   GangLease gang_lease_;
   bool checkpoint_due_ = false;  // of a gang
   AcceleratorInfo accelerator_;
+  int slots_ = 2;  // of the accelerator; 1: it shares it
   int world_size_ = 1;
   std::string gang_address_;
   std::string kept_on_;  // uuid of the accelerator that has its tensors
