@@ -179,7 +179,8 @@ auto Fields(As<JobUpdate> auto& u) {
 }
 
 auto Fields(As<CommandRequest> auto& m) {
-  return std::tie(m.request, m.kind, m.job, m.target, m.within_s, m.update);
+  return std::tie(m.request, m.kind, m.job, m.target, m.within_s, m.update,
+                  m.introspection);
 }
 
 auto Fields(As<CommandReply> auto& m) { return std::tie(m.request, m.error); }

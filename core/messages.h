@@ -462,6 +462,8 @@ struct CommandRequest {
   std::string target = "";
   double within_s = 0;    // kDrain: jobs have to leave within this time
   JobUpdate update = {};  // kUpdate
+  // kPolicy: switches introspection on or off; `target` may be empty then.
+  std::optional<bool> introspection = {};
 };
 
 struct CommandReply {

@@ -98,7 +98,8 @@ std::string Body(const event::JobUpdated& e, const Engine&) {
   return StrCat("job ", e.job.value());
 }
 std::string Body(const event::PolicyChanged& e, const Engine&) {
-  return e.policy;
+  if (!e.introspection.has_value()) return e.policy;
+  return StrCat(e.policy, ", introspection ", *e.introspection ? "on" : "off");
 }
 std::string Body(const event::ServerForgotten& e, const Engine&) {
   return e.server;

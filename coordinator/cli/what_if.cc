@@ -869,18 +869,32 @@ struct PolicyOptions : ClientOptions {
   std::string name;
   std::optional<double> f;
   bool preview = false;
+  std::optional<std::string> introspection;  // "on" or "off"
 };
 
 absl::Status Set(const PolicyOptions& options, Client& client) {
   CommandRequest command;
   command.kind = CommandKind::kPolicy;
   command.target = options.name;
-  GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
-  if (options.json) {
-    std::printf("%s\n", Json({{"policy", options.name}}).dump(2).c_str());
-  } else {
-    std::printf("Policy %s decides from now on\n", options.name.c_str());
+  if (options.introspection.has_value()) {
+    command.introspection = options.introspection == "on";
   }
+  GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
+  Json done = Json::object();
+  if (!options.name.empty()) {
+    done["policy"] = options.name;
+    if (!options.json) {
+      std::printf("Policy %s decides from now on\n", options.name.c_str());
+    }
+  }
+  if (options.introspection.has_value()) {
+    done["introspection"] = options.introspection == "on";
+    if (!options.json) {
+      std::printf("Introspection is %s from now on\n",
+                  options.introspection->c_str());
+    }
+  }
+  if (options.json) std::printf("%s\n", done.dump(2).c_str());
   return absl::OkStatus();
 }
 
@@ -906,22 +920,34 @@ absl::Status RunPolicyCommand(PolicyOptions options) {
     return absl::InvalidArgumentError(
         "--preview of which policy? Name it: gavel policy NAME --preview");
   }
+  if (options.preview && options.introspection.has_value()) {
+    return absl::InvalidArgumentError(
+        "--preview shows shares, which introspection leaves as they are; give "
+        "--preview without --introspection");
+  }
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   if (options.preview) return ShowPreview(options, *client);
-  if (!options.name.empty()) return Set(options, *client);
+  if (!options.name.empty() || options.introspection.has_value()) {
+    return Set(options, *client);
+  }
   GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kStatus));
   const StatusRow status = ParseStatus(json);
   const std::string policy = status.policy;
   const std::string own = status.policy_option.value_or(policy);
   if (options.json) {
-    const Json shown = {{"policy", policy}, {"policy_option", own}};
+    const Json shown = {{"policy", policy},
+                        {"policy_option", own},
+                        {"introspection", status.introspection}};
     std::printf("%s\n", shown.dump(2).c_str());
-  } else if (own == policy) {
-    std::printf("%s\n", policy.c_str());
-  } else {
-    std::printf("%s, set in place of %s (--policy of the coordinator)\n",
-                policy.c_str(), own.c_str());
+    return absl::OkStatus();
   }
+  std::string text = policy;
+  if (own != policy) {
+    StrAppend(&text, ", set in place of ", own,
+              " (--policy of the coordinator)");
+  }
+  if (status.introspection) StrAppend(&text, ", with introspection");
+  std::printf("%s\n", text.c_str());
   return absl::OkStatus();
 }
 
@@ -957,6 +983,10 @@ void AddPolicyCommand(CLI::App& app, int* exit_code) {
             "of themis: the fraction of the apps, the best-off ones, to which "
             "an auction offers nothing (0.8)")
       ->check(CLI::Range(0.0, 1.0));
+  AddOption(command, "--introspection", options.introspection, "on|off",
+            "switches trials that are undone on or off, with the policy that "
+            "decides or with the one that is set")
+      ->check(CLI::IsMember({"on", "off"}).description(""));
   command.add_flag("--preview", options.preview,
                    "sets nothing: says who would gain and lose which share");
 }

@@ -39,6 +39,9 @@ struct DecidingPolicy {
   // As in EngineOptions; of a policy that was set.
   bool packing = false;
   bool progress = true;
+  // Set if an operator has switched introspection, whichever policy decides, to
+  // another setting than the coordinator's own.
+  std::optional<bool> introspection = {};
 };
 
 // A change of a job's number of workers. `gavel why` renders the reason.
@@ -91,6 +94,9 @@ struct PolicyChanged {
   bool packing = false;
   bool progress = true;
   uint64_t reply_to = 0;  // not journaled
+  // Switches introspection on or off; nothing: it stays as it is.
+  std::optional<bool> introspection = {};
+  bool introspection_is_own = false;  // it is the coordinator's own setting
 };
 
 // The server is gone and is not expected back.

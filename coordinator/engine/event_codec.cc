@@ -91,7 +91,8 @@ auto Fields(As<AcceleratorsDrained> auto& e) {
 }
 auto Fields(As<JobUpdated> auto& e) { return std::tie(e.job, e.update); }
 auto Fields(As<PolicyChanged> auto& e) {
-  return std::tie(e.policy, e.instead_of, e.packing, e.progress);
+  return std::tie(e.policy, e.instead_of, e.packing, e.progress,
+                  e.introspection, e.introspection_is_own);
 }
 auto Fields(As<ServerForgotten> auto& e) { return std::tie(e.server); }
 auto Fields(As<TrialsNoted> auto& e) { return std::tie(e.trials); }

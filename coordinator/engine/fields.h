@@ -296,7 +296,7 @@ auto Fields(As<Agent> auto& a) {
 }
 
 auto Fields(As<DecidingPolicy> auto& p) {
-  return std::tie(p.name, p.instead_of, p.packing, p.progress);
+  return std::tie(p.name, p.instead_of, p.packing, p.progress, p.introspection);
 }
 
 auto Fields(As<Accelerator> auto& a) {

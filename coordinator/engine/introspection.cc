@@ -754,6 +754,19 @@ void IntrospectionBook::ForgetJob(JobId job) {
   utilisation.erase(job);
 }
 
+void IntrospectionBook::ForgetTrials() {
+  for (const auto& [unit, pair] : pairs) {
+    if (pair.kept) continue;
+    attempts.erase(unit.job);
+    attempts.erase(unit.partner);
+  }
+  for (const auto& [job, move] : moves) attempts.erase(job);
+  pairs.clear();
+  partners.clear();
+  moves.clear();
+  moving.clear();
+}
+
 std::vector<TrialNote> Introspect(State& s, Time now, RoundPlan& plan) {
   return Improvement(s, now, plan).Run();
 }

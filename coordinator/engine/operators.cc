@@ -501,8 +501,16 @@ void On(State& s, Time, const event::ServerForgotten& e) {
 
 void On(State& s, Time, const event::PolicyChanged& e) {
   s.outbox.Emit(action::Reply{e.reply_to, JobId(), ""});
-  s.operated.policy = {e.policy, e.instead_of, e.packing, e.progress};
+  DecidingPolicy& policy = s.operated.policy;
+  policy = {e.policy, e.instead_of, e.packing, e.progress,
+            policy.introspection};
   s.terms.SetPolicy(e.packing, e.progress);
+  if (e.introspection.has_value()) {
+    policy.introspection =
+        e.introspection_is_own ? std::nullopt : e.introspection;
+    s.terms.SetIntrospection(*e.introspection);
+    if (!*e.introspection) s.introspection.ForgetTrials();
+  }
   // The solve in progress is for the previous policy. Running jobs continue
   // until the new policy's allocation is in force.
   Abandon(s, /*answer=*/true);
@@ -513,8 +521,14 @@ void On(State& s, Time, const event::PolicyChanged& e) {
 
 void TakePolicyOf(State& s, const event::CoordinatorStarted& e) {
   DecidingPolicy& policy = s.operated.policy;
+  if (e.settings.told && policy.introspection == e.settings.introspection) {
+    policy.introspection.reset();
+  }
+  if (policy.introspection.has_value()) {
+    s.terms.SetIntrospection(*policy.introspection);
+  }
   if (policy.instead_of.empty() || policy.name != e.policy) {
-    policy = {e.policy, ""};
+    policy = {e.policy, "", false, true, policy.introspection};
     return;
   }
   s.terms.SetPolicy(policy.packing, policy.progress);

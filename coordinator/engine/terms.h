@@ -71,6 +71,7 @@ class Terms {
     options_.packing = options_.pair_trials = packing;
     options_.progress = progress;
   }
+  void SetIntrospection(bool on) { options_.introspection = on; }
 
   static auto State(auto& t) {
     return std::tie(t.round_duration_s_, t.lease_duration_s_, t.mechanism_,

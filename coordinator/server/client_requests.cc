@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -25,10 +28,17 @@ constexpr char kBusy[] =
 constexpr size_t kTargetMax = 160;  // of the audit log: a server and a uuid
 constexpr size_t kReasonMax = 300;  // likewise: why something was not done
 
+std::string_view OnOff(bool on) { return on ? "on" : "off"; }
+
 // The object of a command, for the audit log.
 std::string ObjectOf(const CommandRequest& request) {
-  return request.job.valid() ? StrCat("job ", request.job.value())
-                             : PrintableLine(request.target, kTargetMax);
+  if (request.job.valid()) return StrCat("job ", request.job.value());
+  std::string target = PrintableLine(request.target, kTargetMax);
+  if (request.introspection.has_value()) {
+    StrAppend(&target, target.empty() ? "" : " ", "introspection ",
+              OnOff(*request.introspection));
+  }
+  return target;
 }
 
 // On whose account answers are. Without keys nobody has a name.
@@ -132,7 +142,7 @@ absl::StatusOr<Event> ClientRequests::EventFor(
     case CommandKind::kForget:
       return event::ServerForgotten{request.target};
     case CommandKind::kPolicy:
-      return SetPolicy(request.target);
+      return SetPolicy(request);
     case CommandKind::kUpdate:
       return Update(from, request);
     default: {
@@ -145,13 +155,25 @@ absl::StatusOr<Event> ClientRequests::EventFor(
   }
 }
 
-absl::StatusOr<Event> ClientRequests::SetPolicy(const std::string& name) const {
+absl::StatusOr<Event> ClientRequests::SetPolicy(
+    const CommandRequest& request) const {
+  const std::optional<bool> introspection = request.introspection;
+  const std::string& deciding = engine_.operated().policy.name;
+  const std::string& name = request.target.empty() && introspection.has_value()
+                                ? deciding
+                                : request.target;
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
                          MakePolicy(name));
-  if (name == engine_.operated().policy.name) {
+  if (name == deciding && !introspection.has_value()) {
     return absl::FailedPreconditionError(StrCat(name, " decides already"));
   }
+  if (name == deciding && introspection == engine_.options().introspection) {
+    return absl::FailedPreconditionError(
+        StrCat("introspection is ", OnOff(*introspection), " already"));
+  }
   event::PolicyChanged changed{name};
+  changed.introspection = introspection;
+  changed.introspection_is_own = introspection == options_.introspection;
   if (name != options_.policy) changed.instead_of = options_.policy;
   changed.packing = policy->packs();
   changed.progress = policy->reads_progress();

@@ -157,6 +157,7 @@ class ClientRequests {
     std::string state_directory;  // absolute
     std::string cluster_id;       // of the journal
     std::string policy;           // the coordinator's own (--policy)
+    bool introspection = false;   // likewise (--introspection)
     QuotaOptions quota;           // of users; operators have none
     // Called with the outcome of each request.
     std::function<void(bool done, const AuditEntry&)> audit;
@@ -219,7 +220,7 @@ class ClientRequests {
                                    const SubmitRequest& request);
   absl::StatusOr<Event> EventFor(Time now, const Requester& from,
                                  const CommandRequest& request) const;
-  absl::StatusOr<Event> SetPolicy(const std::string& name) const;
+  absl::StatusOr<Event> SetPolicy(const CommandRequest& request) const;
   absl::StatusOr<Event> Update(const Requester& from,
                                const CommandRequest& request) const;
   struct Listing {

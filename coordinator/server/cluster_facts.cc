@@ -127,7 +127,10 @@ struct ClusterFacts::Observation {
   }
 
   void On(const event::PolicyChanged& e) {
-    Add(info, "policy ", e.policy, " decides from now on");
+    const char* with = !e.introspection.has_value() ? ""
+                       : *e.introspection           ? ", with introspection"
+                                                    : ", without introspection";
+    Add(info, "policy ", e.policy, " decides from now on", with);
   }
 
   void On(const event::ServerForgotten& e) {

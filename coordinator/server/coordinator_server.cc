@@ -88,6 +88,7 @@ struct CoordinatorServer::Impl {
     client_options.state_directory = options.state_directory;
     client_options.cluster_id = cluster_id;
     client_options.policy = options.policy;
+    client_options.introspection = options.engine.introspection;
     client_options.quota = options.quota;
     client_options.audit = [this](bool done, const AuditEntry& entry) {
       gatekeeper->Audit(runner.Now(), done, entry);
@@ -135,6 +136,11 @@ struct CoordinatorServer::Impl {
     if (stays) {
       options.log->info("policy {}: set by `gavel policy` in place of {}",
                         set.name, set.instead_of);
+    }
+    if (set.introspection.value_or(options.engine.introspection) !=
+        options.engine.introspection) {
+      options.log->info("introspection {}: set by `gavel policy`",
+                        *set.introspection ? "on" : "off");
     }
     started.wall_s = WallClockNow();
     started.after_loss = options.accept_loss;
