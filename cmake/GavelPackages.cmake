@@ -28,6 +28,9 @@ gavel_package(msgpack msgpack.hpp DEFINITIONS MSGPACK_NO_BOOST)
 gavel_package(xxhash xxhash.h LIBRARIES xxhash)
 # Hashes with a key; libzmq's CURVE is made of it, too.
 gavel_package(sodium sodium.h LIBRARIES sodium)
+# Its headers must see the options that Debian's library was compiled with.
+gavel_package(httplib httplib.h LIBRARIES cpp-httplib DEFINITIONS
+              CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
 # Header only and without exceptions: a parse error is a value.
 gavel_package(toml toml++/toml.h DEFINITIONS TOML_EXCEPTIONS=0 TOML_HEADER_ONLY=1)
 

@@ -36,7 +36,9 @@ constexpr std::array<std::string_view, kMessageTypes> kNames = {
     "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
     "BytesMoved",         "AgentLeaving",    "CheckpointRequest",
     "BidderHello",        "BidRequest",      "BidReply",
-    "DivideRequest",      "DivideReply",     "BidderNotice"};
+    "DivideRequest",      "DivideReply",     "BidderNotice",
+    "TerminalRequest",    "TerminalReply",   "TerminalActive",
+    "TerminalNotice"};
 
 template <size_t index>
 Message GetMessage(Unpacker& unpacker) {

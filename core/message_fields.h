@@ -150,7 +150,7 @@ auto Fields(As<LaunchWorker> auto& m) {
   return std::tie(m.server, m.worker, m.position, m.job_name, m.argv,
                   m.working_directory, m.checkpoint_directory, m.environment,
                   m.world_size, m.accelerator, m.unix_user, m.source,
-                  m.env_file);
+                  m.env_file, m.terminal);
 }
 
 auto Fields(As<StopWorker> auto& m) {
@@ -171,20 +171,22 @@ auto Fields(As<SubmitReply> auto& m) {
   return std::tie(m.request, m.job, m.error);
 }
 
-constexpr CommandKind LastOf(CommandKind) { return CommandKind::kPolicy; }
+constexpr CommandKind LastOf(CommandKind) { return CommandKind::kNotify; }
 
 auto Fields(As<JobUpdate> auto& u) {
   return std::tie(u.weight, u.deadline_s, u.entity, u.types, u.scale_factor_min,
-                  u.scale_factor_max, u.time_limit_s);
+                  u.scale_factor_max, u.time_limit_s, u.after_success,
+                  u.after_any);
 }
 
 auto Fields(As<CommandRequest> auto& m) {
-  return std::tie(m.request, m.kind, m.job, m.target, m.within_s, m.update);
+  return std::tie(m.request, m.kind, m.job, m.target, m.within_s, m.update,
+                  m.elements, m.introspection);
 }
 
 auto Fields(As<CommandReply> auto& m) { return std::tie(m.request, m.error); }
 
-constexpr QueryKind LastOf(QueryKind) { return QueryKind::kForecast; }
+constexpr QueryKind LastOf(QueryKind) { return QueryKind::kDashboard; }
 
 auto Fields(As<QueryRequest> auto& m) {
   return std::tie(m.request, m.kind, m.job, m.cursor, m.filter);
@@ -268,6 +270,26 @@ constexpr BidderNoticeKind LastOf(BidderNoticeKind) {
 
 auto Fields(As<BidderNotice> auto& m) {
   return std::tie(m.bidder, m.kind, m.auction, m.text);
+}
+
+// ---- terminals of interactive jobs
+
+auto Fields(As<TerminalRequest> auto& m) {
+  return std::tie(m.request, m.worker, m.client, m.attach, m.offset,
+                  m.input_offset, m.input, m.rows, m.columns);
+}
+
+auto Fields(As<TerminalReply> auto& m) {
+  return std::tie(m.request, m.worker, m.offset, m.output, m.input_taken,
+                  m.ended, m.error, m.refused);
+}
+
+auto Fields(As<TerminalActive> auto& m) {
+  return std::tie(m.server, m.worker, m.highest_seen);
+}
+
+auto Fields(As<TerminalNotice> auto& m) {
+  return std::tie(m.server, m.worker, m.position, m.text);
 }
 
 }  // namespace gavel

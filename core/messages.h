@@ -39,6 +39,8 @@ struct JobUpdate {
   std::optional<int> scale_factor_min;  // 0: scale_factor
   std::optional<int> scale_factor_max;
   std::optional<double> time_limit_s;  // 0: none
+  // The jobs that it waits for; empty: none.
+  std::optional<std::vector<std::string>> after_success, after_any;
 
   friend bool operator==(const JobUpdate&, const JobUpdate&) = default;
 };
@@ -406,6 +408,8 @@ struct LaunchWorker {
   // The server with the job's last checkpoint, which must be fetched first.
   CheckpointSource source = {};
   std::string env_file = "";  // absolute; empty: none
+  // It has a terminal, which a client may attach to.
+  bool terminal = false;
 };
 
 // Send SIGTERM now and SIGKILL after `grace_s`; 0: SIGKILL at once.
@@ -434,7 +438,7 @@ struct SubmitRequest {
 
 struct SubmitReply {
   uint64_t request = 0;
-  JobId job;          // invalid: refused
+  JobId job;          // of one job, or of the array; invalid: refused
   std::string error;  // empty: accepted and durable
 };
 
@@ -451,7 +455,8 @@ enum class CommandKind : uint8_t {
   kDrain = 7,
   kResume = 8,
   kForget = 9,
-  kPolicy = 10
+  kPolicy = 10,
+  kNotify = 11  // a test: the answer comes when it is delivered
 };
 
 struct CommandRequest {
@@ -462,6 +467,11 @@ struct CommandRequest {
   std::string target = "";
   double within_s = 0;    // kDrain: jobs have to leave within this time
   JobUpdate update = {};  // kUpdate
+  // Where `job` is an array: the indices of its elements, as "7-20"; empty:
+  // all of them.
+  std::string elements = "";
+  // kPolicy: switches introspection on or off; `target` may be empty then.
+  std::optional<bool> introspection = {};
 };
 
 struct CommandReply {
@@ -474,8 +484,9 @@ enum class QueryKind : uint8_t {
   kNodes = 1,
   kWhy = 2,
   kStatus = 3,
-  kHistory = 4,  // what `filter` asks for
-  kForecast = 5  // the data of active jobs for predictions
+  kHistory = 4,   // what `filter` asks for
+  kForecast = 5,  // the data of active jobs for predictions
+  kDashboard = 6  // one object: a token for actions over HTTP, and its address
 };
 
 // Answers are pages of JSON: `json` holds an array of rows (kQueue, kNodes,
@@ -648,6 +659,58 @@ struct BidderNotice {
   std::string text;
 };
 
+// ---- terminals of interactive jobs
+
+// A message carries at most so many bytes of a terminal.
+inline constexpr size_t kTerminalBytesMax = 16 * 1024;
+
+// client -> coordinator -> agent: input for the terminal of a job's first
+// worker, and a wish for its output. It is the client's credit: the agent
+// answers once there is output beyond `offset`, or after a second, with at most
+// kTerminalBytesMax bytes. A later request has an earlier one answered at once.
+// Bytes are numbered from the start of the process, so that a request may be
+// repeated.
+struct TerminalRequest {
+  uint64_t request = 0;
+  WorkerKey worker;  // its incarnation 0: the present one
+  // Drawn by the client when it attaches. The first request has `attach`, and
+  // detaches any other client.
+  uint64_t client = 0;
+  bool attach = false;
+  uint64_t offset = 0;        // output that the client has
+  uint64_t input_offset = 0;  // where `input` begins
+  std::string input = "";
+  int rows = 0, columns = 0;  // of the client's window; 0: not known
+};
+
+struct TerminalReply {
+  uint64_t request = 0;
+  WorkerKey worker;  // the process that has the terminal
+  uint64_t offset = 0;
+  std::string output = "";   // from `offset` on
+  uint64_t input_taken = 0;  // bytes of input that the agent has had
+  bool ended = false;        // the process is gone, and all output was read
+  std::string error = "";
+  bool refused = false;  // for ever; without it an error may pass
+};
+
+// agent -> coordinator: the terminal had input or output since the last such
+// message. Sent about every five seconds at most.
+struct TerminalActive {
+  std::string server;
+  WorkerKey worker;
+  JournalPosition highest_seen;
+};
+
+// coordinator -> agent: a line for the client that is attached to the
+// terminal. The process does not see it.
+struct TerminalNotice {
+  std::string server;
+  WorkerKey worker;
+  JournalPosition position;
+  std::string text;
+};
+
 // The position of a message in this list is its type on the wire. New messages
 // are added at the end, and none is removed.
 using MessageVariant = std::variant<
@@ -658,7 +721,8 @@ using MessageVariant = std::variant<
     SubmitReply, CommandRequest, CommandReply, QueryRequest, QueryReply,
     LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress,
     BytesMoved, AgentLeaving, CheckpointRequest, BidderHello, BidRequest,
-    BidReply, DivideRequest, DivideReply, BidderNotice>;
+    BidReply, DivideRequest, DivideReply, BidderNotice, TerminalRequest,
+    TerminalReply, TerminalActive, TerminalNotice>;
 class Message : public ClosedVariant<MessageVariant> {
  public:
   using ClosedVariant::ClosedVariant;
@@ -670,7 +734,7 @@ class Message : public ClosedVariant<MessageVariant> {
 // In the order of CommandKind.
 inline constexpr std::string_view kCommandNames[] = {
     "cancel", "release", "shutdown", "hold",   "requeue", "checkpoint",
-    "update", "drain",   "resume",   "forget", "policy"};
+    "update", "drain",   "resume",   "forget", "policy",  "notify"};
 
 constexpr std::string_view CommandName(CommandKind kind) {
   return kCommandNames[static_cast<size_t>(kind)];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -103,18 +104,26 @@ void RoundSimulation::Do(const Task& task) {
 // ---- the world
 
 void RoundSimulation::AddServers() {
+  struct Named {
+    int accelerators = 0;
+    int servers = 0;
+  };
+  std::map<std::string, Named> named;  // by type
   for (const ClusterPart& part : options_.cluster) {
-    for (int first = 0, server = 0; first < part.count; ++server) {
+    Named& of_type = named[part.type];
+    for (int first = 0; first < part.count; ++of_type.servers) {
       AgentHello hello;
-      hello.server = StrCat(part.type, "-", server);
+      hello.server = StrCat(part.type, "-", of_type.servers);
       hello.incarnation = 1;
       if (part.per_rack > 0) {
-        hello.rack = StrCat(part.type, "-", first / part.per_rack);
+        hello.rack =
+            StrCat(part.type, "-", part.per_server, "-", first / part.per_rack);
       }
       for (int i = 0; i < part.per_server && first < part.count; ++i) {
         AcceleratorInfo& info = hello.accelerators.emplace_back();
         info.type = part.type;
-        info.uuid = StrCat(part.type, "-", first++);
+        info.uuid = StrCat(part.type, "-", of_type.accelerators++);
+        ++first;
         if (part.per_group > 0) info.group = StrCat("g", i / part.per_group);
         occupants_.push_back(0);
       }

@@ -262,12 +262,26 @@ void SimulatedWork::StartSteady() {
   }
 }
 
+// Whether the app is one of `part` of all apps, which are spread evenly over
+// their order.
+static bool IsAmong(size_t app, double multiple, double part) {
+  if (app == TraceJob::kNoApp) return false;
+  const double turn = multiple * static_cast<double>(app + 1);
+  return turn - std::floor(turn) < part;
+}
+
 bool SimulatedWork::Lies(size_t i) const {
   constexpr double kGolden = 0.6180339887498949;
-  const size_t app = trace_.jobs[i].app;
-  if (app == TraceJob::kNoApp) return false;
-  const double turn = kGolden * static_cast<double>(app + 1);
-  return turn - std::floor(turn) < options_.lies.part;
+  return IsAmong(trace_.jobs[i].app, kGolden, options_.lies.part);
+}
+
+double SimulatedWork::Keeps(size_t i, Locality level) const {
+  // Another multiple than that of lies, so that the two are independent.
+  constexpr double kRootOfTwo = 0.4142135623730950;
+  const bool loses =
+      level > Locality::kServer && trace_.jobs[i].scale_factor > 1 &&
+      IsAmong(trace_.jobs[i].app, kRootOfTwo, options_.spread_loss.part);
+  return loses ? options_.spread_loss.keeps : 1;
 }
 
 std::string SimulatedWork::WhyUnfit(size_t i) const {
@@ -381,9 +395,10 @@ Locality SimulatedWork::LevelIn(size_t i, size_t type, bool on_server) const {
 double SimulatedWork::Alone(size_t i, size_t type, Locality level) const {
   if (!rows_[i].has_value()) {
     // A job without a row runs at the same speed on all types.
-    return trace_.jobs[i].steps_total / trace_.jobs[i].duration_s;
+    return trace_.jobs[i].steps_total / trace_.jobs[i].duration_s *
+           Keeps(i, level);
   }
-  return InTable(*rows_[i], type, level).value_or(0);
+  return InTable(*rows_[i], type, level).value_or(0) * Keeps(i, level);
 }
 
 std::optional<double> SimulatedWork::InTable(ThroughputTable::Row row,
@@ -400,7 +415,9 @@ double SimulatedWork::AtSize(size_t i, size_t type, int workers,
   }
   const auto known = [&](int size) -> std::optional<double> {
     const auto row = table_->FindRow(this->type(i), size);
-    return row.has_value() ? InTable(*row, type, level) : std::nullopt;
+    if (!row.has_value()) return std::nullopt;
+    const std::optional<double> speed = InTable(*row, type, level);
+    return speed ? std::optional(*speed * Keeps(i, level)) : std::nullopt;
   };
   int below = workers;
   int above = workers;
@@ -432,18 +449,20 @@ double SimulatedWork::Together(size_t i, size_t k, size_t type,
     return 0;
   }
   const bool consolidated = level <= Locality::kServer;
-  const auto known =
+  auto known =
       table_->Together(*rows_[i], *rows_[k], *table_type_[type], consolidated);
   if (!known.has_value() && !consolidated) {
-    return Together(i, k, type, Locality::kServer);
+    known = table_->Together(*rows_[i], *rows_[k], *table_type_[type],
+                             /*consolidated=*/true);
   }
-  return known.value_or(std::pair(0.0, 0.0)).first;
+  return known.value_or(std::pair(0.0, 0.0)).first * Keeps(i, level);
 }
 
 double SimulatedWork::FastestSeconds(size_t i) const {
   double best = 0;
   for (size_t type = 0; type < types_.size(); ++type) {
-    best = std::max(best, Alone(i, type, Locality::kServer));
+    const Locality level = LevelIn(i, type, FitsOnServer(i, type));
+    best = std::max(best, Alone(i, type, level));
   }
   return best > 0 ? trace_.jobs[i].steps_total / best : 0;
 }

@@ -81,6 +81,8 @@ class SimulatedWork {
   absl::Status CheckElastic(size_t i) const;
   std::optional<double> InTable(ThroughputTable::Row row, size_t type,
                                 Locality level) const;
+  // The part of its speed that the job keeps at the level (SpreadLoss).
+  double Keeps(size_t i, Locality level) const;
   void StartSteady();
 
   SimulationOptions options_;

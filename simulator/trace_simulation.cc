@@ -145,10 +145,12 @@ absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text) {
     GAVEL_ASSIGN_OR_RETURN(ClusterPart part, ParsePart(field.text));
     if (std::any_of(cluster.begin(), cluster.end(),
                     [&part](const ClusterPart& other) {
-                      return other.type == part.type;
+                      return other.type == part.type &&
+                             other.per_server == part.per_server;
                     })) {
-      return Refusal(field.text, StrCat(" is a second part of ", part.type,
-                                        "; write each type once"));
+      return Refusal(field.text,
+                     StrCat(" is a second part of ", part.type,
+                            " with servers of this size; write them together"));
     }
     cluster.push_back(std::move(part));
   }

@@ -38,10 +38,12 @@ struct ClusterPart {
 inline constexpr int kSimulatedAcceleratorsMax = 1'000'000;  // of a type
 
 // "v100:36,p100:36,k80:36", or with the size of the servers "v100:36x4". A part
-// without that size is one server, so no gang is spread. "v100:64x8:group=4"
-// has groups of 4 that are joined inside each server, "v100:64x8:rack=32" has
-// racks of 32; both may be there. Gavel's "36:36:36" is read as v100, p100 and
-// k80, where 0 leaves a type out. INVALID_ARGUMENT names the error.
+// without that size is one server, so no gang is spread. A type may have
+// several parts with servers of different sizes: "v100:32x4,v100:8x2".
+// "v100:64x8:group=4" has groups of 4 that are joined inside each server,
+// "v100:64x8:rack=32" has racks of 32; both may be there. Gavel's "36:36:36" is
+// read as v100, p100 and k80, where 0 leaves a type out. INVALID_ARGUMENT names
+// the error.
 absl::StatusOr<std::vector<ClusterPart>> ParseCluster(std::string_view text);
 
 // Seconds that a job loses: `start_s` once, before its first step and after its
@@ -92,6 +94,14 @@ struct Lies {
   double factor = 1;  // > 0
 };
 
+// Apps of the trace whose gangs lose speed when they are on several servers, at
+// any throughput that the table has for them: a part of the apps, spread evenly
+// over their order.
+struct SpreadLoss {
+  double part = 0;   // of the apps, [0, 1]
+  double keeps = 1;  // of the speed on one server, (0, 1]
+};
+
 struct SimulationOptions {
   EngineOptions engine;
   Profiling profiling;
@@ -117,6 +127,7 @@ struct SimulationOptions {
   double checkpoint_interval_s = 600;
   bool record_rounds = false;  // fills SimulationResult::leases and usage
   Lies lies;
+  SpreadLoss spread_loss;
   // The time that jobs of the trace had received before it began, by number.
   // Jobs beyond the end of the vector had received none. Unused when `ideal`.
   std::vector<event::Received> received;

@@ -151,14 +151,15 @@ PlotSeries LineOver(const ReportContext& context, const Detail& detail,
 // How many accelerators of each of the run's types there are; all 1 when its
 // cluster does not say.
 std::vector<double> CountsOf(const StoredRun& run) {
-  std::vector<double> counts(run.run.result.types.size(), 1);
-  const auto parts = ParseCluster(run.spec.cluster);
-  if (!parts.ok()) return counts;
-  for (const ClusterPart& part : *parts) {
-    for (size_t j = 0; j < counts.size(); ++j) {
-      if (run.run.result.types[j] == part.type) counts[j] = part.count;
+  std::vector<double> counts(run.run.result.types.size(), 0);
+  if (const auto parts = ParseCluster(run.spec.cluster); parts.ok()) {
+    for (const ClusterPart& part : *parts) {
+      for (size_t j = 0; j < counts.size(); ++j) {
+        if (run.run.result.types[j] == part.type) counts[j] += part.count;
+      }
     }
   }
+  std::ranges::replace(counts, 0, 1);
   return counts;
 }
 

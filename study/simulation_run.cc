@@ -246,6 +246,7 @@ absl::StatusOr<SimulationOptions> OptionsOf(const SimulationSpec& spec) {
   options.failures_per_hour = spec.failures_per_hour;
   options.checkpoint_interval_s = spec.checkpoint_interval_s;
   options.lies = {spec.lying_apps, spec.lie};
+  options.spread_loss = {spec.sensitive_apps, spec.spread_speed};
   GAVEL_ASSIGN_OR_RETURN(options.cluster, ParseCluster(spec.cluster));
   return options;
 }

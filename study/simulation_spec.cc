@@ -55,6 +55,8 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
       {"checkpoint-interval", spec.checkpoint_interval_s, true},
       {"lying-apps", spec.lying_apps},
       {"lie", spec.lie, true},
+      {"sensitive-apps", spec.sensitive_apps},
+      {"spread-speed", spec.spread_speed, true},
       {"rate", spec.rate_per_h},
       {"fixed-duration", spec.fixed_duration_s},
       {"app-jobs-max", static_cast<double>(spec.app_jobs_max)},
@@ -68,6 +70,16 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
   if (spec.lying_apps > 1) {
     return Refuse(StrCat("--lying-apps ", spec.lying_apps,
                          " is above 1; give the part of the apps that lies"));
+  }
+  if (spec.sensitive_apps > 1) {
+    return Refuse(StrCat("--sensitive-apps ", spec.sensitive_apps,
+                         " is above 1; give the part of the apps that loses "
+                         "speed when spread"));
+  }
+  if (spec.spread_speed > 1) {
+    return Refuse(StrCat("--spread-speed ", spec.spread_speed,
+                         " is above 1; give what spread gangs keep of their "
+                         "speed"));
   }
   if (spec.round_duration_s >= kRoundDurationMin_s) return absl::OkStatus();
   return Refuse(StrCat("--round-duration ", spec.round_duration_s,

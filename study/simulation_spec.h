@@ -39,8 +39,10 @@ struct SimulationSpec {
   std::string prices = "none";     // PriceSeries::Constant, or a file
   double failures_per_hour = 0;    // of each accelerator
   double checkpoint_interval_s = 600;
-  double lying_apps = 0;  // Lies::part
-  double lie = 2;         // Lies::factor
+  double lying_apps = 0;      // Lies::part
+  double lie = 2;             // Lies::factor
+  double sensitive_apps = 0;  // SpreadLoss::part
+  double spread_speed = 0.5;  // SpreadLoss::keeps
   // The jobs.
   std::string trace;        // file; empty: generated
   std::string throughputs;  // file
@@ -91,6 +93,8 @@ void VisitFields(Spec& spec, const Visitor& visit) {
   visit("checkpoint_interval_s", spec.checkpoint_interval_s);
   visit("lying_apps", spec.lying_apps);
   visit("lie", spec.lie);
+  visit("sensitive_apps", spec.sensitive_apps);
+  visit("spread_speed", spec.spread_speed);
   visit("trace", spec.trace);
   visit("throughputs", spec.throughputs);
   visit("jobs", spec.jobs);

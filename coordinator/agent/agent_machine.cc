@@ -185,6 +185,10 @@ void AgentMachine::SayLeaving(bool gone) {
 
 void AgentMachine::On(const agent_event::HealthRead& e) { health_ = e.health; }
 
+void AgentMachine::On(const agent_event::TerminalUsed& e) {
+  if (welcomed_) Send(TerminalActive{options_.server, e.worker, highest_seen_});
+}
+
 void AgentMachine::On(const agent_event::Tick&) {}
 
 void AgentMachine::Take(const AgentWelcome& welcome) {
@@ -196,6 +200,7 @@ void AgentMachine::Take(const AgentWelcome& welcome) {
   welcomed_ = welcome.incarnation == options_.incarnation &&
               welcome.state_id == options_.state_id;
   if (welcomed_) {
+    if (!known_) known_at_ = welcome.position;
     known_ = true;
     cluster_id_ = welcome.cluster_id;
     next_heartbeat_ = now_ + heartbeat_interval_s_;
@@ -222,9 +227,10 @@ void AgentMachine::Take(const AgentRejected& rejected) {
 
 void AgentMachine::Take(const LaunchWorker& launch) {
   // Meant for the agent before this one: a first hello of this one that is
-  // still on its way would say that what starts now does not run. The launch is
-  // repeated.
-  if (!known_) return;
+  // still on its way would say that what starts now does not run. The same goes
+  // for a launch that its welcome has overtaken: on that hello the coordinator
+  // took the process for gone. What is still wanted is launched again.
+  if (!known_ || launch.position < known_at_) return;
   if (const auto fetching = fetching_.find(launch.worker);
       fetching != fetching_.end() && fetching->second.source != launch.source) {
     fetching->second.source = launch.source;

@@ -66,6 +66,10 @@ struct Leaving {
 struct HealthRead {
   std::vector<AcceleratorHealth> health;
 };
+// The terminal of a worker had input or output.
+struct TerminalUsed {
+  WorkerKey worker;
+};
 struct Tick {};
 }  // namespace agent_event
 
@@ -74,7 +78,8 @@ using AgentEvent =
                  agent_event::ProcessStarted, agent_event::ProcessNotStarted,
                  agent_event::ProcessExited, agent_event::CheckpointFetched,
                  agent_event::CheckpointComing, agent_event::Leaving,
-                 agent_event::HealthRead, agent_event::Tick>;
+                 agent_event::HealthRead, agent_event::TerminalUsed,
+                 agent_event::Tick>;
 
 namespace agent_action {
 struct Send {
@@ -179,6 +184,7 @@ class AgentMachine {
   void On(const agent_event::CheckpointComing& e);
   void On(const agent_event::Leaving& e);
   void On(const agent_event::HealthRead& e);
+  void On(const agent_event::TerminalUsed& e);
   void On(const agent_event::Tick& e);
 
   // `message` is for this server and not of a lower term.
@@ -221,7 +227,8 @@ class AgentMachine {
   bool quitting_ = false;
   bool welcomed_ = false;
   bool leaving_ = false;
-  bool known_ = false;  // was welcomed at least once
+  bool known_ = false;        // was welcomed at least once
+  JournalPosition known_at_;  // of the first welcome
   std::string cluster_id_;
   Time next_hello_ = 0;
   Time next_heartbeat_ = 0;

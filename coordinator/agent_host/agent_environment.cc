@@ -98,11 +98,14 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
   const std::string rank = StrCat(launch.worker.rank);
   const std::string world_size = StrCat(launch.world_size);
   (*to)["GAVEL_ADDRESS"] = place.address;
-  // The first makes a training program a worker. The second is the default of
-  // clients, and runtimes of earlier versions read it.
-  (*to)["GAVEL_WORKER_COORDINATOR"] = place.coordinator;
+  // The first makes a training program a worker, which one that a person starts
+  // in a terminal is not. The second is the default of clients, and runtimes of
+  // earlier versions read it.
+  if (!launch.terminal) {
+    (*to)["GAVEL_WORKER_COORDINATOR"] = place.coordinator;
+  }
   (*to)["GAVEL_COORDINATOR"] = place.coordinator;
-  if (!place.key_file.empty()) {
+  if (!place.key_file.empty() && !launch.terminal) {
     (*to)["GAVEL_KEY_FILE"] = place.key_file;
     (*to)["GAVEL_COORDINATOR_KEY"] = place.coordinator_key;
   }
@@ -111,7 +114,9 @@ void AddProtocol(const LaunchWorker& launch, const WorkerPlace& place,
   (*to)["GAVEL_JOB_NAME"] = launch.job_name;
   (*to)["GAVEL_RANK"] = rank;
   (*to)["GAVEL_INCARNATION"] = StrCat(launch.worker.incarnation);
-  if (!place.end_file.empty()) (*to)["GAVEL_END_FILE"] = place.end_file;
+  if (!place.end_file.empty() && !launch.terminal) {
+    (*to)["GAVEL_END_FILE"] = place.end_file;
+  }
   (*to)["GAVEL_SERVER"] = launch.server;
   (*to)["GAVEL_RUN_DIRECTORY"] = place.run_directory;
   (*to)["GAVEL_CHECKPOINT_DIRECTORY"] = launch.checkpoint_directory;
@@ -190,9 +195,13 @@ std::vector<std::string> WorkerEnvironment(const LaunchWorker& launch,
   variables["OMP_NUM_THREADS"] = StrCat(launch.accelerator.threads);
   // Threads of libgomp that spin take the cores of the jobs beside them.
   variables["OMP_WAIT_POLICY"] = "PASSIVE";
-  // Its output is a terminal (OutputChannel), and then a file.
-  variables["TERM"] = "dumb";
-  variables["NO_COLOR"] = "1";
+  if (launch.terminal) {
+    variables["TERM"] = "xterm";  // unless the client knows better
+  } else {
+    // Its output is a terminal (OutputChannel), and then a file.
+    variables["TERM"] = "dumb";
+    variables["NO_COLOR"] = "1";
+  }
   for (const auto& [name, value] : launch.environment) variables[name] = value;
   HideOthers(launch.accelerator, &variables);
   // The agent's mark of what this worker starts, which it adds itself.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -60,8 +61,9 @@ struct ChildPlan {
   const UnixAccount* account = nullptr;     // null: stays
   const char* working_directory = nullptr;  // null: stays
   int output = -1;
-  int null_input = -1;
+  int input = -1;
   int news = -1;
+  bool terminal = false;
   std::vector<const char*> candidates;  // of argv[0]
   std::vector<char*> argv;              // ends with null
   // Ends with null, and with room for the variables of env_file behind it.
@@ -94,10 +96,10 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 bool ArrangeDescriptors(const ChildPlan& plan) {
   const int news = fcntl(plan.news, F_DUPFD, kSpareDescriptor);
   const int output = fcntl(plan.output, F_DUPFD, kSpareDescriptor);
-  const int null_input = fcntl(plan.null_input, F_DUPFD, kSpareDescriptor);
+  const int input = fcntl(plan.input, F_DUPFD, kSpareDescriptor);
   return dup3(news, kNewsDescriptor, O_CLOEXEC) >= 0 &&
-         dup2(null_input, STDIN_FILENO) >= 0 &&
-         dup2(output, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0 &&
+         dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
+         dup2(output, STDERR_FILENO) >= 0 &&
          close_range(kNewsDescriptor + 1, ~0U, 0) == 0;
 }
 
@@ -216,6 +218,9 @@ void ReadEnvFile(ChildPlan& plan) {
   // No process of another session can join the new group, so all processes in
   // it are this worker's.
   setsid();
+  if (plan.terminal && ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0) {
+    FailChild(Stage::kRedirect, errno);
+  }
   umask(022);
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
@@ -452,7 +457,8 @@ absl::StatusOr<ForkedProcess> ForkProcess(const ProcessSpec& spec) {
     plan.working_directory = spec.working_directory.c_str();
   }
   plan.output = spec.output < 0 ? opened.get() : spec.output;
-  plan.null_input = null_input.get();
+  plan.input = spec.terminal ? plan.output : null_input.get();
+  plan.terminal = spec.terminal;
   plan.news = write_end.get();
   for (const std::string& path : candidates) {
     plan.candidates.push_back(path.c_str());
@@ -610,6 +616,9 @@ void Children::CarryOut(const SignalRequest& request) {
     if (request.signal == SIGKILL) process.exec_by = 0;
     if (kill(-process.pid, request.signal) != 0) {
       kill(process.pid, request.signal);
+    }
+    if (process.spec.terminal && request.signal == SIGTERM) {
+      kill(process.pid, SIGHUP);
     }
   }
 }

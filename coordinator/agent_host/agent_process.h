@@ -49,6 +49,9 @@ struct ProcessSpec {
   // stdout and stderr are appended to it; created 0600. Not with `output`.
   std::string output_path;
   int output = -1;  // gets them instead; borrowed until the fork
+  // `output` is a terminal: also stdin, and the controlling one of the session.
+  // SIGTERM comes with SIGHUP, as shells ignore the former.
+  bool terminal = false;
   // The user to change to before anything of the job is touched; nothing: this
   // process's user.
   std::optional<UnixAccount> account;
@@ -69,7 +72,8 @@ struct ForkedProcess {
 
 // Does not wait for exec. The process leads a session and group of its own, has
 // default signal handlers, umask 022, no core dumps (its key would be in them),
-// /dev/null as stdin, and no other descriptor of ours, also before exec.
+// /dev/null as stdin unless it has a terminal, and no other descriptor of ours,
+// also before exec.
 //
 // Errors: INVALID_ARGUMENT (argv is empty), RESOURCE_EXHAUSTED (no process,
 // memory or descriptor left), and those of opening `output_path`.

@@ -252,6 +252,12 @@ struct AgentShell::Impl {
     if (const auto* request = std::get_if<LogRequest>(&message)) {
       return workers.ReadLog(machine.cluster_id(), *request);
     }
+    if (const auto* request = std::get_if<TerminalRequest>(&message)) {
+      return workers.Ask(*request);
+    }
+    if (const auto* notice = std::get_if<TerminalNotice>(&message)) {
+      return workers.Tell(*notice);
+    }
     const auto* acknowledged = std::get_if<ExitAcknowledged>(&message);
     if (acknowledged != nullptr) unacknowledged.erase(acknowledged->worker);
     // At the end nothing is started any more, and all is stopped anyway.
@@ -295,6 +301,10 @@ struct AgentShell::Impl {
   }
 
   void On(LogReply&& reply) { Send(std::move(reply)); }
+  void On(TerminalReply&& reply) { Send(std::move(reply)); }
+  void On(TerminalWasUsed&& event) {
+    Step(agent_event::TerminalUsed{event.worker});
+  }
 
   void LookForEnd() {
     if (stops_requested > 0 && !ending) LookForLeaving();

@@ -99,8 +99,9 @@ absl::Status AgentWorkers::TryPrepare(const LaunchWorker& launch,
   GAVEL_ASSIGN_OR_RETURN(
       Descriptor output,
       outputs_.Open({cluster, launch.worker, launch.job_name, launch.unix_user},
-                    place.account));
+                    place.account, launch.terminal));
   spec.output = output.get();
+  spec.terminal = launch.terminal;
   const std::lock_guard lock(mutex_);
   if (ending_) return absl::UnavailableError("the agent is ending");
   children_.Start(launch.worker, std::move(spec), std::move(output));
@@ -159,6 +160,14 @@ void AgentWorkers::Take(Time now, ChildEvent event,
 void AgentWorkers::Take(OutputEvent event, std::vector<WorkerEvent>* events) {
   if (auto* reply = std::get_if<LogReply>(&event)) {
     events->emplace_back(std::move(*reply));
+    return;
+  }
+  if (auto* answer = std::get_if<TerminalReply>(&event)) {
+    events->emplace_back(std::move(*answer));
+    return;
+  }
+  if (auto* used = std::get_if<TerminalWasUsed>(&event)) {
+    events->emplace_back(*used);
     return;
   }
   auto& ended = std::get<OutputEnded>(event);

@@ -46,8 +46,8 @@ struct WorkerEnded {
   std::string error_line;            // of its output; see WorkerExited
   std::optional<int> finished_code;  // see WorkerExited
 };
-using WorkerEvent =
-    std::variant<ChildStarted, ChildNotStarted, WorkerEnded, LogReply>;
+using WorkerEvent = std::variant<ChildStarted, ChildNotStarted, WorkerEnded,
+                                 LogReply, TerminalReply, TerminalWasUsed>;
 
 // The workers of an agent, for its loop. Work that may wait for a disk, the
 // user database or a program's file system runs on three threads: one prepares
@@ -90,6 +90,13 @@ class AgentWorkers {
 
   // A LogReply follows.
   void ReadLog(const std::string& cluster, const LogRequest& request);
+  // A TerminalReply follows.
+  void Ask(const TerminalRequest& request) {
+    outputs_.Ask(request, live_.contains(request.worker));
+  }
+  void Tell(const TerminalNotice& notice) {
+    outputs_.TellTerminal(notice.worker, notice.text);
+  }
 
   std::vector<WorkerEvent> TakeEvents(Time now);
   // TakeEvents is due then, whether notified or not.

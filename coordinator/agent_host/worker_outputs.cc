@@ -32,17 +32,19 @@ bool SetRaw(int terminal) {
   termios modes{};
   if (tcgetattr(terminal, &modes) != 0) return false;
   cfmakeraw(&modes);
-  return tcsetattr(terminal, TCSANOW, &modes) == 0 &&
-         ioctl(terminal, TIOCSWINSZ, &kWindow) == 0;
+  return tcsetattr(terminal, TCSANOW, &modes) == 0;
 }
 
-std::optional<OutputChannel> OpenTerminal() {
+std::optional<OutputChannel> OpenTerminal(bool raw) {
   Descriptor reader(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
   if (reader.get() < 0 || unlockpt(reader.get()) != 0) return std::nullopt;
   // Not by its name, which may be another's in this mount namespace.
   Descriptor writer(
       ioctl(reader.get(), TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC));
-  if (writer.get() < 0 || !SetRaw(writer.get())) return std::nullopt;
+  if (writer.get() < 0 || (raw && !SetRaw(writer.get())) ||
+      ioctl(writer.get(), TIOCSWINSZ, &kWindow) != 0) {
+    return std::nullopt;
+  }
   return OutputChannel{std::move(reader), std::move(writer)};
 }
 
@@ -59,6 +61,9 @@ absl::StatusOr<OutputChannel> OpenPipe() {
 constexpr int kReadsOfATurn = 16;
 // To look again at a channel whose last bytes may be on their way.
 constexpr double kDrainInterval_s = 0.005;
+
+// To look again at a terminal whose client is behind, or that takes no input.
+constexpr double kBehindInterval_s = 0.02;
 
 // The end file holds one exit code as text.
 constexpr size_t kEndBytesMax = 8;
@@ -81,12 +86,9 @@ std::optional<int> TakeEndFile(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<OutputChannel> OpenOutputChannel(
-    const std::optional<UnixAccount>& account) {
-  std::optional<OutputChannel> terminal = OpenTerminal();
-  absl::StatusOr<OutputChannel> channel =
-      terminal.has_value() ? absl::StatusOr<OutputChannel>(*std::move(terminal))
-                           : OpenPipe();
+static absl::StatusOr<OutputChannel> GiveTo(
+    const std::optional<UnixAccount>& account,
+    absl::StatusOr<OutputChannel> channel) {
   if (!channel.ok()) return channel;
   const int writer = channel->writer.get();
   if (account.has_value() && (fchown(writer, account->uid, account->gid) != 0 ||
@@ -94,6 +96,22 @@ absl::StatusOr<OutputChannel> OpenOutputChannel(
     return absl::ErrnoToStatus(errno, "the channel of a worker's output");
   }
   return channel;
+}
+
+absl::StatusOr<OutputChannel> OpenOutputChannel(
+    const std::optional<UnixAccount>& account) {
+  std::optional<OutputChannel> terminal = OpenTerminal(/*raw=*/true);
+  if (terminal.has_value()) return GiveTo(account, *std::move(terminal));
+  return GiveTo(account, OpenPipe());
+}
+
+absl::StatusOr<OutputChannel> OpenTerminalChannel(
+    const std::optional<UnixAccount>& account) {
+  std::optional<OutputChannel> terminal = OpenTerminal(/*raw=*/false);
+  if (terminal.has_value()) return GiveTo(account, *std::move(terminal));
+  return absl::ResourceExhaustedError(
+      "no pseudo-terminal is free on this server; end some, or raise "
+      "/proc/sys/kernel/pty/max");
 }
 
 absl::Status MakeEndFile(const std::string& path,
@@ -118,9 +136,12 @@ WorkerOutputs::~WorkerOutputs() {
 }
 
 absl::StatusOr<Descriptor> WorkerOutputs::Open(
-    const LogOwner& owner, const std::optional<UnixAccount>& account) {
-  GAVEL_ASSIGN_OR_RETURN(OutputChannel channel, OpenOutputChannel(account));
-  mailbox_.Post(OpenRequest{owner, std::move(channel.reader)});
+    const LogOwner& owner, const std::optional<UnixAccount>& account,
+    bool terminal) {
+  GAVEL_ASSIGN_OR_RETURN(
+      OutputChannel channel,
+      terminal ? OpenTerminalChannel(account) : OpenOutputChannel(account));
+  mailbox_.Post(OpenRequest{owner, std::move(channel.reader), terminal});
   return std::move(channel.writer);
 }
 
@@ -141,6 +162,20 @@ void WorkerOutputs::Read(const std::string& cluster, const LogRequest& request,
   mailbox_.Tell(std::move(reply));
 }
 
+void WorkerOutputs::Ask(TerminalRequest request, bool runs) {
+  if (reads_++ < kReadsMax) {
+    return mailbox_.Post(AskRequest{std::move(request), runs});
+  }
+  --reads_;
+  TerminalReply reply{request.request, request.worker};
+  reply.error = "too many ask for terminals of this server; try again";
+  mailbox_.Tell(std::move(reply));
+}
+
+void WorkerOutputs::TellTerminal(const WorkerKey& worker, std::string text) {
+  mailbox_.Post(NoticeRequest{worker, std::move(text)});
+}
+
 void WorkerOutputs::Work() {
   while (!mailbox_.IsOver()) {
     std::vector<Request> requests = mailbox_.Wait(WaitTime());
@@ -159,8 +194,14 @@ void WorkerOutputs::Work() {
       } else if (auto* read = std::get_if<ReadRequest>(&request)) {
         --reads_;
         CarryOut(std::move(*read));
+      } else if (auto* asked = std::get_if<AskRequest>(&request)) {
+        --reads_;
+        CarryOut(std::move(*asked));
+      } else if (auto* notice = std::get_if<NoticeRequest>(&request)) {
+        CarryOut(std::move(*notice));
       }
     }
+    ServeTerminals();
     if (MonotonicNow() >= prune_at_ ||
         unpruned_bytes_ >= options_.limits.total_bytes / kPruneShare) {
       Prune();
@@ -173,6 +214,10 @@ double WorkerOutputs::WaitTime() const {
   double wait_s = std::max(0.0, prune_at_ - MonotonicNow());
   for (const auto& [worker, output] : outputs_) {
     if (output.ends_at != kNever) wait_s = std::min(wait_s, kDrainInterval_s);
+    if (!output.terminal.has_value()) continue;
+    if (!output.is_watched) wait_s = std::min(wait_s, kBehindInterval_s);
+    wait_s = std::min(wait_s, std::max(0.0, output.terminal->NextDeadline() -
+                                                MonotonicNow()));
   }
   return wait_s;
 }
@@ -184,6 +229,9 @@ void WorkerOutputs::CarryOut(OpenRequest&& request) {
     return entry.first.worker() == worker.worker();
   });
   Output output{std::move(request.reader), std::nullopt, false, ""};
+  if (request.terminal) {
+    output.terminal.emplace(worker, MonotonicNow());
+  }
   absl::StatusOr<WorkerLog> log =
       WorkerLog::Open(options_.logs_directory, request.owner, options_.limits);
   if (log.ok()) {
@@ -214,15 +262,86 @@ void WorkerOutputs::CarryOut(ReadRequest&& request) {
                               request.request, request.runs || open));
 }
 
+void WorkerOutputs::CarryOut(AskRequest&& asked) {
+  TerminalRequest& request = asked.request;
+  const auto found = outputs_.find(request.worker);
+  const bool runs = found != outputs_.end() && found->second.terminal;
+  const auto ended = ended_terminals_.find(request.worker);
+  if (!runs && ended == ended_terminals_.end()) {
+    TerminalReply reply{request.request, request.worker};
+    reply.offset = request.offset;
+    if (asked.runs) {
+      reply.error = "its process is being started";
+    } else {
+      reply.ended = true;
+    }
+    return mailbox_.Tell(std::move(reply));
+  }
+  WorkerTerminal& terminal = runs ? *found->second.terminal : ended->second;
+  const int descriptor = runs ? found->second.reader.get() : -1;
+  for (TerminalReply& reply :
+       terminal.Ask(MonotonicNow(), descriptor, std::move(request))) {
+    mailbox_.Tell(std::move(reply));
+  }
+  if (std::optional<TerminalReply> reply = terminal.Answer(MonotonicNow())) {
+    mailbox_.Tell(*std::move(reply));
+  }
+}
+
+void WorkerOutputs::CarryOut(NoticeRequest&& request) {
+  const auto found = outputs_.find(request.worker);
+  if (found == outputs_.end() || !found->second.terminal) return;
+  found->second.terminal->Tell(request.text);
+}
+
+void WorkerOutputs::ServeTerminals() {
+  const Time now = MonotonicNow();
+  for (auto& [worker, output] : outputs_) {
+    if (!output.terminal.has_value()) continue;
+    output.terminal->WriteInput(output.reader.get());
+    if (std::optional<TerminalReply> reply = output.terminal->Answer(now)) {
+      mailbox_.Tell(*std::move(reply));
+    }
+    if (output.terminal->TakeActive(now)) {
+      mailbox_.Tell(TerminalWasUsed{worker});
+    }
+  }
+}
+
+// A terminal is not read while its client is behind: the program waits then.
+bool WorkerOutputs::MayDrain(Output& output) {
+  const bool may = !output.terminal.has_value() || output.ends_at != kNever ||
+                   output.terminal->MayRead(MonotonicNow());
+  if (may != output.is_watched) {
+    may ? static_cast<void>(mailbox_.Watch(output.reader.get(), EPOLLIN))
+        : mailbox_.Unwatch(output.reader.get());
+    output.is_watched = may;
+  }
+  return may;
+}
+
+void WorkerOutputs::EndTerminal(const WorkerKey& worker,
+                                WorkerTerminal&& terminal) {
+  terminal.End();
+  if (std::optional<TerminalReply> reply = terminal.Answer(MonotonicNow())) {
+    mailbox_.Tell(*std::move(reply));
+  }
+  if (ended_terminals_.size() >= kEndedTerminalsMax) {
+    ended_terminals_.erase(ended_terminals_.begin());
+  }
+  ended_terminals_.emplace(worker, std::move(terminal));
+}
+
 void WorkerOutputs::DrainAll() {
   for (auto it = outputs_.begin(); it != outputs_.end();) {
     Output& output = it->second;
-    const bool closed = Drain(it->first, output);
+    const bool closed = MayDrain(output) && Drain(it->first, output);
     const bool over = output.ends_at != kNever &&
                       (closed || MonotonicNow() >= output.ends_at);
     // A channel that is closed stays readable.
     if (closed) mailbox_.Unwatch(output.reader.get());
     if (over) {
+      if (output.terminal) EndTerminal(it->first, *std::move(output.terminal));
       mailbox_.Tell(OutputEnded{it->first, LastErrorLine(output.tail),
                                 TakeEndFile(output.end_file)});
     }
@@ -239,6 +358,7 @@ bool WorkerOutputs::Drain(const WorkerKey& worker, Output& output) {
     if (bytes < 0 && errno == EAGAIN) return false;
     if (bytes <= 0) return true;  // EIO of a terminal, the end of a pipe
     Take(worker, output, {data.data(), static_cast<size_t>(bytes)});
+    if (!MayDrain(output)) return false;
   }
   return false;
 }
@@ -249,6 +369,7 @@ void WorkerOutputs::Take(const WorkerKey& worker, Output& output,
   if (output.tail.size() > 2 * kTailBytes) {
     output.tail.erase(0, output.tail.size() - kTailBytes);
   }
+  if (output.terminal) output.terminal->Add(MonotonicNow(), data);
   unpruned_bytes_ += data.size();
   const absl::Status written =
       output.log.has_value() ? output.log->Append(data) : absl::OkStatus();

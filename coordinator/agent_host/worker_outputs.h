@@ -19,6 +19,7 @@
 #include "coordinator/agent_host/agent_environment.h"
 #include "coordinator/agent_host/agent_log.h"
 #include "coordinator/agent_host/agent_process.h"
+#include "coordinator/agent_host/worker_terminal.h"
 #include "core/messages.h"
 #include "core/units.h"
 #include "runtime/files/descriptor.h"
@@ -43,6 +44,11 @@ struct OutputChannel {
 // writer belongs to `account`, which can open /dev/stdout that way.
 absl::StatusOr<OutputChannel> OpenOutputChannel(
     const std::optional<UnixAccount>& account);
+// The same for a process with a terminal (ProcessSpec::terminal), which is as
+// people expect one: it echoes input, and has lines and signals.
+// RESOURCE_EXHAUSTED: no pseudo-terminal is free.
+absl::StatusOr<OutputChannel> OpenTerminalChannel(
+    const std::optional<UnixAccount>& account);
 
 struct WorkerOutputsOptions {
   std::string logs_directory;  // it is there
@@ -57,7 +63,12 @@ struct OutputEnded {
   std::string error_line = {};            // see WorkerExited
   std::optional<int> finished_code = {};  // see WorkerExited
 };
-using OutputEvent = std::variant<OutputEnded, LogReply>;
+// The terminal of a worker had input or output.
+struct TerminalWasUsed {
+  WorkerKey worker;
+};
+using OutputEvent =
+    std::variant<OutputEnded, LogReply, TerminalReply, TerminalWasUsed>;
 
 // The file in which the session of a process of `account`, or of this user,
 // leaves its WorkerFinished::exit_code for the agent.
@@ -77,6 +88,8 @@ class WorkerOutputs {
   // After the end of a worker's processes, the remaining output is read for
   // this long. Another process may keep the channel open.
   static constexpr double kDrain_s = 0.5;
+  // Terminals whose process is gone, and whose end a client may yet read.
+  static constexpr size_t kEndedTerminalsMax = 16;
   // Requests that wait; more get an error at once.
   static constexpr size_t kReadsMax = 256;
   static constexpr double kPruneInterval_s = 600;
@@ -89,14 +102,21 @@ class WorkerOutputs {
   WorkerOutputs& operator=(const WorkerOutputs&) = delete;
 
   // For stdout and stderr of a process that is about to start.
+  // `terminal`: for stdin too.
   absl::StatusOr<Descriptor> Open(const LogOwner& owner,
-                                  const std::optional<UnixAccount>& account);
+                                  const std::optional<UnixAccount>& account,
+                                  bool terminal = false);
   // The worker's processes are gone, or were never started. OutputEnded
   // follows, with the content of `end_file`, which is removed.
   void Finish(const WorkerKey& worker, std::string end_file);
 
   // A LogReply follows. `runs`: its process may write more.
   void Read(const std::string& cluster, const LogRequest& request, bool runs);
+  // A TerminalReply follows. `runs`: the process has not ended, or is yet to
+  // start.
+  void Ask(TerminalRequest request, bool runs);
+  // Shows a line on the terminal of the worker, if it has one.
+  void TellTerminal(const WorkerKey& worker, std::string text);
 
   std::vector<OutputEvent> TakeEvents() { return mailbox_.TakeEvents(); }
 
@@ -108,10 +128,13 @@ class WorkerOutputs {
     std::string tail;
     double ends_at = kNever;    // set by Finish
     std::string end_file = {};  // set by Finish
+    std::optional<WorkerTerminal> terminal = std::nullopt;
+    bool is_watched = true;  // false: the terminal's client is behind
   };
   struct OpenRequest {
     LogOwner owner;
     Descriptor reader;
+    bool terminal = false;
   };
   struct FinishRequest {
     WorkerKey worker;
@@ -122,13 +145,27 @@ class WorkerOutputs {
     LogRequest request;
     bool runs = false;
   };
-  using Request = std::variant<OpenRequest, FinishRequest, ReadRequest>;
+  struct NoticeRequest {
+    WorkerKey worker;
+    std::string text;
+  };
+  struct AskRequest {
+    TerminalRequest request;
+    bool runs = false;
+  };
+  using Request = std::variant<OpenRequest, FinishRequest, ReadRequest,
+                               AskRequest, NoticeRequest>;
 
   void Work();
   double WaitTime() const;
   void CarryOut(OpenRequest&& request);
   void CarryOut(FinishRequest&& request);
   void CarryOut(ReadRequest&& request);
+  void CarryOut(AskRequest&& asked);
+  void CarryOut(NoticeRequest&& request);
+  void ServeTerminals();
+  bool MayDrain(Output& output);
+  void EndTerminal(const WorkerKey& worker, WorkerTerminal&& terminal);
   void DrainAll();
   bool Drain(const WorkerKey& worker, Output& output);
   void Take(const WorkerKey& worker, Output& output, std::string_view data);
@@ -138,6 +175,7 @@ class WorkerOutputs {
   const WorkerOutputsOptions options_;
   // Used by the thread alone.
   std::map<WorkerKey, Output> outputs_;
+  std::map<WorkerKey, WorkerTerminal> ended_terminals_;
   double prune_at_ = 0;
   uint64_t unpruned_bytes_ = 0;  // written since the last time
 

@@ -1,13 +1,19 @@
 #include "coordinator/cli/client.h"
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/workload/job_array.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -37,6 +43,29 @@ Clock::time_point After(double seconds) {
 }
 
 }  // namespace
+
+absl::StatusOr<Json> AskAllPages(
+    QueryRequest request,
+    const std::function<absl::StatusOr<QueryReply>(const QueryRequest&)>& ask) {
+  Json all;
+  for (int page = 0; page < kPagesMax; ++page) {
+    GAVEL_ASSIGN_OR_RETURN(const QueryReply reply, ask(request));
+    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
+    Json part = Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
+    if (part.is_discarded()) {
+      return absl::UnavailableError(
+          "the coordinator's answer is no JSON; is it of this version?");
+    }
+    if (page == 0) {
+      all = std::move(part);
+    } else {
+      for (Json& row : part) all.push_back(std::move(row));
+    }
+    request.cursor = reply.next_cursor;
+    if (request.cursor == 0) break;
+  }
+  return all;
+}
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
     const std::string& endpoint, const KeyFlags& keys) {
@@ -102,37 +131,23 @@ absl::Status Client::Command(CommandKind kind, JobId job) {
   return Command(CommandRequest{0, kind, job});
 }
 
-absl::Status Client::Command(CommandRequest command) {
+absl::Status Client::Command(CommandRequest command, double timeout_s) {
   command.request = ++last_request_;
   GAVEL_ASSIGN_OR_RETURN(
       const CommandReply reply,
-      Ask<CommandReply>(command, command.request, kReplyTimeout_s));
+      Ask<CommandReply>(command, command.request, timeout_s));
   if (reply.error.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(reply.error);
 }
 
 absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
                                    const std::string& filter) {
-  Json all;
-  uint64_t cursor = 0;
-  for (int page = 0; page < kPagesMax; ++page) {
-    const uint64_t request = ++last_request_;
-    GAVEL_ASSIGN_OR_RETURN(
-        const QueryReply reply,
-        Ask<QueryReply>(QueryRequest{request, kind, job, cursor, filter},
-                        request, kReplyTimeout_s));
-    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
-    Json part = Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
-    if (part.is_discarded()) return NoAnswer();
-    if (page == 0) {
-      all = std::move(part);
-    } else {
-      for (Json& row : part) all.push_back(std::move(row));
-    }
-    cursor = reply.next_cursor;
-    if (cursor == 0) break;
-  }
-  return all;
+  return AskAllPages(
+      {0, kind, job, 0, filter},
+      [this](QueryRequest request) -> absl::StatusOr<QueryReply> {
+        request.request = ++last_request_;
+        return Ask<QueryReply>(request, request.request, kReplyTimeout_s);
+      });
 }
 
 absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
@@ -143,9 +158,75 @@ absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
                        request, kLogTimeout_s);
 }
 
+absl::StatusOr<Client::Reference> Client::ResolveReference(
+    const std::string& job) {
+  const size_t bracket = job.find("_[");
+  if (bracket != std::string::npos && job.ends_with(']')) {
+    const std::string elements =
+        job.substr(bracket + 2, job.size() - bracket - 3);
+    const absl::Status status = ParseIndices(elements).status();
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          StrCat("\"", job, "\": ", ToStd(status.message())));
+    }
+    GAVEL_ASSIGN_OR_RETURN(const JobId array, Resolve(job.substr(0, bracket)));
+    return Reference{array, elements};
+  }
+  GAVEL_ASSIGN_OR_RETURN(const JobId id, Resolve(job));
+  return Reference{id, ""};
+}
+
+absl::StatusOr<std::vector<JobId>> Client::ResolveAll(const std::string& job) {
+  GAVEL_ASSIGN_OR_RETURN(const Reference named, ResolveReference(job));
+  std::vector<int> indices;
+  if (!named.elements.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(indices, ParseIndices(named.elements));
+  }
+  const Json filter = {{"array", named.job.value()}};
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         Query(QueryKind::kQueue, JobId(), FilterText(filter)));
+  std::vector<JobId> jobs;
+  for (const QueueRow& row : ParseQueue(json)) {
+    if (!indices.empty() &&
+        !std::ranges::binary_search(indices, row.array_index.value_or(-1))) {
+      continue;
+    }
+    jobs.emplace_back(row.id);
+  }
+  if (!jobs.empty()) return jobs;
+  if (named.elements.empty()) return std::vector{named.job};
+  return absl::NotFoundError(
+      StrCat("there is no job ", job, "; `gavel queue` lists them"));
+}
+
+absl::StatusOr<JobId> Client::ElementOf(const std::string& job, uint64_t array,
+                                        uint64_t index) {
+  const Json filter = {{"array", array}, {"array_index", index}};
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         Query(QueryKind::kQueue, JobId(), FilterText(filter)));
+  const std::vector<QueueRow> rows = ParseQueue(json);
+  if (!rows.empty()) return JobId(rows.front().id);
+  return absl::NotFoundError(
+      StrCat("there is no job ", job, ": array ", array,
+             " has no such element, or is none; `gavel queue` lists them"));
+}
+
 absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   uint64_t id = 0;
   if (absl::SimpleAtoi(job, &id) && id != 0) return JobId(id);
+  if (job.find("_[") != std::string::npos) {
+    return absl::InvalidArgumentError(
+        StrCat("\"", job,
+               "\" names several jobs; this command takes one at a "
+               "time, as 42_7"));
+  }
+  const size_t underscore = job.find('_');
+  if (uint64_t index = 0;
+      underscore != std::string::npos &&
+      absl::SimpleAtoi(job.substr(0, underscore), &id) &&
+      absl::SimpleAtoi(job.substr(underscore + 1), &index)) {
+    return ElementOf(job, id, index);
+  }
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;
   const std::string name = named ? job.substr(slash + 1) : job;
@@ -166,6 +247,29 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
       StrCat("there is no job named \"", job, "\"; `gavel queue` lists them"));
 }
 
+absl::StatusOr<std::string> Client::FreeName(const std::string& program) {
+  constexpr size_t kBytesMax = 48;
+  std::string base = std::filesystem::path(program).stem().string();
+  for (char& c : base) {
+    if (!IsValidName({&c, 1})) c = '-';
+  }
+  base.erase(0, base.find_first_not_of('-'));
+  base.resize(std::min(base.size(), kBytesMax));
+  if (std::ranges::all_of(base, absl::ascii_isdigit)) base = "job";
+  GAVEL_ASSIGN_OR_RETURN(
+      const Json json,
+      Query(QueryKind::kQueue, JobId(), R"({"own": true, "ended_max": 0})"));
+  std::set<std::string> taken;
+  for (const QueueRow& row : ParseQueue(json)) {
+    if (row.Over()) continue;
+    taken.insert(row.name);
+    if (row.array != 0) taken.insert(row.array_name);
+  }
+  std::string name = base;
+  for (size_t i = 2; taken.contains(name); ++i) name = StrCat(base, "-", i);
+  return name;
+}
+
 absl::StatusOr<JobId> Client::Choose(const std::string& name,
                                      const Json& filter) {
   GAVEL_ASSIGN_OR_RETURN(const Json json,
@@ -182,7 +286,9 @@ absl::StatusOr<JobId> Client::Choose(const std::string& name,
     }
     if (best == nullptr || !row.Over() || best->Over()) best = &row;
   }
-  if (best != nullptr) return JobId(best->id);
+  if (best != nullptr) {
+    return JobId(best->name == name ? best->id : best->array);
+  }
   return absl::NotFoundError("no such job");
 }
 

@@ -5,6 +5,7 @@
 #define GAVEL_COORDINATOR_CLI_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,13 @@ class App;
 namespace gavel {
 
 inline constexpr char kDefaultCoordinator[] = "127.0.0.1:7077";
+
+// All pages of an answer: an array of rows, or one object. `ask` sends one
+// request, with whose error it ends. FAILED_PRECONDITION, with what the
+// coordinator said, when it refuses.
+absl::StatusOr<Json> AskAllPages(
+    QueryRequest request,
+    const std::function<absl::StatusOr<QueryReply>(const QueryRequest&)>& ask);
 
 // One connection to a coordinator. Not thread-safe; only waker() may be used
 // from other threads.
@@ -48,7 +56,8 @@ class Client {
                                const std::string& toml,
                                const std::string& directory);
   absl::Status Command(CommandKind kind, JobId job = JobId());
-  absl::Status Command(CommandRequest command);
+  absl::Status Command(CommandRequest command,
+                       double timeout_s = kReplyTimeout_s);
   // All pages: an array of rows, or one object.
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");
@@ -57,11 +66,35 @@ class Client {
   absl::StatusOr<LogReply> Log(const WorkerId& worker, uint64_t offset,
                                const std::string& server, double since_s = 0);
 
+  // For exchanges that are not a request and its answer, such as a terminal's.
+  // UNAVAILABLE: there is no connection now. Receive returns nothing at a Wake
+  // and after `timeout_s`.
+  absl::Status Send(const Message& message) { return dealer_->Send(message); }
+  absl::StatusOr<std::optional<Message>> Receive(double timeout_s) {
+    return dealer_->Receive(timeout_s);
+  }
+  uint64_t NextRequest() { return ++last_request_; }
+
   // Finds a job by its id, its name or "USER/NAME". Several jobs may have that
   // name: the caller's own job is preferred, then one that is not over (a held
   // job is not over), then the latest. NOT_FOUND: none has the name.
   // INVALID_ARGUMENT: several other users have such a job that is not over.
+  //
+  // "42_7" is the element of array 42 with that index; an array itself is found
+  // by its id or name, too.
   absl::StatusOr<JobId> Resolve(const std::string& job);
+
+  // A job, an array, or some elements of an array.
+  struct Reference {
+    JobId job;
+    std::string elements;  // indices, as "7-20"; empty: all, or no array
+  };
+  // As Resolve, also "42_[7-20]" or "NAME_[7-20]".
+  absl::StatusOr<Reference> ResolveReference(const std::string& job);
+  // The same as ids of jobs: those elements of the array that are still known.
+  absl::StatusOr<std::vector<JobId>> ResolveAll(const std::string& job);
+  // A job name that none of the user's jobs has, made from that of a program.
+  absl::StatusOr<std::string> FreeName(const std::string& program);
 
   // Returns early at a Wake.
   void Sleep(double seconds);
@@ -77,6 +110,9 @@ class Client {
   absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
                             double timeout_s);
   absl::Status NoAnswer() const;
+  // The element of the array with that index, which somebody typed as `job`.
+  absl::StatusOr<JobId> ElementOf(const std::string& job, uint64_t array,
+                                  uint64_t index);
   // The same, of the jobs of that name that pass the filter.
   absl::StatusOr<JobId> Choose(const std::string& name, const Json& filter);
 

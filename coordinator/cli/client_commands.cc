@@ -138,6 +138,26 @@ absl::Status ShutDown(const ClientOptions& options) {
   return client->Command(CommandKind::kShutdown);
 }
 
+struct NotifyOptions : ClientOptions {
+  bool test = false;
+};
+
+absl::Status TestNotices(const NotifyOptions& options) {
+  // The delivery of a notice that is under way comes first, and each may take
+  // half a minute.
+  constexpr double kTimeout_s = 70;
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  CommandRequest command;
+  command.kind = CommandKind::kNotify;
+  GAVEL_RETURN_IF_ERROR(client->Command(std::move(command), kTimeout_s));
+  if (options.json) {
+    std::puts(R"({"delivered": true})");
+  } else {
+    std::puts("Delivered a test notice");
+  }
+  return absl::OkStatus();
+}
+
 void AddJobCommand(CLI::App& app, const char* name, const char* help,
                    CommandKind kind, const char* done, int* exit_code) {
   const auto run = [kind, done](const CommandOptions& options) {
@@ -332,6 +352,10 @@ absl::Status Update(const UpdateOptions& options) {
   command.update = options.update;
   std::optional<std::vector<std::string>>& types = command.update.types;
   if (types == std::vector<std::string>{"all"}) types->clear();  // none named
+  for (auto* parents :
+       {&command.update.after_success, &command.update.after_any}) {
+    if (*parents == std::vector<std::string>{"0"}) (*parents)->clear();
+  }
   return CommandJobs(options, options.jobs, std::move(command), "Updated");
 }
 
@@ -354,10 +378,23 @@ absl::Status CommandJobs(Client& client, bool json,
                          CommandRequest command, const char* done) {
   Json changed = Json::array();
   absl::Status status = ForEach(jobs, [&](const std::string& name) {
-    GAVEL_ASSIGN_OR_RETURN(command.job, client.Resolve(name));
+    if (command.kind == CommandKind::kUpdate) {
+      GAVEL_ASSIGN_OR_RETURN(command.job, client.Resolve(name));
+    } else {
+      GAVEL_ASSIGN_OR_RETURN(const Client::Reference named,
+                             client.ResolveReference(name));
+      command.job = named.job;
+      command.elements = named.elements;
+    }
     GAVEL_RETURN_IF_ERROR(client.Command(command));
-    changed.push_back({{"id", command.job.value()}});
-    if (!json) absl::PrintF("%s job %d\n", done, command.job.value());
+    Json row = {{"id", command.job.value()}};
+    std::string job = StrCat(command.job.value());
+    if (!command.elements.empty()) {
+      row["elements"] = command.elements;
+      StrAppend(&job, "_[", command.elements, "]");
+    }
+    changed.push_back(std::move(row));
+    if (!json) absl::PrintF("%s job %s\n", done, job);
     return absl::OkStatus();
   });
   if (json) std::printf("%s\n", changed.dump(2).c_str());
@@ -372,7 +409,9 @@ absl::Status CommandJobs(const ClientOptions& options,
 }
 
 void AddJobNames(CLI::App& command, std::vector<std::string>* jobs) {
-  AddOption(command, "jobs", *jobs, "JOB", "ids or names")->required();
+  AddOption(command, "jobs", *jobs, "JOB",
+            "ids or names; of an array all jobs, or 42_7, or 42_[7-20]")
+      ->required();
 }
 
 void AddClientCommands(CLI::App& app, int* exit_code) {
@@ -398,6 +437,14 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
 }
 
 void AddOperatorCommands(CLI::App& app, int* exit_code) {
+  auto [notify, of_notify] = AddCommand<NotifyOptions>(
+      app, exit_code, "notify",
+      "Has the coordinator send a test notice by [notify] of its cluster file, "
+      "and tells what became of it",
+      TestNotices);
+  AddClientOptions(notify, &of_notify);
+  notify.add_flag("--test", of_notify.test, "sends the test")->required();
+
   AddTargets(app, "drain",
              "Starts nothing more on servers or accelerators; jobs that are "
              "there move or pause, none is killed",
@@ -425,6 +472,13 @@ void AddOperatorCommands(CLI::App& app, int* exit_code) {
             "most workers; 0: its scale factor");
   AddOption(command, "--time-limit", update.time_limit_s, "SECONDS",
             "that it may run in all; 0: no limit");
+  AddOption(command, "--after", update.after_success, "JOB",
+            "starts once these jobs have finished: names or ids, by commas; "
+            "0: none")
+      ->delimiter(',');
+  AddOption(command, "--after-any", update.after_any, "JOB",
+            "starts once these have ended in any way; 0: none")
+      ->delimiter(',');
 }
 
 }  // namespace gavel

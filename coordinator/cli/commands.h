@@ -52,17 +52,22 @@ void AddTuneCommand(CLI::App& app, std::vector<std::string> program,
 // submit, run. `program`: as of doctor.
 void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
                        int* exit_code);
+// A terminal on an accelerator. `program`: as of doctor.
+void AddShellCommand(CLI::App& app, const std::vector<std::string>& program,
+                     int* exit_code);
 // cancel, release, hold, requeue, checkpoint, shutdown.
 void AddClientCommands(CLI::App& app, int* exit_code);
 // list, export, import, below checkpoint: files of a job's checkpoint
 // directory.
 void AddCheckpointFilesCommands(CLI::App& app, int* exit_code);
 
-// drain, resume, update.
+// drain, resume, update, notify.
 void AddOperatorCommands(CLI::App& app, int* exit_code);
 
 // queue, apps, nodes, why, status.
 void AddQueryCommands(CLI::App& app, int* exit_code);
+// A link to the pages of a coordinator, with the right to act.
+void AddDashboardCommand(CLI::App& app, int* exit_code);
 // They watch jobs.
 void AddLogsCommand(CLI::App& app, int* exit_code);
 void AddWaitCommand(CLI::App& app, int* exit_code);

@@ -26,9 +26,14 @@
 #include "coordinator/cli/command_options.h"
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/daemon_options.h"
+#include "coordinator/cli/dashboard.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/keys.h"
 #include "coordinator/cli/processes.h"
+#include "coordinator/http/http_server.h"
+#include "coordinator/http/pages.h"
+#include "coordinator/http/tokens.h"
+#include "coordinator/server/client_requests.h"
 #include "coordinator/server/coordinator_server.h"
 #include "coordinator/server/journal.h"
 #include "core/status.h"
@@ -36,6 +41,7 @@
 #include "runtime/database/sqlite.h"
 #include "runtime/files/descriptor.h"
 #include "runtime/files/own_files.h"
+#include "runtime/files/stopwatch.h"
 #include "runtime/files/user_files.h"
 #include "spdlog/spdlog.h"
 
@@ -103,6 +109,8 @@ struct CoordinatorOptions {
   double keep_days = 30;
   LogOptions log;
   CoordinatorServerOptions server;
+  std::string http;  // empty: no dashboard
+  std::string http_url;
 };
 
 // The soft limit is raised to the hard one by whatever binds.
@@ -141,7 +149,8 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
   AddOption(*command, "--state", options->server.state_directory, "",
             "directory of the journal and of checkpoints");
   AddOption(*command, "--cluster", options->cluster, "",
-            "takes the policy and durations of this cluster file");
+            "takes the policy, durations, prices and [notify] of this cluster "
+            "file");
   AddOption(*command, "--keep-days", options->keep_days, "",
             "days that rows of the journal and the history are kept, at least; "
             "0: for ever")
@@ -185,8 +194,54 @@ void AddCoordinatorOptions(CLI::App* command, CoordinatorOptions* options) {
   quota("--quota-submissions",
         &options->server.quota.submissions_per_minute_max,
         "submissions of one user within a minute; 0: no limit");
+  AddOption(*command, "--http", options->http, "ADDRESS",
+            "serves the dashboard, its JSON and metrics there, such as "
+            "127.0.0.1:8080; beyond loopback it needs keys");
+  AddOption(*command, "--http-url", options->http_url, "URL",
+            "by which browsers reach it, where a proxy is in front")
+      ->needs("--http");
   AddDaemonLogFlags(*command, &options->log);
 }
+
+// The dashboard of a coordinator, or nothing where it has none.
+class Dashboard {
+ public:
+  // In the options of a coordinator that is made later: gives tokens.
+  void AddTo(CoordinatorServerOptions* options) {
+    options->dashboard =
+        [this](const Requester& from) -> absl::StatusOr<std::string> {
+      const Json link = {
+          {"url", http_->url()},
+          {"token", tokens_.Make(MonotonicNow(), from.public_key)},
+          {"valid_s", DashboardTokens::kValid_s}};
+      return link.dump();
+    };
+  }
+
+  // Before the coordinator runs, which `requests` are for. Errors as of
+  // HttpServer::Start.
+  absl::Status Start(const CoordinatorOptions& options, bool has_keys,
+                     LocalRequests& requests, spdlog::logger& log) {
+    documents_ = std::make_unique<CoordinatorDocuments>(requests);
+    HttpServerOptions http;
+    http.address = options.http;
+    http.url = options.http_url;
+    http.has_keys = has_keys;
+    http.pages = CompiledPages();
+    GAVEL_ASSIGN_OR_RETURN(http_,
+                           HttpServer::Start(http, *documents_, tokens_));
+    log.info("dashboard on {}; `gavel dashboard` gives a link", http_->url());
+    return absl::OkStatus();
+  }
+
+  // Before the coordinator is destroyed.
+  void Stop() { http_.reset(); }
+
+ private:
+  DashboardTokens tokens_;
+  std::unique_ptr<CoordinatorDocuments> documents_;
+  std::unique_ptr<HttpServer> http_;
+};
 
 // A SIGHUP changes these options; all others wait for the next start.
 constexpr char kReloaded[] =
@@ -217,6 +272,7 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
   server_options.engine.app_shares = fairness == "app";
   server_options.policy = scheduling.policy;
   server_options.prices = scheduling.prices;
+  server_options.notify = cluster.notify;
   server_options.journal.keep_s =
       options.keep_days > 0 ? options.keep_days * 86400 : kNever;
   // First, so that no other thread takes the signals: the log has one.
@@ -224,11 +280,18 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
   server_options.log = MakeStderrLog(options.log);
   server_options.announce = stdout;
   server_options.abandon_solves = true;
+  const bool has_keys = server_options.keys.has_value();
+  Dashboard dashboard;
+  if (!options.http.empty()) dashboard.AddTo(&server_options);
   WarnOfFewDescriptors(*server_options.log);
 
   std::shared_ptr<spdlog::logger> log = server_options.log;
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
                          CoordinatorServer::Create(std::move(server_options)));
+  if (!options.http.empty()) {
+    GAVEL_RETURN_IF_ERROR(
+        dashboard.Start(options, has_keys, server->local(), *log));
+  }
   ConfigReload<CoordinatorOptions> reload(AddCoordinatorOptions, typed, *log);
   signals.Attach([&server] { server->Stop(); },
                  [&] {
@@ -246,6 +309,7 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
                  });
   const absl::Status ended = server->Run();
   signals.Attach(nullptr);
+  dashboard.Stop();
   const bool solves = server->solve_abandoned();
   server.reset();  // what is to be on disk is
   log.reset();     // and this as far as stderr takes it

@@ -94,6 +94,10 @@ void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags) {
             "and for 100 of its steps, is ended and started again; a job's "
             "hang_timeout_s counts more; 0: never (default 600)")
       ->check(CLI::Range(0.0, 1e9));
+  AddOption(command, "--interactive-max", flags->interactive_max, "",
+            "accelerators that the interactive jobs of one owner may have at "
+            "once; 0: no such jobs (default 2)")
+      ->check(CLI::Range(0, 100'000));
   seconds("--agent-timeout", &flags->agent_timeout_s,
           "a silent agent is unreachable after this long (default 15)");
 }
@@ -159,6 +163,8 @@ absl::StatusOr<Scheduling> MergeScheduling(const SchedulingSpec& spec,
   engine.pause_grace_s = flags.pause_grace_s.value_or(engine.pause_grace_s);
   engine.stop_grace_s = flags.stop_grace_s.value_or(engine.stop_grace_s);
   engine.hang_timeout_s = flags.hang_timeout_s.value_or(engine.hang_timeout_s);
+  engine.interactive_max =
+      flags.interactive_max.value_or(engine.interactive_max);
   engine.agent_timeout_s =
       flags.agent_timeout_s.value_or(engine.agent_timeout_s);
   engine.heartbeat_interval_s =

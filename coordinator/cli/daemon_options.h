@@ -40,6 +40,7 @@ struct SchedulingFlags {
   std::optional<double> hang_timeout_s;
   std::optional<double> profiling_percentage;
   std::optional<int> reference_models;
+  std::optional<int> interactive_max;
   bool introspection = false;  // true counts more than the cluster file
 };
 void AddSchedulingFlags(CLI::App& command, SchedulingFlags* flags);

@@ -366,8 +366,9 @@ absl::StatusOr<int> Wait(const WaitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   std::vector<JobId> jobs;
   GAVEL_RETURN_IF_ERROR(ForEach(options.jobs, [&](const std::string& name) {
-    GAVEL_ASSIGN_OR_RETURN(const JobId job, client->Resolve(name));
-    jobs.push_back(job);
+    GAVEL_ASSIGN_OR_RETURN(const std::vector<JobId> all,
+                           client->ResolveAll(name));
+    jobs.insert(jobs.end(), all.begin(), all.end());
     return absl::OkStatus();
   }));
   return WaitForAll(*client, jobs, options.json);

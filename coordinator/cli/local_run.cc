@@ -279,6 +279,7 @@ class LocalRun {
     parts.coordinator.state_directory = options_.state_directory;
     parts.coordinator.engine = scheduling_.engine;
     parts.coordinator.policy = scheduling_.policy;
+    parts.coordinator.notify = cluster_spec_.notify;
     parts.coordinator.log = log;
     for (const ServerSpec& server : cluster_spec_.servers) {
       AgentShellOptions agent;

@@ -168,8 +168,11 @@ std::string RenderStatusJson(const Json& json, size_t) {
 // The full reason why the job waits, and the known throughputs of the job.
 std::string RenderWhy(const Json& json, size_t) {
   const WhyRow why = ParseWhy(json);
-  std::string text =
-      StrCat("job ", why.job, " ", why.name, ": ", why.reason, "\n");
+  std::string text = StrCat(
+      "job ", why.job,
+      why.array_index ? StrCat(" (", why.array, "_", *why.array_index, ")")
+                      : "",
+      " ", why.name, ": ", why.reason, "\n");
   StrAppend(&text,
             absl::StrFormat("share of time: target %.0f %%, received %.0f %%\n",
                             100 * why.share_target, 100 * why.share_got));
@@ -255,18 +258,7 @@ absl::Status ShowApps(const ClientOptions& options) {
     terminal.Show(RenderApps(apps, terminal.table_width()));
     return absl::OkStatus();
   }
-  Json list = Json::array();
-  for (const AppRow& row : apps) {
-    list.push_back({{"app", row.app},
-                    {"owner", row.owner},
-                    {"jobs", row.jobs},
-                    {"running", row.running},
-                    {"accelerators", row.accelerators},
-                    {"left_accelerator_s", row.left_accelerator_s},
-                    {"rho", row.rho ? Json(*row.rho) : Json()},
-                    {"bidder", row.bidder}});
-  }
-  std::printf("%s\n", list.dump(2).c_str());
+  std::printf("%s\n", AppsJson(apps).dump(2).c_str());
   return absl::OkStatus();
 }
 

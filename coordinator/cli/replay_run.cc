@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/action.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/event_codec.h"
@@ -22,6 +23,7 @@
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/journal.h"
 #include "coordinator/server/journal_writer.h"
+#include "coordinator/workload/job_array.h"
 #include "core/codec.h"
 #include "core/messages.h"
 #include "core/status.h"
@@ -81,11 +83,14 @@ std::string Body(const event::CoordinatorStarted& e, const Engine&) {
                 e.policy.empty() ? "" : StrCat(", ", e.policy));
 }
 std::string Body(const event::JobSubmitted& e, const Engine&) {
+  const size_t elements = IndicesOf(e.spec).size();
   return StrCat("\"", e.spec.name, "\", scale factor ", e.spec.scale_factor,
-                ", weight ", e.spec.weight);
+                ", weight ", e.spec.weight,
+                elements > 0 ? StrCat(", array of ", elements, " jobs") : "");
 }
 std::string Body(const event::JobCommanded& e, const Engine&) {
   return StrCat(CommandName(e.kind), " job ", e.job.value(),
+                e.elements.empty() ? "" : StrCat("_[", e.elements, "]"),
                 e.by.empty() ? "" : StrCat(" by operator ", e.by));
 }
 std::string Body(const event::AcceleratorsDrained& e, const Engine&) {
@@ -98,7 +103,8 @@ std::string Body(const event::JobUpdated& e, const Engine&) {
   return StrCat("job ", e.job.value());
 }
 std::string Body(const event::PolicyChanged& e, const Engine&) {
-  return e.policy;
+  if (!e.introspection.has_value()) return e.policy;
+  return StrCat(e.policy, ", introspection ", *e.introspection ? "on" : "off");
 }
 std::string Body(const event::ServerForgotten& e, const Engine&) {
   return e.server;
@@ -176,9 +182,18 @@ std::string Body(const event::JobsResized& e, const Engine&) {
 }
 std::string Body(const event::TimeReached& e, const Engine& engine) {
   const Job* const job = engine.FindJob(e.job);
-  const bool held = job != nullptr && job->state == JobState::kHeld;
+  if (e.idle) return StrCat("job ", e.job.value(), " was idle for too long");
+  // The event is yet to be applied.
+  const bool runs = job != nullptr && job->active();
   return StrCat("job ", e.job.value(),
-                held ? " has run for its time_limit" : " may start now");
+                runs ? " has run for its time_limit" : " may start now");
+}
+std::string Body(const event::ParentsEnded& e, const Engine& engine) {
+  const Job* const job = engine.FindJob(e.job);
+  const bool cancelled = job != nullptr && job->state == JobState::kCancelled;
+  return StrCat("job ", e.job.value(),
+                cancelled ? " is cancelled, as a parent failed"
+                          : " need not wait for other jobs any more");
 }
 std::string Body(const event::TrialsNoted& e, const Engine&) {
   constexpr const char* kKinds[] = {"beside", "to vacated accelerators",
@@ -252,6 +267,13 @@ std::set<JobId> JobsOf(const Event& event) {
       },
       event);
   return jobs;
+}
+
+// The first of these jobs: a step gives reasons for so many.
+std::set<JobId> FirstOf(const std::vector<JobId>& jobs) {
+  constexpr size_t kTold = 16;
+  return {jobs.begin(),
+          jobs.begin() + static_cast<ptrdiff_t>(std::min(jobs.size(), kTold))};
 }
 
 // ---- The replay ----
@@ -394,9 +416,12 @@ class Replay {
         }
       }
       step.jobs.merge(JobsOf(events[i]));
-      // Its id is the engine's to give: the next one.
+      // Their ids are the engine's to give: the next ones.
       if (std::holds_alternative<event::JobSubmitted>(events[i])) {
-        step.jobs.insert(then_.jobs().rbegin()->first);
+        step.jobs.merge(FirstOf(LastSubmitted(then_.jobs())));
+      } else if (const auto* commanded =
+                     std::get_if<event::JobCommanded>(&events[i])) {
+        step.jobs.merge(FirstOf(NamedJobs(then_.jobs(), *commanded)));
       }
       projector_.Observe(rows[i].seq, rows[i].time, events[i], then_);
     }

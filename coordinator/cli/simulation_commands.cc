@@ -288,6 +288,10 @@ void AddRunFlags(CLI::App& command, SimulateOptions* options) {
   AddOption(command, "--lying-apps", spec.lying_apps, "PART",
             "of the apps that overstate their rho");
   AddOption(command, "--lie", spec.lie, "", "times their rho");
+  AddOption(command, "--sensitive-apps", spec.sensitive_apps, "PART",
+            "of the apps whose gangs lose speed on several servers");
+  AddOption(command, "--spread-speed", spec.spread_speed, "PART",
+            "of it that these gangs keep there");
 }
 
 absl::Status CheckSource(const SimulateOptions& options) {

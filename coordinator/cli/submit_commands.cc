@@ -26,6 +26,7 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/cli/what_if.h"
+#include "coordinator/workload/job_array.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -42,6 +43,8 @@ struct SubmitOptions : ClientOptions {
   std::optional<std::string> name;
   std::optional<std::string> types;  // by commas
   std::optional<int> gpus;
+  std::optional<std::string> after;  // by commas
+  std::optional<std::string> array;
   std::string not_before;
   std::vector<std::string> settings;  // KEY=VALUE
   bool wait = false;
@@ -60,6 +63,10 @@ absl::StatusOr<std::vector<JobSetting>> SettingsOf(
   if (options.gpus) {
     settings.push_back({"--gpus", "scale_factor", StrCat(*options.gpus)});
   }
+  if (options.after) {
+    settings.push_back({"--after", "after_success", *options.after});
+  }
+  if (options.array) settings.push_back({"--array", "array", *options.array});
   if (!options.not_before.empty()) {
     const double now_s = WallClockNow();
     GAVEL_ASSIGN_OR_RETURN(const double at_s,
@@ -73,29 +80,6 @@ absl::StatusOr<std::vector<JobSetting>> SettingsOf(
                         absl::StrFormat("%.3f", at_s - now_s)});
   }
   return settings;
-}
-
-// A name that none of the user's jobs has, made from that of the program.
-absl::StatusOr<std::string> NameFor(Client& client,
-                                    const std::string& program) {
-  constexpr size_t kBytesMax = 48;
-  std::string base = std::filesystem::path(program).stem().string();
-  for (char& c : base) {
-    if (!IsValidName({&c, 1})) c = '-';
-  }
-  base.erase(0, base.find_first_not_of('-'));
-  base.resize(std::min(base.size(), kBytesMax));
-  if (std::ranges::all_of(base, absl::ascii_isdigit)) base = "job";
-  GAVEL_ASSIGN_OR_RETURN(const Json json,
-                         client.Query(QueryKind::kQueue, JobId(),
-                                      R"({"own": true, "ended_max": 0})"));
-  std::set<std::string> taken;
-  for (const QueueRow& row : ParseQueue(json)) {
-    if (!row.Over()) taken.insert(row.name);
-  }
-  std::string name = base;
-  for (size_t i = 2; taken.contains(name); ++i) name = StrCat(base, "-", i);
-  return name;
 }
 
 // A connection, and the jobs to submit over it.
@@ -120,7 +104,7 @@ absl::StatusOr<Submission> Prepare(const SubmitOptions& options) {
   const bool named = std::ranges::count(settings, "name", &JobSetting::key) > 0;
   if (!named) {
     GAVEL_ASSIGN_OR_RETURN(const std::string name,
-                           NameFor(*made.client, options.program.front()));
+                           made.client->FreeName(options.program.front()));
     settings.push_back({"--name", "name", name});
   }
   GAVEL_ASSIGN_OR_RETURN(
@@ -164,18 +148,10 @@ void WarnOfUnknown(Client& client, const JobFile& file) {
   WarnOfUnknown(file, "exclude_servers", spec.exclude_servers, servers);
 }
 
-// Writes notes on the job that are no errors.
-void TellNotes(Client& client, const JobFile& file) {
-  for (const std::string& note : WithoutEffect(file.spec)) {
-    std::fprintf(stderr, "%s: %s\n", file.path.c_str(), note.c_str());
-  }
-  WarnOfUnknown(client, file);
-}
-
 absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
   GAVEL_ASSIGN_OR_RETURN(const JobId job,
                          client.Submit(file.path, file.text, file.directory));
-  TellNotes(client, file);
+  WarnOfUnknown(client, file);
   return job;
 }
 
@@ -188,14 +164,26 @@ struct DryRun {
   std::string no_forecast;  // why there is none
 };
 
-absl::StatusOr<DryRun> Try(const JobFile& file, const LiveState& live) {
+absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
+                           const LiveState& live) {
   constexpr double kSimulationLimit_s = 20;
   DryRun result;
   absl::StatusOr<std::vector<FitRow>> fits = FitOf(file.spec, live.nodes);
   GAVEL_RETURN_IF_ERROR(Annotate(fits.status(), file.path));
   result.fits = *std::move(fits);
-  absl::StatusOr<WhatIf> forecast =
-      Predict(live, file.spec, kSimulationLimit_s);
+  if (HasElements(file.spec)) {
+    result.no_forecast =
+        StrCat("none is made of ", IndicesOf(file.spec).size(),
+               " jobs; once they are submitted, `gavel queue --start` has "
+               "those in the queue");
+    return result;
+  }
+  const absl::StatusOr<JobSpec> spec = WithParentsLeft(client, file.spec);
+  if (!spec.ok()) {  // such as a parent that is among the files
+    result.no_forecast = std::string(spec.status().message());
+    return result;
+  }
+  absl::StatusOr<WhatIf> forecast = Predict(live, *spec, kSimulationLimit_s);
   if (forecast.ok()) {
     result.forecast = *std::move(forecast);
   } else {
@@ -209,7 +197,7 @@ absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
   Json all = Json::array();
   const absl::Status status = ForEach(files, [&](const JobFile& file) {
-    GAVEL_ASSIGN_OR_RETURN(const DryRun result, Try(file, live));
+    GAVEL_ASSIGN_OR_RETURN(const DryRun result, Try(client, file, live));
     const std::string toml = FormatJobSpec(file.spec);
     if (json) {
       all.push_back({{"name", file.spec.name},
@@ -226,7 +214,7 @@ absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
                         : StrCat("  no forecast: ", result.no_forecast, "\n")));
     return absl::OkStatus();
   });
-  for (const JobFile& file : files) TellNotes(client, file);
+  for (const JobFile& file : files) WarnOfUnknown(client, file);
   if (json) std::printf("%s\n", all.dump(2).c_str());
   return status;
 }
@@ -245,10 +233,21 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
   Json submitted = Json::array();
   const absl::Status status = ForEach(files, [&](const JobFile& file) {
     GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
-    jobs.push_back(job);
-    submitted.push_back({{"id", job.value()}, {"name", file.spec.name}});
+    Json row = {{"id", job.value()}, {"name", file.spec.name}};
+    const size_t elements = IndicesOf(file.spec).size();
+    if (elements > 0) row["elements"] = elements;
+    if (options.wait) {
+      GAVEL_ASSIGN_OR_RETURN(const std::vector<JobId> all,
+                             client->ResolveAll(StrCat(job.value())));
+      jobs.insert(jobs.end(), all.begin(), all.end());
+    }
+    submitted.push_back(std::move(row));
     if (!options.json) {
-      absl::PrintF("Submitted job %d (%s)\n", job.value(), file.spec.name);
+      absl::PrintF("Submitted %s (%s)\n",
+                   elements == 0 ? StrCat("job ", job.value())
+                                 : StrCat("array ", job.value(), " of ",
+                                          elements, " jobs"),
+                   file.spec.name);
     }
     return absl::OkStatus();
   });
@@ -366,6 +365,11 @@ absl::StatusOr<int> Run(const SubmitOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const Submission made, Prepare(options));
   const auto& [client, files] = made;
   const JobFile& file = files.front();
+  if (HasElements(file.spec)) {
+    return absl::InvalidArgumentError(
+        StrCat(file.path, ": it stands for ", IndicesOf(file.spec).size(),
+               " jobs, and `gavel run` shows one; use `gavel submit`"));
+  }
   GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
   if (options.json) {
     const Json line = {{"id", job.value()}, {"name", file.spec.name}};
@@ -413,6 +417,9 @@ void AddJobOptions(CLI::App& command, SubmitOptions* options) {
             "accelerator types that it may run on: v100,p100");
   AddOption(command, "--gpus", options->gpus, "",
             "accelerators that it needs at once (`scale_factor`)");
+  AddOption(command, "--after", options->after, "JOB",
+            "starts once these jobs have finished: names or ids, by commas; "
+            "--set after_any=JOB: once they have ended in any way");
   AddOption(command, "--not-before", options->not_before, "TIME",
             "it does not start before: 2026-11-21T18:30, or 2h from now");
   AddOption(command, "--set", options->settings, "KEY=VALUE",
@@ -429,6 +436,9 @@ void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
       "Submits jobs: of files, or of a program behind \"--\"", Submit);
   of_submit.program = program;
   AddJobOptions(submit, &of_submit);
+  AddOption(submit, "--array", of_submit.array, "INDICES",
+            "several jobs, one for each index: 0-99, or 0-99%10 for at most 10 "
+            "at once (`array`)");
   submit.add_flag("--wait", of_submit.wait,
                   "until they have ended, with the exit code of `gavel wait`");
   submit.add_flag(

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/server/row_json.h"
+#include "coordinator/workload/job_array.h"
 #include "core/size_text.h"
 #include "core/text.h"
 
@@ -96,9 +98,24 @@ std::string ShareCell(const QueueRow& row) {
                          100 * row.share_got);
 }
 
-std::vector<std::string> QueueCells(const QueueRow& row) {
-  return {StrCat(row.id),
-          row.name,
+// All elements of an array that are in one state and have never started share
+// one line, at the place of the first.
+bool IsUnstarted(const QueueRow& row) {
+  return row.array_index.has_value() && row.incarnations == 0 &&
+         row.accelerators.empty();
+}
+
+// The id of a job, "42_7" of an element, and "42_[7-99]" of several.
+std::string IdCell(const QueueRow& row, const std::vector<int>& indices) {
+  if (!row.array_index) return StrCat(row.id);
+  if (indices.size() <= 1) return StrCat(row.array, "_", *row.array_index);
+  return StrCat(row.array, "_[", FormatIndices(indices), "]");
+}
+
+std::vector<std::string> QueueCells(const QueueRow& row,
+                                    const std::vector<int>& indices) {
+  return {IdCell(row, indices),
+          indices.size() > 1 ? row.array_name : row.name,
           row.owner.empty() ? kNone : row.owner,
           row.state,
           AcceleratorCell(row),
@@ -117,8 +134,14 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
   constexpr int kUser = 2;
   const bool owned = std::ranges::any_of(
       rows, [](const QueueRow& row) { return !row.owner.empty(); });
+  // By array and state.
+  std::map<std::pair<uint64_t, std::string>, std::vector<int>> unstarted;
+  for (const QueueRow& row : rows) {
+    if (!IsUnstarted(row)) continue;
+    unstarted[{row.array, row.state}].push_back(*row.array_index);
+  }
   // Even the widest leave some of kTableWidth to the last one.
-  std::vector<Column> columns = {Right("JOBID", 7),
+  std::vector<Column> columns = {Right("JOBID", unstarted.empty() ? 7 : 12),
                                  Left("NAME", owned ? 10 : 14),
                                  Left("USER", 8),
                                  Left("ST", 2),
@@ -133,7 +156,15 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
   if (!owned) columns.erase(columns.begin() + kUser);
   TableRows cells;
   for (const QueueRow& row : rows) {
-    cells.push_back(QueueCells(row));
+    std::vector<int> indices;
+    if (IsUnstarted(row)) {
+      const auto line = unstarted.find({row.array, row.state});
+      if (line == unstarted.end()) continue;  // it is written already
+      indices = std::move(line->second);
+      unstarted.erase(line);
+      std::ranges::sort(indices);
+    }
+    cells.push_back(QueueCells(row, indices));
     if (!owned) cells.back().erase(cells.back().begin() + kUser);
   }
   return RenderTable(columns, cells, width);
@@ -155,6 +186,21 @@ std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows) {
   }
   std::vector<AppRow> list;
   for (auto& [key, app] : apps) list.push_back(std::move(app));
+  return list;
+}
+
+Json AppsJson(const std::vector<AppRow>& rows) {
+  Json list = Json::array();
+  for (const AppRow& row : rows) {
+    list.push_back({{"app", row.app},
+                    {"owner", row.owner},
+                    {"jobs", row.jobs},
+                    {"running", row.running},
+                    {"accelerators", row.accelerators},
+                    {"left_accelerator_s", row.left_accelerator_s},
+                    {"rho", row.rho ? Json(*row.rho) : Json()},
+                    {"bidder", row.bidder}});
+  }
   return list;
 }
 

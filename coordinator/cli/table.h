@@ -56,6 +56,7 @@ struct AppRow {
 };
 // The apps of jobs that have not ended, by owner and name.
 std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows);
+Json AppsJson(const std::vector<AppRow>& rows);
 std::string RenderApps(const std::vector<AppRow>& rows,
                        size_t width = kTableWidth);
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <ranges>
 #include <set>
@@ -22,6 +23,7 @@
 #include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
 #include "coordinator/cli/history_table.h"
+#include "coordinator/cli/job_output.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/engine/engine.h"
@@ -331,6 +333,32 @@ absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
   return ends;
 }
 
+// Start and finish; kNever: not within the simulation.
+std::pair<Time, Time> EndsOf(const Ends& ends, uint64_t id) {
+  const auto found = ends.by_id.find(id);
+  return found == ends.by_id.end() ? std::pair(kNever, kNever) : found->second;
+}
+
+// When the last of the job's parents ends, which the job names by id; nullopt:
+// not known, such as of a parent that waits for others itself.
+std::optional<Time> EndOfParents(const JobSpec& spec,
+                                 const std::vector<PredictedJob>& jobs,
+                                 const Ends& ends) {
+  Time last_s = 0;
+  for (const auto* names : {&spec.after_success, &spec.after_any}) {
+    for (const std::string& name : *names) {
+      const auto parent = std::ranges::find_if(
+          jobs, [&](const auto& job) { return name == StrCat(job.id); });
+      if (parent == jobs.end() || parent->steps >= kEndlessSteps) {
+        return std::nullopt;
+      }
+      last_s = std::max(last_s, EndsOf(ends, parent->id).second);
+    }
+  }
+  if (!(last_s < kNever)) return std::nullopt;
+  return last_s;
+}
+
 std::string In(Time seconds) {
   return seconds < kNever ? FormatElapsed(seconds) : "-";
 }
@@ -361,10 +389,29 @@ absl::StatusOr<LiveState> QueryLiveState(Client& client) {
   return LiveState{ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
 }
 
+absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec) {
+  for (auto* names : {&spec.after_success, &spec.after_any}) {
+    std::vector<std::string> left;
+    for (const std::string& name : *names) {
+      GAVEL_ASSIGN_OR_RETURN(const JobId id, client.Resolve(name));
+      GAVEL_ASSIGN_OR_RETURN(const QueueRow parent, JobOf(client, id));
+      if (!parent.Over()) {
+        left.push_back(StrCat(id.value()));
+      } else if (parent.state == "CA" && names == &spec.after_success) {
+        return absl::FailedPreconditionError(
+            StrCat("the job would be cancelled at once: its parent ",
+                   id.value(), " ", parent.name, " was cancelled"));
+      }
+    }
+    *names = std::move(left);
+  }
+  return spec;
+}
+
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
   const KnownSpeeds known = KnownSpeedsOf(live.jobs);
-  GAVEL_ASSIGN_OR_RETURN(const PredictedJob added, NewJob(spec, live, known));
+  GAVEL_ASSIGN_OR_RETURN(PredictedJob added, NewJob(spec, live, known));
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
                          SimulationOptionsOf(live));
   WhatIf answer;
@@ -378,13 +425,21 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   if (!jobs.empty()) {
     GAVEL_ASSIGN_OR_RETURN(without, Simulate(options, jobs, wall_limit_s / 2));
   }
-  std::vector<PredictedJob> all = jobs;
-  all.push_back(added);
-  GAVEL_ASSIGN_OR_RETURN(Ends with,
-                         Simulate(options, std::move(all), wall_limit_s / 2));
+  const std::optional<Time> parents_end_s = EndOfParents(spec, jobs, without);
+  if (parents_end_s) {
+    added.arrival_s = std::max(added.arrival_s, kMoment_s + *parents_end_s);
+  }
+  answer.after_parents = !parents_end_s;
+  Ends with = without;
+  if (parents_end_s) {
+    std::vector<PredictedJob> all = jobs;
+    all.push_back(added);
+    GAVEL_ASSIGN_OR_RETURN(with,
+                           Simulate(options, std::move(all), wall_limit_s / 2));
+  }
   answer.cut_short = with.cut_short || without.cut_short;
   answer.simulated_s = with.simulated_s;
-  const auto [start_s, finish_s] = with.by_id[added.id];
+  const auto [start_s, finish_s] = EndsOf(with, added.id);
   answer.job = {0, spec.name, start_s, finish_s, kNever};
   answer.limited = added.limited;
   for (const PredictedJob& job : jobs) {
@@ -488,6 +543,12 @@ std::string SpreadText(const Spread& spread) {
   return earliest == latest ? earliest : StrCat(earliest, " to ", latest);
 }
 
+// When a job of the queue starts; one that waits for others, after these.
+std::string StartText(const QueueRow& row, const Spread& start) {
+  const bool waits = !row.awaits.empty() && !(start.median_s < kNever);
+  return waits ? "after its parents" : In(start.median_s);
+}
+
 Json SpreadJson(const Spread& spread) {
   // kNever becomes null.
   return {{"earliest_in_s", spread.earliest_s},
@@ -546,7 +607,7 @@ std::string RenderForecast(const QueueForecast& forecast,
     const Spread none;
     const Spread& start = job == nullptr ? none : job->start;
     const Spread& finish = job == nullptr ? none : job->finish;
-    cells.push_back({StrCat(row.id), row.name, row.state, In(start.median_s),
+    cells.push_back({StrCat(row.id), row.name, row.state, StartText(row, start),
                      SpreadText(start), In(finish.median_s), SpreadText(finish),
                      row.reason});
   }
@@ -574,6 +635,7 @@ Json ForecastJson(const QueueForecast& forecast,
          {"name", row.name},
          {"state", row.state},
          {"reason", row.reason},
+         {"awaits", row.awaits},
          {"start", SpreadJson(job == nullptr ? Spread() : job->start)},
          {"finish", SpreadJson(job == nullptr ? Spread() : job->finish)}});
   }
@@ -586,12 +648,17 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
                                      FormatWallTime(wall_now_s + seconds))
                             : std::string("not within what was simulated");
   };
-  std::string text = StrCat(
-      "job \"", answer.job.name, "\", if submitted now (", answer.policy,
-      "):\n  starts    ", at(answer.job.start_s),
-      answer.limited ? "\n  is held   " : "\n  finishes  ",
-      at(answer.job.finish_s),
-      answer.limited ? ", by its time_limit, before its last step" : "", "\n");
+  std::string text = StrCat("job \"", answer.job.name, "\", if submitted now (",
+                            answer.policy, "):\n");
+  if (answer.after_parents) {
+    text += "  starts    after its parents, whose end is not known\n";
+  } else {
+    StrAppend(&text, "  starts    ", at(answer.job.start_s),
+              answer.limited ? "\n  is held   " : "\n  finishes  ",
+              at(answer.job.finish_s),
+              answer.limited ? ", by its time_limit, before its last step" : "",
+              "\n");
+  }
   std::vector<const WhatIfJob*> changed;
   for (const WhatIfJob& other : answer.others) {
     if (Difference(other) != "same") changed.push_back(&other);
@@ -632,10 +699,14 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
 Json WhatIfJson(const WhatIf& answer) {
   Json others = Json::array();
   for (const WhatIfJob& other : answer.others) others.push_back(JobJson(other));
-  return {{"policy", answer.policy},          {"job", JobJson(answer.job)},
-          {"limited", answer.limited},        {"others", std::move(others)},
-          {"endless_jobs", answer.endless},   {"cut_short", answer.cut_short},
-          {"simulated_s", answer.simulated_s}};
+  return {{"policy", answer.policy},
+          {"job", JobJson(answer.job)},
+          {"limited", answer.limited},
+          {"others", std::move(others)},
+          {"endless_jobs", answer.endless},
+          {"cut_short", answer.cut_short},
+          {"simulated_s", answer.simulated_s},
+          {"after_parents", answer.after_parents}};
 }
 
 // ---- the preview of another policy
@@ -692,8 +763,10 @@ class Solver {
     for (const ForecastRow* row : rows) {
       event::JobSubmitted submitted{SpecOf(*row)};
       submitted.received.total_s = row->received_s;
-      ids_.push_back(row->id);
+      // A job that fits nowhere at present is refused, and has no share.
+      const size_t before = engine_.jobs().size();
       Step(oldest_s - row->age_s, std::move(submitted));
+      if (engine_.jobs().size() > before) ids_.push_back(row->id);
     }
     // Solving waits for the disk: one problem, of all jobs.
     Step(oldest_s, event::Persisted{engine_.position().seq});
@@ -869,18 +942,32 @@ struct PolicyOptions : ClientOptions {
   std::string name;
   std::optional<double> f;
   bool preview = false;
+  std::optional<std::string> introspection;  // "on" or "off"
 };
 
 absl::Status Set(const PolicyOptions& options, Client& client) {
   CommandRequest command;
   command.kind = CommandKind::kPolicy;
   command.target = options.name;
-  GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
-  if (options.json) {
-    std::printf("%s\n", Json({{"policy", options.name}}).dump(2).c_str());
-  } else {
-    std::printf("Policy %s decides from now on\n", options.name.c_str());
+  if (options.introspection.has_value()) {
+    command.introspection = options.introspection == "on";
   }
+  GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
+  Json done = Json::object();
+  if (!options.name.empty()) {
+    done["policy"] = options.name;
+    if (!options.json) {
+      std::printf("Policy %s decides from now on\n", options.name.c_str());
+    }
+  }
+  if (options.introspection.has_value()) {
+    done["introspection"] = options.introspection == "on";
+    if (!options.json) {
+      std::printf("Introspection is %s from now on\n",
+                  options.introspection->c_str());
+    }
+  }
+  if (options.json) std::printf("%s\n", done.dump(2).c_str());
   return absl::OkStatus();
 }
 
@@ -906,22 +993,34 @@ absl::Status RunPolicyCommand(PolicyOptions options) {
     return absl::InvalidArgumentError(
         "--preview of which policy? Name it: gavel policy NAME --preview");
   }
+  if (options.preview && options.introspection.has_value()) {
+    return absl::InvalidArgumentError(
+        "--preview shows shares, which introspection leaves as they are; give "
+        "--preview without --introspection");
+  }
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   if (options.preview) return ShowPreview(options, *client);
-  if (!options.name.empty()) return Set(options, *client);
+  if (!options.name.empty() || options.introspection.has_value()) {
+    return Set(options, *client);
+  }
   GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kStatus));
   const StatusRow status = ParseStatus(json);
   const std::string policy = status.policy;
   const std::string own = status.policy_option.value_or(policy);
   if (options.json) {
-    const Json shown = {{"policy", policy}, {"policy_option", own}};
+    const Json shown = {{"policy", policy},
+                        {"policy_option", own},
+                        {"introspection", status.introspection}};
     std::printf("%s\n", shown.dump(2).c_str());
-  } else if (own == policy) {
-    std::printf("%s\n", policy.c_str());
-  } else {
-    std::printf("%s, set in place of %s (--policy of the coordinator)\n",
-                policy.c_str(), own.c_str());
+    return absl::OkStatus();
   }
+  std::string text = policy;
+  if (own != policy) {
+    StrAppend(&text, ", set in place of ", own,
+              " (--policy of the coordinator)");
+  }
+  if (status.introspection) StrAppend(&text, ", with introspection");
+  std::printf("%s\n", text.c_str());
   return absl::OkStatus();
 }
 
@@ -934,8 +1033,9 @@ absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
-  absl::StatusOr<WhatIf> answer =
-      Predict(live, files.front().spec, options.wall_limit_s);
+  absl::StatusOr<JobSpec> spec = WithParentsLeft(*client, files.front().spec);
+  GAVEL_RETURN_IF_ERROR(Annotate(spec.status(), options.job));
+  absl::StatusOr<WhatIf> answer = Predict(live, *spec, options.wall_limit_s);
   GAVEL_RETURN_IF_ERROR(Annotate(answer.status(), options.job));
   const std::string text = options.json ? WhatIfJson(*answer).dump(2) + "\n"
                                         : RenderWhatIf(*answer, WallClockNow());
@@ -957,6 +1057,10 @@ void AddPolicyCommand(CLI::App& app, int* exit_code) {
             "of themis: the fraction of the apps, the best-off ones, to which "
             "an auction offers nothing (0.8)")
       ->check(CLI::Range(0.0, 1.0));
+  AddOption(command, "--introspection", options.introspection, "on|off",
+            "switches trials that are undone on or off, with the policy that "
+            "decides or with the one that is set")
+      ->check(CLI::IsMember({"on", "off"}).description(""));
   command.add_flag("--preview", options.preview,
                    "sets nothing: says who would gain and lose which share");
 }

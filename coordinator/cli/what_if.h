@@ -1,8 +1,8 @@
 // Predictions for the jobs of a coordinator: when a job would start and finish
 // if it were submitted now, and how the shares of the present jobs would change
 // under another policy. Both run the engine on the coordinator's report of its
-// jobs. All functions are pure, except QueryLiveState() and Predict(), which
-// reads the clock to limit its run time.
+// jobs. All functions are pure, except QueryLiveState(), WithParentsLeft(), and
+// Predict(), which reads the clock to limit its run time.
 #ifndef GAVEL_COORDINATOR_CLI_WHAT_IF_H_
 #define GAVEL_COORDINATOR_CLI_WHAT_IF_H_
 
@@ -82,7 +82,9 @@ struct WhatIfJob {
 struct WhatIf {
   std::string policy;
   WhatIfJob job;
-  bool limited = false;           // `job` is held by its time_limit
+  bool limited = false;  // `job` is held by its time_limit
+  // `job` waits for parents whose end is not known, so neither is its own.
+  bool after_parents = false;
   std::vector<WhatIfJob> others;  // those with a known end, by id
   size_t endless = 0;             // jobs without one
   bool cut_short = false;         // by `wall_limit_s`
@@ -92,9 +94,14 @@ struct WhatIf {
 // Asks the coordinator for all three parts of the state.
 absl::StatusOr<LiveState> QueryLiveState(Client& client);
 
-// INVALID_ARGUMENT: the job has no steps_total and no time_limit, or its
-// throughputs are not known; the message names the missing value.
-// FAILED_PRECONDITION: there are no accelerators.
+// The job with the parents that it would wait for if it were submitted now,
+// each by its id. FAILED_PRECONDITION: it would be cancelled, since one of them
+// was. NOT_FOUND: one of them is not there.
+absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec);
+
+// `spec` names its parents by id. INVALID_ARGUMENT: the job has no steps_total
+// and no time_limit, or its throughputs are not known; the message names the
+// missing value. FAILED_PRECONDITION: there are no accelerators.
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s);
 

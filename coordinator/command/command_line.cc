@@ -35,6 +35,7 @@ constexpr Foreign kForeign[] = {
     {"coordinator", "run_scheduler.py scheduler serve slurmctld"},
     {"coordinator,agent", "server"},
     {"coordinator,submit", "run_scheduler_with_trace.py"},
+    {"dashboard", "gui ui web"},
     {"drain", "cordon"},
     {"help --files", "config"},
     {"history", "sacct"},
@@ -371,7 +372,8 @@ constexpr char kFooter[] =
 // CLI11 would read "[a,b]" as two arguments.
 std::vector<std::string> TakeProgram(int* argc, char** argv) {
   if (*argc < 2) return {};
-  constexpr std::string_view kCommands[] = {"doctor", "run", "submit", "tune"};
+  constexpr std::string_view kCommands[] = {"doctor", "run", "shell", "submit",
+                                            "tune"};
   if (std::ranges::find(kCommands, std::string_view(argv[1])) ==
       std::end(kCommands)) {
     return {};
@@ -436,11 +438,13 @@ std::unique_ptr<CLI::App> MakeCommandLine(
   AddCoordinatorCommand(*app, typed, exit_code);
   AddAgentCommand(*app, typed, exit_code);
   AddSubmitCommands(*app, program, exit_code);
+  AddShellCommand(*app, program, exit_code);
   AddClientCommands(*app, exit_code);
   AddTuneCommand(*app, std::move(program), exit_code);
   AddOperatorCommands(*app, exit_code);
   AddPolicyCommand(*app, exit_code);
   AddQueryCommands(*app, exit_code);
+  AddDashboardCommand(*app, exit_code);
   AddLogsCommand(*app, exit_code);
   AddWaitCommand(*app, exit_code);
   AddHistoryCommand(*app, exit_code);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/measurements.h"
 #include "coordinator/engine/state.h"
@@ -200,6 +201,7 @@ void NoteHealth(State& s, Time now, const std::string& server,
   const AcceleratorId id = s.cluster.Find(server, told.uuid);
   if (!id.valid()) return;
   s.agents.NoteHealth(server, told);
+  if (told.utilisation_percent > 0) NoteUse(s, now, id);
   const Accelerator& accelerator = s.cluster.accelerator(id);
   event::AcceleratorsDrained drained{server, told.uuid};
   drained.why = WhyUnfit(told, accelerator);
@@ -218,11 +220,7 @@ void On(State& s, Time now, const event::ServerJoined& e) {
   if (!s.cluster.Join(hello.server, hello.accelerators, hello.rack).ok())
     return;
   if (s.cluster.types().size() > types_before) {
-    for (auto& [id, job] : s.jobs.live()) {
-      BarTypes(s, *job);
-      NameInFull(s.cluster.types(), &job->spec.throughputs);
-      s.throughputs.AddGiven(id, job->spec.throughputs);
-    }
+    for (auto& [id, job] : s.jobs.live()) LearnTypes(s, *job);
   }
   for (auto& [id, job] : s.jobs.live()) BarServers(s, *job);
   const Time swept_at =

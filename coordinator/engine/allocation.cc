@@ -200,6 +200,7 @@ const std::vector<bool>& Figures::UsableTypes(const Job& job) const {
 }
 
 double Figures::StepsDone(const Job& job, Time now) const {
+  if (job.workers.empty()) return 0;  // an element that was never in the queue
   const Worker& worker = job.workers.front();
   const auto told = static_cast<double>(worker.known.steps_done);
   if (worker.held_epoch == 0) return told;

@@ -27,7 +27,7 @@ void AppTable::Add(Time now, Job& job) {
   found->second.jobs.insert(job.id);
 }
 
-void AppTable::End(Time now, const Job& job, double alone_s) {
+void AppTable::End(Time now, const Job& job, double alone_s, bool goes_on) {
   CountTo(now);
   if (job.spec.app.empty()) {
     --present_;
@@ -39,7 +39,7 @@ void AppTable::End(Time now, const Job& job, double alone_s) {
   app.ended_longest_s = std::max(app.ended_longest_s, alone_s);
   app.ended_area_s += alone_s * job.spec.scale_factor;
   app.jobs.erase(job.id);
-  if (!app.jobs.empty()) return;
+  if (!app.jobs.empty() || goes_on) return;
   apps_.erase(found);
   --present_;
 }

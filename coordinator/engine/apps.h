@@ -26,7 +26,7 @@ namespace gavel::engine {
 struct App {
   Time began_at = 0;
   double presence = 0;   // AppTable's integral when it began
-  std::set<JobId> jobs;  // that have not ended, not empty
+  std::set<JobId> jobs;  // that have not ended; not empty between steps
   // The work of its jobs that have ended, as each would have run alone on the
   // type where it is fastest: the longest, in seconds, and the sum, in
   // accelerator-seconds.
@@ -42,8 +42,10 @@ class AppTable {
   // A job was submitted: counts its app, and notes in the job when it came.
   void Add(Time now, Job& job);
   // The job has ended; it would have run `alone_s` seconds alone on the type
-  // where it is fastest.
-  void End(Time now, const Job& job, double alone_s);
+  // where it is fastest. `goes_on`: further elements of its array follow, so
+  // the app stays also without jobs. The end of an element that was never added
+  // ends an app without jobs, too, if none follows.
+  void End(Time now, const Job& job, double alone_s, bool goes_on);
 
   // The job's app; null: the job is an app of its own.
   const App* Find(const Job& job) const;

@@ -129,6 +129,7 @@ void SendOffers(State& s, Time now) {
     bidder.bid.reset();
     bidder.places.clear();
     std::optional<BidRequest> offer = OfferTo(s, now, s.apps.all().at(app));
+    bidder.has_offer = offer.has_value();
     if (!offer.has_value()) continue;
     const BidderKey key = KeyOf(app, bidder);
     offer->bidder = key;
@@ -244,7 +245,9 @@ bool HoldForDivisions(State& s, Time now, event::AllocationReady& e) {
   for (const auto& [app, key] : bidders) {
     const std::vector<int>& of_app = won[static_cast<size_t>(app)];
     Bidder& bidder = s.bidding.bidders.at(*key);
-    if (!bidder.prompt || std::ranges::count(of_app, 0) == std::ssize(of_app)) {
+    // One without the offer, as it came later, does not know what to divide.
+    const bool can_divide = bidder.prompt && bidder.has_offer;
+    if (!can_divide || std::ranges::count(of_app, 0) == std::ssize(of_app)) {
       continue;
     }
     bidder.asked = true;

@@ -40,6 +40,7 @@ struct Bidder {
   bool prompt = true;            // it answered the last question in time
   bool asked = false;            // in the present stage
   bool answered = false;         // likewise
+  bool has_offer = false;        // of the present auction
   std::optional<OwnBid> bid;     // in the present auction
   std::vector<JobPlace> places;  // its division in the present auction
   // Why the coordinator bid or divided for it the last time, for people; empty:
@@ -74,8 +75,8 @@ void Admit(State& s, Time now, const event::ShareDivided& e);
 bool WaitsForBids(State& s, Time now, const std::string& policy);
 // Adds the bids that came to the apps of the problem.
 void AddBids(const State& s, PolicyProblem& problem);
-// Asks bidders whose jobs get accelerators to divide them, and keeps the answer
-// until TakeDivided. False: there are none.
+// Asks bidders that had an offer, and whose jobs get accelerators, to divide
+// them, and keeps the answer until TakeDivided. False: nobody bids.
 bool HoldForDivisions(State& s, Time now, event::AllocationReady& e);
 // The answer that was kept, as divided; nullopt: divisions may still come.
 std::optional<event::AllocationReady> TakeDivided(State& s, Time now);

@@ -8,7 +8,9 @@
 
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/bidding.h"
+#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/explanations.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job_times.h"
 #include "coordinator/engine/leases.h"
@@ -88,6 +90,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::BidderJoined& e) { admit(e); },
           [&](event::BidReceived& e) { admit(e); },
           [&](event::ShareDivided& e) { admit(e); },
+          [&](event::TerminalUsed& e) { admit(e); },
           [&](event::Persisted& e) { s.outbox.Persisted(e.seq); },
           [&](event::Tick&) { TakeTick(s, now); },
           // These events are checked where they are made.
@@ -105,6 +108,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::PolicyChanged& e) { record(e); },
           [&](event::TrialsNoted& e) { record(e); },
           [&](event::TimeReached& e) { record(e); },
+          [&](event::ParentsEnded& e) { record(e); },
       },
       event);
 }
@@ -139,6 +143,7 @@ void Apply(State& s, Time now, const Event& event) {
           [&](const event::PricesChanged& e) { On(s, now, e); },
           [&](const event::TrialsNoted& e) { On(s, now, e); },
           [&](const event::TimeReached& e) { On(s, now, e); },
+          [&](const event::ParentsEnded& e) { On(s, now, e); },
           // These are not durable.
           [](const event::LeaseRequested&) {},
           [](const event::AgentHeard&) {},
@@ -151,6 +156,7 @@ void Apply(State& s, Time now, const Event& event) {
           [](const event::BidderJoined&) {},
           [](const event::BidReceived&) {},
           [](const event::ShareDivided&) {},
+          [](const event::TerminalUsed&) {},
       },
       event);
   // A job that shares an accelerator has a different pace with each partner.
@@ -215,6 +221,7 @@ void BeginTerm(State& s, Time now, const event::CoordinatorStarted& e) {
   Abandon(s, /*answer=*/false);
   s.agenda.SolveSoon();
   s.agenda.MakeRoomSoon();
+  s.agenda.SeatSoon();
   s.agenda.Due(now);
 }
 
@@ -383,12 +390,15 @@ Actions Engine::Step(Time now, Event event) {
   s.outbox.Fence(event);
   if (s.outbox.halted()) return s.outbox.Take();
   engine::TakeEvent(s, now, event);
+  engine::SettleChildren(s, now);
+  engine::FillArrays(s, now);
   // A new allocation is used for a fill at once, even if the next one is on its
   // way.
   const bool answered =
       engine::TakeAnswer(s, now) ||
       (std::holds_alternative<event::AllocationReady>(event) &&
        s.bidding.stage != engine::Bidding::Stage::kDivisions);
+  if (s.agenda.seat_due()) engine::SeatInteractive(s, now);
   const bool waits = s.agenda.fill_due() && !answered &&
                      engine::IsAnswerNear(s, now) && s.agenda.FillMayWait(now);
   if (s.agenda.fill_due() && !waits) engine::Fill(s, now);

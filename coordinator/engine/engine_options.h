@@ -72,6 +72,9 @@ struct DecisionSettings {
   // undone (introspection.h); each job at most once in trial_backoff_s.
   bool introspection = false;
   double trial_backoff_s = 600;  // > 0
+  // The interactive jobs of one owner have at most so many accelerators at
+  // once. Further ones wait. 0: no interactive job is accepted.
+  int interactive_max = 2;  // >= 0
 };
 
 // All options: the settings of decisions and the rest.

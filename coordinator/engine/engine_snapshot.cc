@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/fields.h"
 #include "coordinator/engine/job_times.h"
@@ -76,6 +77,8 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
   s.allocation.Rebuild();
   s.introspection.Rebuild();
   RebuildTimes(s);
+  RebuildDependencies(s);
+  RebuildArrays(s);
   for (const auto& [id, job] : s.jobs.live()) {
     for (Worker& worker : job->workers) {
       // Older snapshots have one progress for both.

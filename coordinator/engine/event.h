@@ -39,6 +39,9 @@ struct DecidingPolicy {
   // As in EngineOptions; of a policy that was set.
   bool packing = false;
   bool progress = true;
+  // Set if an operator has switched introspection, whichever policy decides, to
+  // another setting than the coordinator's own.
+  std::optional<bool> introspection = {};
 };
 
 // A change of a job's number of workers. `gavel why` renders the reason.
@@ -83,6 +86,8 @@ struct JobUpdated {
   JobId job;
   JobUpdate update;
   uint64_t reply_to = 0;  // not journaled
+  // As in JobSubmitted, if the update names other parents.
+  std::vector<Parent> parents = {};
 };
 
 struct PolicyChanged {
@@ -91,6 +96,9 @@ struct PolicyChanged {
   bool packing = false;
   bool progress = true;
   uint64_t reply_to = 0;  // not journaled
+  // Switches introspection on or off; nothing: it stays as it is.
+  std::optional<bool> introspection = {};
+  bool introspection_is_own = false;  // it is the coordinator's own setting
 };
 
 // The server is gone and is not expected back.
@@ -182,7 +190,8 @@ struct Received {
   std::vector<OnType> types;
 };
 
-// `reply_to` is the server's own handle of the client that waits.
+// `reply_to` is the server's own handle of the client that waits. A spec with
+// elements (job_array.h) makes several jobs.
 struct JobSubmitted {
   JobSpec spec;
   uint64_t reply_to = 0;  // not journaled
@@ -190,6 +199,9 @@ struct JobSubmitted {
   // received this already; not journaled.
   Received received = {};
   std::vector<ProfiledCell> profile = {};  // in a simulation; not journaled
+  // The jobs that its specification names as parents, without those that have
+  // ended as they should. Set by the engine.
+  std::vector<Parent> parents = {};
 };
 
 // A command to a job that has no argument: kCancel, kRelease, kHold, kRequeue
@@ -199,6 +211,9 @@ struct JobCommanded {
   CommandKind kind = CommandKind::kCancel;
   uint64_t reply_to = 0;  // not journaled
   std::string by = "";    // an operator; empty: the job's owner
+  // Where `job` is an array: the indices of its elements (ParseIndices); empty:
+  // all of them.
+  std::string elements = "";
 };
 
 struct ServerJoined {
@@ -344,8 +359,16 @@ struct TrialsNoted {
 };
 
 // The time has come that the job's file names: its not_before, or it has run
-// for its time_limit.
+// for its time_limit, or was idle for its idle_limit. An array is named for the
+// not_before of its elements, and an element of an array when it is its turn.
 struct TimeReached {
+  JobId job;
+  bool idle = false;
+};
+
+// The job need not wait any longer: its parents have all ended as they should,
+// or one of them failed.
+struct ParentsEnded {
   JobId job;
 };
 
@@ -387,6 +410,10 @@ struct BidReceived {
 struct ShareDivided {
   DivideReply reply;
 };
+// Somebody uses the terminal of an interactive job.
+struct TerminalUsed {
+  TerminalActive message;
+};
 
 }  // namespace gavel::event
 
@@ -401,10 +428,11 @@ using EventVariant = std::variant<
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
     event::JobsResized, event::AcceleratorsDrained, event::JobUpdated,
     event::PolicyChanged, event::ServerForgotten, event::TrialsNoted,
-    event::TimeReached, event::LeaseRequested, event::AgentHeard,
-    event::WorkerSaidFinished, event::Persisted, event::Tick,
+    event::TimeReached, event::ParentsEnded, event::LeaseRequested,
+    event::AgentHeard, event::WorkerSaidFinished, event::Persisted, event::Tick,
     event::CheckpointComing, event::WorkerBusy, event::AgentLeaves,
-    event::BidderJoined, event::BidReceived, event::ShareDivided>;
+    event::BidderJoined, event::BidReceived, event::ShareDivided,
+    event::TerminalUsed>;
 class Event : public ClosedVariant<EventVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -27,19 +27,45 @@ namespace {
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
 constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
-    kNames = {"CoordinatorStarted", "JobSubmitted",        "JobCommanded",
-              "ServerJoined",       "ServerLost",          "AcceleratorLost",
-              "WorkerJoined",       "LeaseStarted",        "LeaseEnded",
-              "StepsReported",      "WorkerGone",          "WorkerAbandoned",
-              "AllocationReady",    "RoundPlanned",        "RoundStarted",
-              "PricesChanged",      "UnitsAssigned",       "WorkersEvicted",
-              "JobsResized",        "AcceleratorsDrained", "JobUpdated",
-              "PolicyChanged",      "ServerForgotten",     "TrialsNoted",
-              "TimeReached",        "LeaseRequested",      "AgentHeard",
-              "WorkerSaidFinished", "Persisted",           "Tick",
-              "CheckpointComing",   "WorkerBusy",          "AgentLeaves",
-              "BidderJoined",       "BidReceived",         "ShareDivided"};
-constexpr size_t kDurableEvents = 25;
+    kNames = {"CoordinatorStarted",
+              "JobSubmitted",
+              "JobCommanded",
+              "ServerJoined",
+              "ServerLost",
+              "AcceleratorLost",
+              "WorkerJoined",
+              "LeaseStarted",
+              "LeaseEnded",
+              "StepsReported",
+              "WorkerGone",
+              "WorkerAbandoned",
+              "AllocationReady",
+              "RoundPlanned",
+              "RoundStarted",
+              "PricesChanged",
+              "UnitsAssigned",
+              "WorkersEvicted",
+              "JobsResized",
+              "AcceleratorsDrained",
+              "JobUpdated",
+              "PolicyChanged",
+              "ServerForgotten",
+              "TrialsNoted",
+              "TimeReached",
+              "ParentsEnded",
+              "LeaseRequested",
+              "AgentHeard",
+              "WorkerSaidFinished",
+              "Persisted",
+              "Tick",
+              "CheckpointComing",
+              "WorkerBusy",
+              "AgentLeaves",
+              "BidderJoined",
+              "BidReceived",
+              "ShareDivided",
+              "TerminalUsed"};
+constexpr size_t kDurableEvents = 26;
 
 }  // namespace
 
@@ -51,8 +77,10 @@ auto Fields(As<CoordinatorStarted> auto& e) {
                   e.queue, e.memory_rounds, e.policy, e.wall_s, e.settings,
                   e.after_loss, e.numbers_from);
 }
-auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec); }
-auto Fields(As<JobCommanded> auto& e) { return std::tie(e.job, e.kind, e.by); }
+auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec, e.parents); }
+auto Fields(As<JobCommanded> auto& e) {
+  return std::tie(e.job, e.kind, e.by, e.elements);
+}
 auto Fields(As<ServerJoined> auto& e) { return std::tie(e.hello); }
 auto Fields(As<ServerLost> auto& e) { return std::tie(e.server, e.left); }
 auto Fields(As<AcceleratorLost> auto& e) {
@@ -89,13 +117,17 @@ auto Fields(As<AcceleratorsDrained> auto& e) {
   return std::tie(e.server, e.uuid, e.drained, e.by_agent, e.until, e.why,
                   e.errors, e.scoped);
 }
-auto Fields(As<JobUpdated> auto& e) { return std::tie(e.job, e.update); }
+auto Fields(As<JobUpdated> auto& e) {
+  return std::tie(e.job, e.update, e.parents);
+}
 auto Fields(As<PolicyChanged> auto& e) {
-  return std::tie(e.policy, e.instead_of, e.packing, e.progress);
+  return std::tie(e.policy, e.instead_of, e.packing, e.progress,
+                  e.introspection, e.introspection_is_own);
 }
 auto Fields(As<ServerForgotten> auto& e) { return std::tie(e.server); }
 auto Fields(As<TrialsNoted> auto& e) { return std::tie(e.trials); }
-auto Fields(As<TimeReached> auto& e) { return std::tie(e.job); }
+auto Fields(As<TimeReached> auto& e) { return std::tie(e.job, e.idle); }
+auto Fields(As<ParentsEnded> auto& e) { return std::tie(e.job); }
 
 }  // namespace event
 

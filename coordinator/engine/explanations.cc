@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "coordinator/engine/dependencies.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/rounds.h"
@@ -62,6 +64,7 @@ Reason Why(const State& s, JobId id, Time now) {
 
 Reason WhyUnranked(const State& s, JobId id, Time now) {
   const Job& job = s.jobs.at(id);
+  if (AwaitsJobs(job)) return WhyAwaiting(s, job);
   if (!job.active()) return job.reason;
   if (job.assigned.empty()) {
     if (job.HoldsAny()) return reason::Pausing();
@@ -116,6 +119,10 @@ Reason WhyUnranked(const State& s, JobId id, Time now) {
                                   StartsMax(job)};
     }
     return reason::Starting{first.server};
+  }
+  if (job.spec.interactive()) {
+    return reason::RunningInteractive{first.info.type, IdleSeconds(job, now),
+                                      job.spec.IdleLimit()};
   }
   if (job.spec.opaque()) return reason::RunningOpaque{first.info.type};
   if (const auto still = StandstillOf(s, job)) {
@@ -233,6 +240,7 @@ Reason WhyWaiting(const State& s, const Job& job, Time now) {
       return *drained;
     return reason::Unusable{job.spec.LeastWorkers()};
   }
+  if (job.spec.interactive()) return WhyNotSeated(s, job);
   if (job.counted_since == kNever) return reason::Submitted();
   if (std::ranges::binary_search(s.allocation.result().too_extreme, job.id)) {
     return reason::TooExtreme{ExtremesOf(job.spec), job.id};

@@ -1,6 +1,7 @@
 #include "coordinator/engine/failures.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,21 @@ int Avoidance::CountLeft(JobId job, size_t type) const {
     if (!counted && cluster_.usable_types()[id.value() - 1] == type) --left;
   }
   return left;
+}
+
+int Avoidance::CountFree(JobId job, size_t type,
+                         const AssignedAccelerators& assigned) const {
+  int free = assigned.free()[type];
+  if (free == 0 || !IsRestricted(job)) return free;
+  std::set<AcceleratorId> never;
+  const auto barred = barred_.find(job);
+  if (barred != barred_.end()) never = barred->second;
+  for (const AcceleratorId id : KeptOutOf(job)) never.insert(id);
+  for (const AcceleratorId id : never) {
+    const bool counts = cluster_.usable_types()[id.value() - 1] == type;
+    if (counts && assigned.IsFree(id)) --free;
+  }
+  return free;
 }
 
 std::map<JobId, RoundTable::Avoided> Avoidance::At(Time now) const {

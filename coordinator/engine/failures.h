@@ -136,6 +136,9 @@ class Avoidance {
   // that its file alone lets it have.
   int CountLeft(JobId job, size_t type) const;
   int CountUnbarred(JobId job, size_t type) const;
+  // The number of those of CountLeft that no job has.
+  int CountFree(JobId job, size_t type,
+                const AssignedAccelerators& assigned) const;
   // The accelerators that each job avoids at `now`, as the mechanism takes
   // them.
   std::map<JobId, RoundTable::Avoided> At(Time now) const;

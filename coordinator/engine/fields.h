@@ -93,7 +93,8 @@ auto Fields(As<JobSpec> auto& s) {
                   s.unix_user, s.hang_timeout_s, s.start_timeout_s,
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
                   s.time_limit_s, s.workload, s.servers, s.exclude_servers,
-                  s.not_before_s, s.env_file);
+                  s.not_before_s, s.env_file, s.after_success, s.after_any,
+                  s.array, s.sweep, s.at_once, s.idle_limit_s, s.notify);
 }
 
 // ---- settings
@@ -107,7 +108,7 @@ auto Fields(As<Settings> auto& s) {
                   s.entities, s.throughputs, s.reference_models,
                   s.profiling_percentage, s.solve_gap_s_per_job, s.progress,
                   s.user_shares, s.app_shares, s.introspection,
-                  s.trial_backoff_s);
+                  s.trial_backoff_s, s.interactive_max);
 }
 
 }  // namespace event
@@ -270,6 +271,10 @@ auto Fields(As<Worker> auto& w) {
       w.left_on, w.sees_only, w.finished_code, w.launched_on);
 }
 
+auto Fields(As<Parent> auto& p) {
+  return std::tie(p.job, p.must_finish, p.any_end, p.failed);
+}
+
 auto Fields(As<Job::Pace> auto& p) {
   return std::tie(p.steps_per_s, p.isolated_per_clock, p.at, p.clock, p.epoch);
 }
@@ -286,7 +291,8 @@ auto Fields(As<Job> auto& j) {
       j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
       j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
       j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
-      j.ended_wall_s, j.presence, j.limited_from_s, j.losses);
+      j.ended_wall_s, j.presence, j.limited_from_s, j.losses, j.parents,
+      j.array, j.array_index, j.array_at_once, j.unqueued);
 }
 
 auto Fields(As<Agent> auto& a) {
@@ -296,7 +302,7 @@ auto Fields(As<Agent> auto& a) {
 }
 
 auto Fields(As<DecidingPolicy> auto& p) {
-  return std::tie(p.name, p.instead_of, p.packing, p.progress);
+  return std::tie(p.name, p.instead_of, p.packing, p.progress, p.introspection);
 }
 
 auto Fields(As<Accelerator> auto& a) {

@@ -335,7 +335,9 @@ class Improvement {
       }
       if (turn == both) continue;
       const JobId joins = turn == alone_a ? unit.partner : unit.job;
-      if (AvoidsAny(joins, turn->second)) {
+      const Job& other = turn == alone_a ? *b : *a;
+      if (!s_.figures.UsableTypes(other)[type] ||
+          AvoidsAny(joins, turn->second)) {
         end(TrialStage::kOver, 0);
         continue;
       }
@@ -752,6 +754,19 @@ void IntrospectionBook::ForgetJob(JobId job) {
   moving.erase(job);
   attempts.erase(job);
   utilisation.erase(job);
+}
+
+void IntrospectionBook::ForgetTrials() {
+  for (const auto& [unit, pair] : pairs) {
+    if (pair.kept) continue;
+    attempts.erase(unit.job);
+    attempts.erase(unit.partner);
+  }
+  for (const auto& [job, move] : moves) attempts.erase(job);
+  pairs.clear();
+  partners.clear();
+  moves.clear();
+  moving.clear();
 }
 
 std::vector<TrialNote> Introspect(State& s, Time now, RoundPlan& plan) {

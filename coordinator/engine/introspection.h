@@ -87,6 +87,9 @@ struct IntrospectionBook {
   void AddPair(const ShareUnit& unit, const Pair& pair);
   void ErasePair(const ShareUnit& unit);
   void ForgetJob(JobId job);
+  // Gives up the trials in progress, and all pairs, whose jobs the next plan
+  // parts. Lessons stay.
+  void ForgetTrials();
   void Rebuild();  // call this after State was read
 
   static auto State(auto& b) {

@@ -216,13 +216,16 @@ struct Worker {
   uint64_t lease_seq = 0;      // of the LeaseStarted of held_epoch
   Time reported_at = -kNever;  // last StepsReported that was journaled
   uint64_t last_nonce = 0;
-  Time stepped_at = 0;  // last report that its loop has advanced
-  double hung_s = 0;    // it was stopped after this standstill; 0: not
+  // Last report that its loop has advanced; of an interactive job: the last
+  // sign that somebody or something uses it.
+  Time stepped_at = 0;
+  double hung_s = 0;  // it was stopped after this standstill; 0: not
   Windows unjournaled;
   int lease_starts = 0;  // since lease_starts_since
   Time lease_starts_since = -kNever;
   uint64_t bytes_moved = 0;  // by BytesMoved; bytes_at: when it last rose
   Time bytes_at = -kNever;
+  Time warned_at = -kNever;  // of an interactive job: that it is idle
 };
 
 // A measurement of a job that was made before it was submitted, or since then
@@ -232,6 +235,14 @@ struct ProfiledCell {
   std::string type;
   std::string beside = "";  // empty: alone
   double value = 0;         // >= 0
+};
+
+// A job that another one waits for.
+struct Parent {
+  JobId job;
+  bool must_finish = false;  // named by after_success
+  bool any_end = false;      // named by after_any
+  bool failed = false;       // it has ended, and has not finished as it must
 };
 
 struct Job {
@@ -344,11 +355,25 @@ struct Job {
   // An acknowledged checkpoint that `gavel release` gave up, as no server that
   // can be reached has it.
   Generation forgone;
+  // The jobs that it waits for before it may start: those that have not ended,
+  // and those that failed. An active job has none.
+  std::vector<Parent> parents;
+
+  // An element of an array (arrays.h): the id of the array, the index within
+  // it, and how many of its elements may run at once (0: no limit). Invalid: it
+  // is no element.
+  JobId array;
+  int array_index = 0;
+  int array_at_once = 0;
+  bool unqueued = false;  // an element that was never in the queue; no workers
 
   bool active() const { return state == JobState::kActive; }
-  // An opaque job keeps its accelerators until its end, and rounds are planned
-  // without it.
-  bool pinned() const { return spec.opaque() && !assigned.empty(); }
+  // An opaque job keeps its accelerators until its end, and an interactive one
+  // gets them outside of rounds (interactive.h): rounds and policies leave such
+  // jobs out.
+  bool pinned() const {
+    return spec.interactive() || (spec.opaque() && !assigned.empty());
+  }
   // The type, out of so many, for which the job's time on accelerators of
   // `held_type` counts.
   size_t BookedType(int held_type, size_t types) const {
@@ -406,9 +431,11 @@ inline bool CountsContexts(const AcceleratorInfo& info) {
 }
 
 // A process of a job with this `spec` that runs on `info` sees no other
-// accelerator.
+// accelerator. A program that a person starts in a terminal takes any that it
+// sees.
 inline bool SeesOneOnly(const JobSpec& spec, const AcceleratorInfo& info) {
-  return info.device != "cpu" && (info.alone_visible || spec.leased_visibility);
+  return info.device != "cpu" &&
+         (info.alone_visible || spec.leased_visibility || spec.interactive());
 }
 
 // "cuda:0" for "cuda:5": the name that a process uses for the only device that

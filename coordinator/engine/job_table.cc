@@ -60,6 +60,11 @@ JobId JobTable::Named(const JobSpec& spec) const {
   return taken == names_.end() ? JobId() : taken->second;
 }
 
+JobId JobTable::LatestNamed(const std::string& name) const {
+  const auto found = latest_.find(name);
+  return found == latest_.end() ? JobId() : found->second;
+}
+
 JobId JobTable::SavingIn(const JobSpec& spec) const {
   const auto taken = directories_.find({spec.owner, spec.checkpoint_directory});
   return taken == directories_.end() ? JobId() : taken->second;
@@ -109,23 +114,25 @@ bool JobTable::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
 }
 
 Job& JobTable::Add(Time now, const JobSpec& spec) {
-  const JobId id(next_job_++);
+  Job& job = AddHeld(now, spec);
+  Release(job);
+  return job;
+}
+
+Job& JobTable::AddHeld(Time now, JobSpec spec) {
+  const JobId id = TakeId();
   const auto entry = jobs_.try_emplace(jobs_.end(), id);
   by_id_[id] = entry;
   Job& job = entry->second;
-  live_.emplace_hint(live_.end(), id, &job);
-  job.live = true;
   job.id = id;
-  job.spec = spec;
+  job.state = JobState::kHeld;
+  job.spec = std::move(spec);
   job.submitted_at = now;
   job.epoch = numbers_from_;
-  job.scale_factor = job.world_size = spec.scale_factor;
-  job.workers.resize(static_cast<size_t>(spec.scale_factor));
-  names_.emplace(NameOf(spec), id);
+  job.scale_factor = job.world_size = job.spec.scale_factor;
+  names_.emplace(NameOf(job.spec), id);
+  latest_[NameOf(job.spec)] = id;
   KeepDirectory(job);
-  ++active_;
-  uncounted_.push_back(id);
-  NoteWaiting(job);
   NoteElastic(job);
   return job;
 }
@@ -139,6 +146,12 @@ Job& JobTable::Add(Time now, const JobSpec& spec) {
 void JobTable::PassLostNumbers(uint64_t from) {
   numbers_from_ = std::max(numbers_from_, from);
   for (auto& [id, job] : jobs_) job.epoch = std::max(job.epoch + 1, from);
+}
+
+void JobTable::AddLive(Job& job) {
+  live_.emplace_hint(live_.end(), job.id, &job);
+  if (job.spec.interactive()) interactive_[job.id] = &job;
+  job.live = true;
 }
 
 void JobTable::NoteWaiting(Job& job) {
@@ -161,14 +174,17 @@ void JobTable::End(Job& job, JobState state) {
     directories_.erase({job.spec.owner, job.spec.checkpoint_directory});
   }
   ended_.push_back(job.id);
+  if (!job.live) ForgetProgram(job.spec);  // Prune looks at live jobs only
 }
 
 void JobTable::Release(Job& job) {
   if (!job.active()) ++active_;
   job.state = JobState::kActive;
+  if (job.workers.empty()) {
+    job.workers.resize(static_cast<size_t>(job.spec.scale_factor));
+  }
   uncounted_.push_back(job.id);
-  live_[job.id] = &job;
-  job.live = true;
+  AddLive(job);
   NoteWaiting(job);
 }
 
@@ -179,11 +195,14 @@ void JobTable::Prune(size_t ended_kept) {
     job->live = false;
     waiting_.erase(id);
     live_.erase(id);
+    interactive_.erase(id);
     if (job->state != JobState::kHeld) ForgetProgram(job->spec);
   }
   over_.clear();
   while (ended_.size() > ended_kept && FindLive(ended_.front()) == nullptr) {
     if (const auto ended = by_id_.find(ended_.front()); ended != by_id_.end()) {
+      const std::string name = NameOf(ended->second->second.spec);
+      if (LatestNamed(name) == ended_.front()) latest_.erase(name);
       jobs_.erase(ended->second);
       by_id_.erase(ended);
     }
@@ -204,11 +223,14 @@ std::vector<JobId> JobTable::LiveIds() const {
 
 absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
   live_.clear();
+  interactive_.clear();
   by_id_.clear();
   names_.clear();  // older snapshots have them by job alone
+  latest_.clear();
   directories_.clear();
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
     by_id_[job->first] = job;
+    latest_[NameOf(job->second.spec)] = job->first;
     if (!HasName(job->second)) continue;
     names_[NameOf(job->second.spec)] = job->first;
     KeepDirectory(job->second);
@@ -222,8 +244,11 @@ absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
                                         " and does not hold it"));
     }
     Job& job = found->second;
-    live_[id] = &job;
-    job.live = true;
+    if (job.id != id) {
+      return absl::DataLossError(StrCat("the snapshot has job ", job.id.value(),
+                                        " in the place of job ", id.value()));
+    }
+    AddLive(job);
     over_.push_back(id);
     uncounted_.push_back(id);
     active_ += job.active() ? 1 : 0;

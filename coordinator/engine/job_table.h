@@ -49,7 +49,8 @@ class JobTable {
   // The jobs that are active or have a process, ascending.
   const Live& live() const { return live_; }
   const Live& waiting() const { return waiting_; }  // with nothing assigned
-  size_t active() const { return active_; }         // of live()
+  const Live& interactive() const { return interactive_; }  // of live()
+  size_t active() const { return active_; }                 // of live()
   bool elastic() const { return elastic_; }  // some job is elastic, or was
   JobId next_id() const { return JobId(next_job_); }
   // The least number for new epochs and incarnations
@@ -57,6 +58,9 @@ class JobTable {
   uint64_t numbers_from() const { return numbers_from_; }
   // The job that has the name of `spec`; invalid if there is none.
   JobId Named(const JobSpec& spec) const;
+  // The latest job of this name (NameOf), which may have ended; invalid if
+  // there is none.
+  JobId LatestNamed(const std::string& name) const;
   // The job that has the checkpoint directory of `spec`; invalid if there is
   // none.
   JobId SavingIn(const JobSpec& spec) const;
@@ -75,6 +79,11 @@ class JobTable {
 
   // A new job, active and waiting.
   Job& Add(Time now, const JobSpec& spec);
+  // A new job that is held from the beginning. It has no workers before it is
+  // released.
+  Job& AddHeld(Time now, JobSpec spec);
+  // An id that no job gets.
+  JobId TakeId() { return JobId(next_job_++); }
   // Leaves out `count` ids, which no job gets.
   void SkipIds(uint64_t count) { next_job_ += count; }
   // Rows were lost that may have given out numbers below `from`: they are not
@@ -107,14 +116,17 @@ class JobTable {
 
  private:
   void KeepDirectory(const Job& job);
+  void AddLive(Job& job);
 
   std::map<JobId, Job> jobs_;  // by_id_: only to look up
   absl::flat_hash_map<JobId, std::map<JobId, Job>::iterator> by_id_;
   Live live_;
   Live waiting_;
+  Live interactive_;
   size_t active_ = 0;
   bool elastic_ = false;
-  absl::flat_hash_map<std::string, JobId> names_;  // of jobs not over
+  absl::flat_hash_map<std::string, JobId> names_;   // of jobs not over
+  absl::flat_hash_map<std::string, JobId> latest_;  // of all jobs_
   // The job that saves in a directory, by owner and path. Jobs of two owners
   // may name the same path: the file system says which of them can write there.
   absl::flat_hash_map<std::pair<std::string, std::string>, JobId> directories_;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/time/civil_time.h"
+#include "coordinator/engine/arrays.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/workers.h"
@@ -20,6 +22,9 @@ constexpr double kLater_s = 1e-3;
 Time DueAt(const Job& job) {
   return job.submitted_at + job.spec.not_before_s.value_or(0);
 }
+
+// All elements of an array are due at once.
+JobId AheadId(const Job& job) { return job.array.valid() ? job.array : job.id; }
 
 // "2026-12-01T08:00:00Z"; seconds since 1970.
 std::string UtcText(double wall_s) {
@@ -44,20 +49,42 @@ bool IsAhead(const Job& job) {
          std::holds_alternative<reason::NotBefore>(job.reason);
 }
 
+static reason::NotBefore NoteAhead(State& s, const Job& job) {
+  const Time due = DueAt(job);
+  s.ahead.insert({due, AheadId(job)});
+  s.agenda.Due(due);
+  return {UtcText(due + s.options.wall_offset_s), job.id};
+}
+
 void HoldUntilDue(State& s, Time now, Job& job) {
   if (!job.spec.not_before_s) return;
-  const Time due = DueAt(job);
-  EndJob(s, now, job, JobState::kHeld,
-         reason::NotBefore{UtcText(due + s.options.wall_offset_s), job.id});
-  s.ahead.insert({due, job.id});
-  s.agenda.Due(due);
+  if (DueAt(job) <= now) return;
+  EndJob(s, now, job, JobState::kHeld, NoteAhead(s, job));
+}
+
+bool HoldElementUntilDue(State& s, Job& job) {
+  if (!job.spec.not_before_s) return false;
+  job.reason = NoteAhead(s, job);
+  return true;
 }
 
 void RebuildTimes(State& s) {
   s.ahead.clear();
   for (const auto& [id, job] : s.jobs.all()) {
-    if (IsAhead(job)) s.ahead.insert({DueAt(job), id});
+    if (IsAhead(job)) s.ahead.insert({DueAt(job), AheadId(job)});
   }
+}
+
+static void SweepIdle(State& s, Time now) {
+  std::vector<JobId> idle;
+  for (const auto& [id, job] : s.jobs.interactive()) {
+    if (IsIdleTooLong(s, now, *job)) {
+      idle.push_back(id);
+    } else if (const Time due = IdleDue(*job); due != kNever) {
+      s.agenda.Due(std::max(due, now + kLater_s));
+    }
+  }
+  for (const JobId id : idle) Record(s, now, event::TimeReached{id, true});
 }
 
 void SweepTimes(State& s, Time now) {
@@ -67,7 +94,8 @@ void SweepTimes(State& s, Time now) {
     s.ahead.erase(s.ahead.begin());
     const Job* const job = s.jobs.Find(id);
     // It may have been released or cancelled.
-    if (job != nullptr && IsAhead(*job)) reached.push_back(id);
+    const bool is_array = FirstElement(s.jobs.all(), id) != nullptr;
+    if (is_array || (job != nullptr && IsAhead(*job))) reached.push_back(id);
   }
   if (!s.ahead.empty()) s.agenda.Due(s.ahead.begin()->first);
   for (const auto& [id, job] : s.jobs.live()) {
@@ -79,13 +107,28 @@ void SweepTimes(State& s, Time now) {
     }
   }
   for (const JobId id : reached) Record(s, now, event::TimeReached{id});
+  SweepIdle(s, now);
 }
 
 void On(State& s, Time now, const event::TimeReached& e) {
   Job* const job = s.jobs.Find(e.job);
-  if (job == nullptr) return;
+  if (job == nullptr) {
+    for (const JobId id : ElementsOf(s.jobs.all(), e.job)) {
+      Job& element = s.jobs.at(id);
+      if (IsAhead(element)) Release(s, now, element);
+    }
+    return;
+  }
   if (IsAhead(*job)) return Release(s, now, *job);
+  if (WaitsForArray(*job)) {
+    s.arrays.NoteQueued(*job);
+    return EnterQueue(s, now, *job);
+  }
   if (!job->active()) return;
+  if (e.idle) {
+    return EndJob(s, now, *job, JobState::kCancelled,
+                  reason::EndedIdle{job->id, job->spec.IdleLimit()});
+  }
   EndJob(s, now, *job, JobState::kHeld,
          reason::HeldTimeLimit{job->id, job->spec.time_limit_s.value_or(0)},
          PauseTier::kEvict);

@@ -1,7 +1,9 @@
-// The times that a job file names: not_before, when the job may start, and
-// time_limit, how long it may run. A job that is not yet to start is held, and
-// released when its time comes. One that has run for its limit is asked to stop
-// at a boundary with a checkpoint, and is held. Not thread-safe; stateless.
+// The times that a job file names: not_before, when the job may start,
+// time_limit, how long it may run, and idle_limit. A job that is not yet to
+// start is held, and released when its time comes. One that has run for its
+// limit is asked to stop at a boundary with a checkpoint, and is held. An
+// interactive job that was idle for its limit is over (interactive.h). Not
+// thread-safe; stateless.
 #ifndef GAVEL_COORDINATOR_ENGINE_JOB_TIMES_H_
 #define GAVEL_COORDINATOR_ENGINE_JOB_TIMES_H_
 
@@ -16,8 +18,11 @@ struct State;
 // Whether it waits for its not_before.
 bool IsAhead(const Job& job);
 
-// Holds a job that was just submitted and is not yet to start.
+// Holds a job until its not_before, if that lies ahead.
 void HoldUntilDue(State& s, Time now, Job& job);
+// The same of an element of an array that was never in the queue. False: it may
+// start.
+bool HoldElementUntilDue(State& s, Job& job);
 // Finds those jobs again, in a state that was read.
 void RebuildTimes(State& s);
 

@@ -83,7 +83,7 @@ void On(State& s, Time now, const event::LeaseStarted& e) {
   s.checkpoints.NoteWriter(*job, worker->server, e.epoch);
   s.trials.NoteTried(*job, *worker);
   NoteResized(now, *job);
-  if (job->spec.time_limit_s) s.agenda.Due(now);
+  if (job->spec.time_limit_s || job->spec.interactive()) s.agenda.Due(now);
   if (job->spec.opaque() && worker->launch_sent_at == kNever) {
     worker->lease_expires = kNever;
     BeginLaunch(s, now, *job, e.worker.rank);
@@ -184,6 +184,12 @@ bool IsFailure(const Worker& worker, const WorkerExited& exit) {
          exit.launch_error.empty() &&
          (exit.signal != 0 ||
           (exit.exit_code != 0 && exit.exit_code != kExitEvicted));
+}
+
+// Its exit code is that of the last command that somebody typed.
+bool IsEndOfInteractive(const Job& job, const WorkerExited& exit) {
+  return job.spec.interactive() && exit.signal == 0 &&
+         exit.launch_error.empty();
 }
 
 // Takes the exit code from the session, where the process itself ended with 0:
@@ -309,7 +315,8 @@ void Admit(State& s, Time now, const event::WorkerGone& e) {
       }
     }
     const AcceleratorId failed_on =
-        current && IsFailure(*worker, gone.exit)
+        current && IsFailure(*worker, gone.exit) &&
+                !IsEndOfInteractive(*s.jobs.Find(key.job), gone.exit)
             ? PlaceOf(*s.jobs.Find(key.job), key.rank, s.cluster)
             : AcceleratorId();
     Record(s, now, std::move(gone));

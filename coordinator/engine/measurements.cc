@@ -74,7 +74,9 @@ void FindTableRows(State& s) {
   if (s.options.reference_models > 0 && s.options.throughputs != nullptr) {
     s.references.emplace(s.options.throughputs, s.options.reference_models);
   }
-  for (auto& [id, job] : s.jobs.all()) FindTableRow(s, job);
+  for (auto& [id, job] : s.jobs.all()) {
+    if (!job.unqueued) FindTableRow(s, job);
+  }
 }
 
 void BarTypes(State& s, const Job& job) {
@@ -90,6 +92,12 @@ void BarTypes(State& s, const Job& job) {
     if (!is_wanted) barred.insert(type);
   }
   s.throughputs.SetBarred(job.id, std::move(barred));
+}
+
+void LearnTypes(State& s, Job& job) {
+  BarTypes(s, job);
+  NameInFull(s.cluster.types(), &job.spec.throughputs);
+  s.throughputs.AddGiven(job.id, job.spec.throughputs);
 }
 
 void BarServers(State& s, const Job& job) {

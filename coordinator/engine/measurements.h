@@ -32,6 +32,9 @@ void FindTableRows(State& s);
 // Bars the job from types that its job file does not allow. Covers the types
 // that are there; call this again when another one joins.
 void BarTypes(State& s, const Job& job);
+// The cluster may have types that it did not have when the job was submitted,
+// or held.
+void LearnTypes(State& s, Job& job);
 // The same for its servers, of which all accelerators are known.
 void BarServers(State& s, const Job& job);
 // Notes in the profile of `job`, which is not in the table, the part of its

@@ -4,12 +4,16 @@
 #include <cstddef>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/agents.h"
+#include "coordinator/engine/arrays.h"
+#include "coordinator/engine/dependencies.h"
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/job_table.h"
 #include "coordinator/engine/job_times.h"
 #include "coordinator/engine/lease_book.h"
@@ -18,6 +22,7 @@
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/type_names.h"
 #include "coordinator/engine/workers.h"
+#include "coordinator/workload/job_array.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/text.h"
 
@@ -35,12 +40,17 @@ std::string Ended(const Job& job) {
 }
 
 std::string Held(const Job& job) {
+  if (engine::WaitsForArray(job)) {
+    return StrCat("job ", job.id.value(), " waits for other elements of array ",
+                  job.array.value());
+  }
   return StrCat("job ", job.id.value(), " is held; `gavel release ",
                 job.id.value(), "` lets it go on");
 }
 
 bool MayRelease(const Job& job, bool kept_out) {
-  return job.state == JobState::kHeld || (job.active() && kept_out);
+  return (job.state == JobState::kHeld && !engine::WaitsForArray(job)) ||
+         (job.active() && kept_out);
 }
 
 std::string WhyNotRequeued(const Job& job) {
@@ -153,8 +163,12 @@ std::string WhyNotResumed(const std::string& target,
 
 }  // namespace
 
+std::string NameOf(std::string_view owner, std::string_view name) {
+  return owner.empty() ? std::string(name) : StrCat(owner, "/", name);
+}
+
 std::string NameOf(const JobSpec& spec) {
-  return spec.owner.empty() ? spec.name : StrCat(spec.owner, "/", spec.name);
+  return NameOf(spec.owner, spec.name);
 }
 
 bool HasName(const Job& job) {
@@ -170,10 +184,14 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
       return over ? Ended(*job) : "";
     case CommandKind::kRelease:
       if (MayRelease(*job, kept_out)) return "";
+      if (engine::WaitsForArray(*job)) return Held(*job);
       return StrCat("job ", e.job.value(), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
-      if (engine::IsAhead(*job)) return "";
+      if (engine::IsAhead(*job) || engine::AwaitsJobs(*job) ||
+          engine::WaitsForArray(*job)) {
+        return "";
+      }
       if (job->state == JobState::kHeld) return Held(*job);
       return over ? Ended(*job) : "";
     case CommandKind::kRequeue:
@@ -310,6 +328,9 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
 namespace gavel::engine {
 
 static void Leave(State& s, Time now, const event::AcceleratorsDrained& e);
+static void CarryOut(State& s, Time now, const event::JobCommanded& e,
+                     Job* job);
+static void Enqueue(State& s, Time now, Job& job);
 
 void On(State& s, Time, const event::PricesChanged& e) {
   for (const auto& [type, price] : e.prices) s.allocation.SetPrice(type, price);
@@ -319,17 +340,28 @@ void On(State& s, Time, const event::PricesChanged& e) {
 
 void Admit(State& s, Time now, const event::JobCommanded& e) {
   const Job* job = s.jobs.Find(e.job);
-  const bool kept_out = job != nullptr && (s.throughputs.HasExclusions(e.job) ||
-                                           s.accusations.IsKeptOut(e.job) ||
-                                           s.checkpoints.IsStranded(*job));
-  std::string error = WhyNot(e, job, kept_out);
-  if (error.empty()) return Record(s, now, e);
+  const bool is_array = FirstElement(s.jobs.all(), e.job) != nullptr;
+  std::string error =
+      is_array ? WhyNoElement(s, e)
+               : WhyNot(e, job, job != nullptr && IsKeptOut(s, *job));
+  if (error.empty()) {
+    // The row names those that it changes: a replay looks at no others.
+    event::JobCommanded fitting = e;
+    if (is_array) fitting.elements = FittingElements(s, e);
+    return Record(s, now, std::move(fitting));
+  }
   s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
 
-void Admit(State& s, Time now, const event::JobUpdated& e) {
-  std::string error = WhyNot(e, s.jobs.Find(e.job), s.cluster);
-  if (error.empty()) return Record(s, now, e);
+void Admit(State& s, Time now, event::JobUpdated e) {
+  const Job* const job = s.jobs.Find(e.job);
+  const bool is_array = FirstElement(s.jobs.all(), e.job) != nullptr;
+  std::string error =
+      is_array ? ArrayInstead(s.jobs.all(), e.job) : WhyNot(e, job, s.cluster);
+  if (error.empty() && NamesParents(e.update)) {
+    error = FindNewParents(s, *job, &e);
+  }
+  if (error.empty()) return Record(s, now, std::move(e));
   s.outbox.EmitNow(action::Reply{e.reply_to, e.job, std::move(error)});
 }
 
@@ -348,14 +380,21 @@ void Admit(State& s, Time now, event::AcceleratorsDrained e) {
 }
 
 void On(State& s, Time now, const event::JobCommanded& e) {
-  Job* job = s.jobs.Find(e.job);
   s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
+  for (const JobId id : NamedJobs(s.jobs.all(), e)) {
+    if (Job* job = s.jobs.Find(id)) CarryOut(s, now, e, job);
+  }
+}
+
+void CarryOut(State& s, Time now, const event::JobCommanded& e, Job* job) {
   switch (e.kind) {
     case CommandKind::kRelease:
+      if (AwaitAgain(s, now, *job)) return;
+      ForgetParents(s, *job);
       return Release(s, now, *job);
     case CommandKind::kHold:
       return EndJob(s, now, *job, JobState::kHeld,
-                    reason::HeldByUser{e.by, e.job}, PauseTier::kEvict);
+                    reason::HeldByUser{e.by, job->id}, PauseTier::kEvict);
     case CommandKind::kRequeue:
       Assign(s, now, *job, {}, JobId(), PauseTier::kEvict);
       // Evict the processes without a lease too. A process that is still
@@ -381,7 +420,30 @@ void On(State& s, Time now, const event::JobCommanded& e) {
   }
 }
 
+bool IsKeptOut(const State& s, const Job& job) {
+  return s.throughputs.HasExclusions(job.id) ||
+         s.accusations.IsKeptOut(job.id) || s.checkpoints.IsStranded(job);
+}
+
 void Release(State& s, Time now, Job& job) {
+  job.failures_in_a_row = 0;
+  job.failed_starts = 0;
+  job.hung_launches = 0;
+  if (std::holds_alternative<reason::HeldTimeLimit>(job.reason)) {
+    job.limited_from_s = job.received_s;
+  }
+  if (job.array.valid() && !job.active()) return WaitForTurn(s, job);
+  EnterQueue(s, now, job);
+}
+
+void EnterQueue(State& s, Time now, Job& job) {
+  if (job.unqueued) {
+    s.isolated.CountChanged(now);
+    s.jobs.Release(job);
+    job.unqueued = false;
+    NameInFull(s.cluster.types(), &job.spec.throughputs);
+    return Enqueue(s, now, job);
+  }
   if (s.checkpoints.IsStranded(job)) s.checkpoints.ForgoCheckpoints(job);
   s.throughputs.Readmit(job.id);
   s.accusations.Forgive(job.id);
@@ -390,14 +452,10 @@ void Release(State& s, Time now, Job& job) {
   });
   s.isolated.CountChanged(now);
   s.jobs.Release(job);
-  BarServers(s, job);  // servers may have joined while it was held
+  LearnTypes(s, job);  // servers may have joined while it was held
+  BarServers(s, job);
   s.changes.Touch(job);
-  job.failures_in_a_row = 0;
-  job.failed_starts = 0;
-  job.hung_launches = 0;
-  if (std::holds_alternative<reason::HeldTimeLimit>(job.reason)) {
-    job.limited_from_s = job.received_s;
-  }
+  if (job.spec.interactive()) s.agenda.SeatSoon();
   s.agenda.SolveSoon();
 }
 
@@ -405,7 +463,8 @@ void On(State& s, Time now, const event::JobUpdated& e) {
   Job& job = *s.jobs.Find(e.job);
   s.outbox.Emit(action::Reply{e.reply_to, e.job, ""});
   ApplyUpdate(e.update, &job.spec);
-  BarTypes(s, job);
+  if (NamesParents(e.update)) SetParents(s, now, job, e.parents);
+  if (!job.unqueued) BarTypes(s, job);
   const int least = job.spec.LeastWorkers();
   const int most = job.spec.MostWorkers();
   job.scale_factor = std::clamp(job.scale_factor, least, most);
@@ -501,8 +560,16 @@ void On(State& s, Time, const event::ServerForgotten& e) {
 
 void On(State& s, Time, const event::PolicyChanged& e) {
   s.outbox.Emit(action::Reply{e.reply_to, JobId(), ""});
-  s.operated.policy = {e.policy, e.instead_of, e.packing, e.progress};
+  DecidingPolicy& policy = s.operated.policy;
+  policy = {e.policy, e.instead_of, e.packing, e.progress,
+            policy.introspection};
   s.terms.SetPolicy(e.packing, e.progress);
+  if (e.introspection.has_value()) {
+    policy.introspection =
+        e.introspection_is_own ? std::nullopt : e.introspection;
+    s.terms.SetIntrospection(*e.introspection);
+    if (!*e.introspection) s.introspection.ForgetTrials();
+  }
   // The solve in progress is for the previous policy. Running jobs continue
   // until the new policy's allocation is in force.
   Abandon(s, /*answer=*/true);
@@ -513,8 +580,14 @@ void On(State& s, Time, const event::PolicyChanged& e) {
 
 void TakePolicyOf(State& s, const event::CoordinatorStarted& e) {
   DecidingPolicy& policy = s.operated.policy;
+  if (e.settings.told && policy.introspection == e.settings.introspection) {
+    policy.introspection.reset();
+  }
+  if (policy.introspection.has_value()) {
+    s.terms.SetIntrospection(*policy.introspection);
+  }
   if (policy.instead_of.empty() || policy.name != e.policy) {
-    policy = {e.policy, ""};
+    policy = {e.policy, "", false, true, policy.introspection};
     return;
   }
   s.terms.SetPolicy(policy.packing, policy.progress);
@@ -525,17 +598,44 @@ void TakePolicyOf(State& s, const event::CoordinatorStarted& e) {
 namespace gavel::engine {
 namespace {
 
-std::string Capacities(const Cluster& cluster) {
+// By type. Accelerators that opaque jobs hold become free again, so they count.
+std::vector<int> CountStartable(const Cluster& cluster) {
+  std::vector<int> counts(cluster.types().size());
+  for (const Accelerator& accelerator : cluster.accelerators()) {
+    if (accelerator.forgotten || !accelerator.may_start()) continue;
+    ++counts[static_cast<size_t>(cluster.TypeOf(accelerator.id))];
+  }
+  return counts;
+}
+
+std::string CountsText(const Cluster& cluster, std::span<const int> counts) {
   std::vector<std::string> parts;
-  const std::vector<int>& capacity = cluster.Capacity();
-  for (size_t type = 0; type < capacity.size(); ++type) {
+  for (size_t type = 0; type < counts.size(); ++type) {
     if (!cluster.HasType(type)) continue;
-    parts.push_back(StrCat(capacity[type], " ", cluster.types()[type]));
+    parts.push_back(StrCat(counts[type], " ", cluster.types()[type]));
   }
   return absl::StrJoin(parts, ", ");
 }
 
 }  // namespace
+
+// Why a job with this name and checkpoint directory can't be; empty: it can.
+static std::string WhyTaken(const JobTable& jobs, const JobSpec& spec) {
+  if (const JobId taken = jobs.Named(spec); taken.valid()) {
+    return StrCat(
+        "job \"", spec.name, "\": the name is taken by job ", taken.value(),
+        ", which has not ended; choose another name or cancel that one");
+  }
+  // Each would resume from what the other saved.
+  if (const JobId other = jobs.SavingIn(spec); other.valid()) {
+    return StrCat(
+        "job \"", spec.name, "\": its checkpoint_directory ",
+        spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
+        jobs.at(other).spec.name,
+        "\"), which has not ended; give it one of its own or cancel that one");
+  }
+  return "";
+}
 
 void Admit(State& s, Time now, event::JobSubmitted e) {
   const auto refuse = [&](std::string why) {
@@ -543,11 +643,12 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
     s.outbox.Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
     s.outbox.Flush();
   };
-  if (const JobId taken = s.jobs.Named(e.spec); taken.valid()) {
-    return refuse(StrCat(
-        "job \"", e.spec.name, "\": the name is taken by job ", taken.value(),
-        ", which has not ended; choose another name or cancel that one"));
+  std::string taken = WhyTaken(s.jobs, e.spec);
+  for (const int index : IndicesOf(e.spec)) {
+    if (!taken.empty()) break;
+    taken = WhyTaken(s.jobs, ElementSpec(e.spec, index));
   }
+  if (!taken.empty()) return refuse(std::move(taken));
   const std::vector<PolicyEntity>& entities = s.options.entities;
   if (!e.spec.entity.empty() && !entities.empty() &&
       std::ranges::find(entities, e.spec.entity, &PolicyEntity::name) ==
@@ -558,52 +659,54 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
                          e.spec.entity, "\" in the cluster's file, which has ",
                          absl::StrJoin(names, ", ")));
   }
-  // Each would resume from what the other saved.
-  if (const JobId other = s.jobs.SavingIn(e.spec); other.valid()) {
-    return refuse(StrCat(
-        "job \"", e.spec.name, "\": its checkpoint_directory ",
-        e.spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
-        s.jobs.at(other).spec.name,
-        "\"), which has not ended; give it one of its own or cancel that one"));
-  }
-  const std::vector<int>& capacity = s.cluster.Capacity();
-  const int largest = capacity.empty()
-                          ? 0
-                          : *std::max_element(capacity.begin(), capacity.end());
+  const std::vector<int> counts = CountStartable(s.cluster);
+  const int largest =
+      counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   // Before any server has joined nothing is known, so the job may wait.
   const int needed = e.spec.LeastWorkers();
-  // Accelerators that opaque jobs hold become free again.
-  const auto reserved = [&] {
-    return static_cast<int>(std::ranges::count_if(s.cluster.accelerators(),
-                                                  &Accelerator::reserved));
-  };
-  if (largest > 0 && needed > largest && needed > largest + reserved()) {
+  if (largest > 0 && needed > largest) {
     return refuse(StrCat("job \"", e.spec.name, "\": scale factor ", needed,
                          " fits on no accelerator type of the cluster (",
-                         Capacities(s.cluster),
+                         CountsText(s.cluster, counts),
                          "); lower it or add accelerators"));
+  }
+  absl::StatusOr<std::vector<Parent>> parents = FindParents(s, e.spec);
+  if (!parents.ok()) {
+    return refuse(StrCat("job \"", e.spec.name,
+                         "\": ", ToStd(parents.status().message())));
+  }
+  e.parents = *std::move(parents);
+  if (std::string why = WhyNotInteractive(s, e.spec); !why.empty()) {
+    return refuse(std::move(why));
   }
   FillThroughputs(s, e.spec);
   Record(s, now, std::move(e));
 }
 
 void On(State& s, Time now, const event::JobSubmitted& e) {
+  if (!IndicesOf(e.spec).empty()) return SubmitArray(s, now, e);
   s.isolated.CountChanged(now);
   Job& job = s.jobs.Add(now, e.spec);
-  const JobId id = job.id;
   job.submitted_wall_s = now + s.options.wall_offset_s;
+  job.profile = e.profile;
+  Enqueue(s, now, job);
+  s.outbox.Emit(action::Reply{e.reply_to, job.id, ""});
+  s.ledger.TakeReceived(job.id, e.received);
+  SetParents(s, now, job, e.parents);
+  if (job.active()) HoldUntilDue(s, now, job);
+}
+
+// Makes a job that was added known to the parts that schedule it.
+void Enqueue(State& s, Time now, Job& job) {
   s.apps.Add(now, job);
-  s.throughputs.AddJob(id, e.spec.throughputs, e.spec.scale_factor);
+  s.throughputs.AddJob(job.id, job.spec.throughputs, job.spec.scale_factor);
   BarTypes(s, job);
   BarServers(s, job);
-  job.profile = e.profile;
   FindTableRow(s, job);
-  s.outbox.Emit(action::Reply{e.reply_to, id, ""});
   if (s.options.reset_interval_s > 0) s.agenda.FillSoon();
+  if (job.spec.interactive()) s.agenda.SeatSoon();
   s.changes.Touch(job);
   s.agenda.SolveSoon();
-  s.ledger.TakeReceived(id, e.received);
-  HoldUntilDue(s, now, job);
 }
 
 }  // namespace gavel::engine

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -30,8 +31,14 @@ struct State;
 
 void Admit(State& s, Time now, event::JobSubmitted e);
 void On(State& s, Time now, const event::JobSubmitted& e);
-// A held job, or one that is kept out of accelerators, may run again.
+// A held job, or one that is kept out of accelerators, may run again. An
+// element of an array waits for its turn.
 void Release(State& s, Time now, Job& job);
+// A new job, or one that may run again, is in the queue from now on.
+void EnterQueue(State& s, Time now, Job& job);
+// The job is excluded from some type, kept out of some accelerator, or
+// stranded. A release undoes that, for an active job too.
+bool IsKeptOut(const State& s, const Job& job);
 
 }  // namespace gavel::engine
 
@@ -48,14 +55,14 @@ class LeaseBook;
 }  // namespace engine
 
 // The job's name, qualified by its owner: two users may each have a "train".
+std::string NameOf(std::string_view owner, std::string_view name);
 std::string NameOf(const JobSpec& spec);
 // Whether the job has its name. It keeps it until its end, also while held.
 bool HasName(const Job& job);
 
 // Why the command can't be carried out, with the remedy; empty if it can.
 // `job`: the job that the event names, or null if there is none. `kept_out`:
-// the job is excluded from some type, kept out of some accelerator, or
-// stranded. A release undoes that, for an active job too.
+// engine::IsKeptOut.
 std::string WhyNot(const event::JobCommanded& e, const Job* job, bool kept_out);
 std::string WhyNot(const event::JobUpdated& e, const Job* job,
                    const Cluster& cluster);
@@ -90,7 +97,7 @@ namespace gavel::engine {
 
 void On(State& s, Time now, const event::PricesChanged& e);
 void Admit(State& s, Time now, const event::JobCommanded& e);
-void Admit(State& s, Time now, const event::JobUpdated& e);
+void Admit(State& s, Time now, event::JobUpdated e);
 void Admit(State& s, Time now, const event::ServerForgotten& e);
 void Admit(State& s, Time now, event::AcceleratorsDrained e);
 void On(State& s, Time now, const event::JobCommanded& e);

@@ -47,6 +47,9 @@ std::string_view RemedyOf(std::string_view error_line) {
 // so a shorter silence is not reported.
 constexpr double kIdleStartToTell_s = 30;
 
+// A person thinks for so long between two commands.
+constexpr double kIdleToTell_s = 60;
+
 // "1.2 of 3.4 GB", both in the unit of the whole.
 std::string BytesOf(double done, double total) {
   constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
@@ -64,6 +67,12 @@ std::string BytesOf(double done, double total) {
 }  // namespace
 
 namespace reason {
+
+std::string ArrayLimit::Sentence() const {
+  return StrCat("waiting: for other elements of array ", array.value(),
+                at_once > 0 ? StrCat(", at most ", at_once, " at once")
+                            : ", as many as the cluster runs are before it");
+}
 
 std::string Priority::Sentence() const {
   return absl::StrFormat(
@@ -114,6 +123,17 @@ std::string Tried::Sentence() const {
   return text;
 }
 
+std::string RunningInteractive::Sentence() const {
+  std::string text = StrCat("running on ", type,
+                            ", which it has until its end: it is "
+                            "interactive");
+  if (idle_s < kIdleToTell_s) return text;
+  StrAppend(&text, absl::StrFormat("; idle for %.0f s, and ended after %.0f s "
+                                   "(idle_limit)",
+                                   idle_s, idle_s_max));
+  return text;
+}
+
 std::string Cancelled::Sentence() const {
   return StrCat("cancelled by ",
                 by.empty() ? "its user" : StrCat("operator ", by));
@@ -123,6 +143,13 @@ std::string HeldByUser::Sentence() const {
   return StrCat("held: by `gavel hold`",
                 by.empty() ? "" : StrCat(" of operator ", by),
                 "; `gavel release ", job.value(), "` lets it go on");
+}
+
+std::string AwaitsJobs::Sentence() const {
+  std::string text = StrCat("waiting: for job ", first);
+  if (more > 0) StrAppend(&text, " and ", more, " more");
+  return StrCat(text, "; `gavel release ", job.value(),
+                "` lets it start without them");
 }
 
 std::string HeldHungLaunch::Sentence() const {

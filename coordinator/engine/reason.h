@@ -374,6 +374,28 @@ struct NotBefore {
   JobId job;
 };
 
+struct AwaitsJobs {
+  static constexpr Text kName = "awaits_jobs";
+  std::string Sentence() const;
+  std::string first;  // "12 prepare (running)"
+  int more = 0;       // other jobs that it waits for
+  JobId job;
+};
+
+struct ParentFailed {
+  static constexpr Text kName = "parent_failed";
+  static constexpr Text kSentence =
+      "cancelled: its parent %1$s failed; `gavel why` tells more of that job";
+  std::string parent;  // "12 prepare"
+};
+
+struct ArrayLimit {
+  static constexpr Text kName = "array_limit";
+  std::string Sentence() const;
+  JobId array;
+  int at_once = 0;  // 0: no limit
+};
+
 struct LosesPlace {
   static constexpr Text kName = "loses_place";
   static constexpr Text kSentence =
@@ -398,6 +420,48 @@ struct HeldTimeLimit {
       "--time-limit SECONDS` for another time";
   JobId job;
   double time_limit_s = 0;
+};
+
+// ---- interactive jobs (interactive.h)
+
+struct RunningInteractive {
+  static constexpr Text kName = "running_interactive";
+  std::string Sentence() const;
+  std::string type;
+  double idle_s = 0, idle_s_max = 0;
+};
+
+struct InteractiveQuota {
+  static constexpr Text kName = "interactive_quota";
+  static constexpr Text kSentence =
+      "waiting: the interactive jobs of its owner have %1$d accelerators, and "
+      "at most %2$d are allowed (--interactive-max of the coordinator); it "
+      "starts when one of them ends";
+  int held = 0, held_max = 0;
+};
+
+struct NoSeat {
+  static constexpr Text kName = "no_seat";
+  static constexpr Text kSentence =
+      "waiting: fewer than %1$d accelerators that it can use are free of jobs "
+      "which are never paused; it starts when one of those ends";
+  int scale_factor = 1;
+};
+
+struct EndedIdle {
+  static constexpr Text kName = "ended_idle";
+  static constexpr Text kSentence =
+      "ended: for %2$g s its terminal had no input and no output, and its "
+      "accelerators were not used (idle_limit); `gavel logs %1$d` has what it "
+      "wrote, and another one may have a longer --idle-limit";
+  JobId job;
+  double idle_limit_s = 0;
+};
+
+struct FinishedWith {
+  static constexpr Text kName = "finished_with";
+  static constexpr Text kSentence = "finished with exit code %1$d";
+  int exit_code = 0;  // not 0
 };
 
 // ---- what the introspection tried last (introspection.h)
@@ -428,7 +492,10 @@ using ReasonVariant = std::variant<
     reason::TooExtreme, reason::Drained, reason::HeldByUser,
     reason::HeldUnready, reason::KeptOut, reason::LosesPlace,
     reason::RunningOpaque, reason::HeldTimeLimit, reason::Tried,
-    reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy>;
+    reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy,
+    reason::AwaitsJobs, reason::ParentFailed, reason::ArrayLimit,
+    reason::RunningInteractive, reason::InteractiveQuota, reason::NoSeat,
+    reason::EndedIdle, reason::FinishedWith>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/interactive.h"
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/state.h"
@@ -67,7 +68,7 @@ std::vector<SizedJob> SizedJobs(State& s, Time now,
   }
   std::vector<SizedJob> jobs;
   for (const auto& [id, job] : s.jobs.live()) {
-    if (!s.candidates.MayRun(*job)) continue;
+    if (!s.candidates.MayRun(*job) || job->pinned()) continue;
     SizedJob& sized = jobs.emplace_back();
     sized.id = id;
     sized.size_min = job->spec.LeastWorkers();
@@ -295,7 +296,11 @@ void Fill(State& s, Time now) {
   const std::vector<bool> types = FillableTypes(s);
   if (!types.empty()) {
     plan = PlanAll(s, now, /*keep_running=*/true, types);
-    if (plan.jobs.has_value()) s.changes.filled().Note(types);
+    // Once the planned round has begun, jobs may run on other types than theirs
+    // (PlaceElsewhere).
+    if (plan.jobs.has_value() && !s.round.planned()) {
+      s.changes.filled().Note(types);
+    }
   }
   for (auto& [unit, places] : plan.places.Release()) {
     const Job& job = *s.jobs.Find(unit.job);
@@ -335,14 +340,15 @@ std::vector<bool> FillableTypes(State& s) {
   const auto look = [&](const Job& job) {
     if (!job.assigned.empty() || !s.allocation.IsAllocated(job)) return;
     const uint32_t chosen = s.allocation.Chosen(job);
+    const auto has_room = [&](size_t type) {
+      return s.avoidance.CountFree(job.id, type, s.assigned) >=
+             job.scale_factor;
+    };
     // A job whose chosen type has no room in this round may run on any other
-    // (Planner::PlaceElsewhere), unless the next round is planned already: then
-    // it would not be there for long.
-    const bool anywhere =
-        chosen == kNoIndex ||
-        (s.assigned.free()[chosen] < job.scale_factor && !s.round.planned());
+    // (PlaceElsewhere).
+    const bool anywhere = chosen == kNoIndex || !has_room(chosen);
     for (size_t type = 0; type < open.size(); ++type) {
-      if (!open[type] || s.assigned.free()[type] < job.scale_factor) continue;
+      if (!open[type] || !has_room(type)) continue;
       if (anywhere ? !s.figures.UsableTypes(job)[type] : type != chosen) {
         continue;
       }
@@ -373,6 +379,7 @@ void On(State& s, Time now, const event::UnitsAssigned& e) {
   for (const auto& [unit, places] : e.places) {
     if (Job* job = s.jobs.Find(unit.job)) {
       job->claimed = -1;
+      if (job->spec.interactive()) MakeWay(s, now, *job, places);
       Assign(s, now, *job, places, unit.partner);
     }
     Job* partner = unit.packed() ? s.jobs.Find(unit.partner) : nullptr;
@@ -814,7 +821,10 @@ void PlaceElsewhere(State& s, Time at,
     uint32_t best = kNoIndex;
     const std::vector<bool>& usable = s.figures.UsableTypes(job);
     for (uint32_t type = 0; type < left.size(); ++type) {
-      if (!usable[type] || left[type] < job.scale_factor) continue;
+      if (!usable[type] || left[type] < job.scale_factor ||
+          s.avoidance.CountFree(job.id, type, s.assigned) < job.scale_factor) {
+        continue;
+      }
       if (best == kNoIndex || job.steps_per_s[type] > job.steps_per_s[best]) {
         best = type;
       }

@@ -16,8 +16,10 @@
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/allocation.h"
 #include "coordinator/engine/apps.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/engine/bidding.h"
 #include "coordinator/engine/checkpoints.h"
+#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/engine_options.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/failures.h"
@@ -84,9 +86,12 @@ struct State {
   std::vector<JobId> unsettled;  // as of the last plan, if not all are
   // The effects of operators' commands.
   Operated operated;
-  // When jobs that are not yet to start are due. Follows from the jobs; may
-  // name some that were released since.
+  // When jobs that are not yet to start are due, the elements of an array by
+  // its id. Follows from the jobs; may name some that were released since.
   std::set<std::pair<Time, JobId>> ahead;
+  // Which jobs wait for which others. Follows from the jobs.
+  Dependencies dependencies;
+  ArrayBook arrays;
 };
 
 // Journals a durable event and applies it. The event is applied before this

@@ -71,6 +71,7 @@ class Terms {
     options_.packing = options_.pair_trials = packing;
     options_.progress = progress;
   }
+  void SetIntrospection(bool on) { options_.introspection = on; }
 
   static auto State(auto& t) {
     return std::tie(t.round_duration_s_, t.lease_duration_s_, t.mechanism_,
@@ -90,8 +91,8 @@ class Terms {
 // the engine looks at it after each event, and in NextDeadline. It decides
 // nothing.
 //
-// Not thread-safe. Snapshot fields: all but how long a fill may wait, and which
-// jobs are to be judged.
+// Not thread-safe. Snapshot fields: all but how long a fill may wait, whether
+// an interactive job may start, and which jobs are to be judged.
 
 class Agenda {
  public:
@@ -102,7 +103,7 @@ class Agenda {
 
   // Accelerators or jobs became free, so that waiting jobs may start in this
   // round.
-  void FillSoon() { fill_due_ = true; }
+  void FillSoon() { fill_due_ = seat_due_ = true; }
   bool fill_due() const { return fill_due_; }
   void BeginFill() {
     fill_due_ = false;
@@ -115,6 +116,11 @@ class Agenda {
     return now < fill_by_;
   }
   Time fill_by() const { return fill_by_; }  // kNever: nothing waits
+
+  // An interactive job may be able to start.
+  void SeatSoon() { seat_due_ = true; }
+  bool seat_due() const { return seat_due_; }
+  void BeginSeat() { seat_due_ = false; }
 
   // A job parked or is about to start, so the memory budgets are checked.
   void MakeRoomSoon() { memory_due_ = true; }
@@ -144,7 +150,7 @@ class Agenda {
   // Called after a row was replayed. A fill or an eviction that followed has a
   // row of its own.
   void EndReplay() {
-    fill_due_ = memory_due_ = false;
+    fill_due_ = seat_due_ = memory_due_ = false;
     judge_.clear();
   }
 
@@ -158,6 +164,7 @@ class Agenda {
 
   Time next_sweep_ = kNever;
   bool fill_due_ = false;
+  bool seat_due_ = false;
   Time fill_by_ = kNever;
   bool memory_due_ = false;
   std::set<JobId> judge_;

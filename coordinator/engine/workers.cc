@@ -266,6 +266,7 @@ Message LaunchMessage(State& s, const Job& job, int rank) {
                             job.spec.environment.end());
   launch.unix_user = job.spec.unix_user;
   launch.env_file = job.spec.env_file;
+  launch.terminal = job.spec.interactive() && rank == 0;
   if (job.spec.steps_total > 0) {
     launch.environment.emplace_back("GAVEL_STEPS",
                                     std::to_string(job.spec.steps_total));
@@ -569,6 +570,10 @@ event::ProcessEnd ReadEnd(Time now, const Job& job, int rank,
       now >= worker.leased_at + job.spec.time_limit_s.value_or(kNever)) {
     return ProcessEnd::kTimeLimit;
   }
+  // Whatever its exit code: that is the one of the last command.
+  if (job.spec.interactive() && by_itself && !exit.stopped && !worker.leaving) {
+    return ProcessEnd::kDone;
+  }
   const bool has_session = worker.spoke || exit.finished_code.has_value();
   if (by_itself && exit.exit_code == 0 &&
       (has_session ? exit.finished_code == 0
@@ -653,6 +658,13 @@ bool GiveUpSize(State& s, Time now, Job& job) {
   return true;
 }
 
+static Reason FinishOf(const Job& job, const WorkerExited& exit) {
+  if (!job.spec.interactive() || exit.exit_code == 0) {
+    return reason::Finished();
+  }
+  return reason::FinishedWith{exit.exit_code};
+}
+
 void ProcessEnded(State& s, Time now, Job& job, int rank,
                   const WorkerExited& exit, event::ProcessEnd read) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
@@ -686,6 +698,7 @@ void ProcessEnded(State& s, Time now, Job& job, int rank,
   worker.left_on = AcceleratorId();
   worker.out_of_memory = false;
   s.jobs.MayBeOver(job);
+  if (job.spec.interactive()) s.agenda.SeatSoon();
   s.changes.Touch(job);
   worker.process = ProcessState::kNone;
   worker.leaving = false;
@@ -709,7 +722,7 @@ void ProcessEnded(State& s, Time now, Job& job, int rank,
     worker.process = ProcessState::kDone;
     if (leased) s.accusations.NoteGoodEnd(job.id, where);
     if (job.AllDone()) {
-      EndJob(s, now, job, JobState::kFinished, reason::Finished());
+      EndJob(s, now, job, JobState::kFinished, FinishOf(job, exit));
     }
     ReviveDone(s, now, job);
     return;
@@ -779,7 +792,10 @@ void CountFailure(State& s, Time now, Job& job, const FailedEnd& end) {
     return EndJob(s, now, job, JobState::kHeld,
                   reason::HeldSilent{job.id, failures});
   }
-  if (failures < job.spec.retries_max) return RestartGang(s, now, job);
+  // A person worked in the lost process, and a new one does not have that work.
+  if (failures < job.spec.retries_max && !job.spec.interactive()) {
+    return RestartGang(s, now, job);
+  }
   if (end.hung_s > 0) {
     return EndJob(s, now, job, JobState::kHeld,
                   reason::HeldHung{job.id, failures, end.hung_s});
@@ -838,6 +854,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
   Assign(s, now, job, {}, JobId());
   s.round.ForgetPlan(job);
   s.changes.Touch(job);
+  const bool was_queued = job.active();
   s.jobs.End(job, state);
   job.reason = std::move(reason);
   job.ended_at = now;
@@ -845,9 +862,14 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
   EndWorkers(s, now, job, tier);
   // A job that finished could use other accelerators, so its word counts.
   if (state != JobState::kFinished) s.accusations.WithdrawAccusations(job.id);
+  if (job.array.valid()) s.arrays.NoteGone(job, was_queued);
   if (state != JobState::kHeld) {
-    const double steps_done = s.figures.StepsDone(job, now);
-    s.apps.End(now, job, s.figures.AloneSeconds(job, steps_done));
+    TellChildren(s, job);
+    double alone_s = 0;
+    if (!job.unqueued) {
+      alone_s = s.figures.AloneSeconds(job, s.figures.StepsDone(job, now));
+    }
+    s.apps.End(now, job, alone_s, s.arrays.AnyWaits(job.array));
     s.avoidance.Forget(job.id);
     s.avoidance.SetBarred(job.id, {});
     s.throughputs.RemoveJob(job.id);

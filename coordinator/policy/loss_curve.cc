@@ -2,6 +2,7 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -68,17 +69,26 @@ double ErrorOf(std::span<const Point> points, CurveFamily family,
 // errors of the loss. There are at most seven sets of terms, so all are tried.
 Candidate FitAt(std::span<const Point> points, CurveFamily family, double d) {
   const bool exponential = family == CurveFamily::kExponential;
-  Eigen::Matrix3d matrix = Eigen::Matrix3d::Zero();
+  // Element (i, j) of the normal equations is the sum of weight * k^(i + j).
+  std::array<double, 2 * kTermsMax - 1> moments = {};
   Terms right = Terms::Zero();
   for (const Point& point : points) {
     const double above = point.loss - d;
     const double slope = exponential ? above : above * above;
     const double weight = point.weight * slope * slope;
     const double target = exponential ? -std::log(above) : 1 / above;
-    const Terms powers(1, point.steps, point.steps * point.steps);
-    matrix += weight * powers * powers.transpose();
-    right += weight * target * powers;
+    double power = weight;
+    for (double& moment : moments) {
+      moment += power;
+      power *= point.steps;
+    }
+    const double first = weight * target;
+    right += first * Terms(1, point.steps, point.steps * point.steps);
   }
+  Eigen::Matrix3d matrix;
+  matrix << moments[0], moments[1], moments[2],  //
+      moments[1], moments[2], moments[3],        //
+      moments[2], moments[3], moments[4];
   // The terms of non-negative least squares are among those of some mask.
   Candidate best;
   best.d = d;

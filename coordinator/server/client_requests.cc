@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
 #include "absl/status/statusor.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/history_tables.h"
@@ -25,10 +29,21 @@ constexpr char kBusy[] =
 constexpr size_t kTargetMax = 160;  // of the audit log: a server and a uuid
 constexpr size_t kReasonMax = 300;  // likewise: why something was not done
 
+std::string_view OnOff(bool on) { return on ? "on" : "off"; }
+
 // The object of a command, for the audit log.
 std::string ObjectOf(const CommandRequest& request) {
-  return request.job.valid() ? StrCat("job ", request.job.value())
-                             : PrintableLine(request.target, kTargetMax);
+  if (request.job.valid()) {
+    const std::string job = StrCat("job ", request.job.value());
+    if (request.elements.empty()) return job;
+    return StrCat(job, "_[", PrintableLine(request.elements, kTargetMax), "]");
+  }
+  std::string target = PrintableLine(request.target, kTargetMax);
+  if (request.introspection.has_value()) {
+    StrAppend(&target, target.empty() ? "" : " ", "introspection ",
+              OnOff(*request.introspection));
+  }
+  return target;
 }
 
 // On whose account answers are. Without keys nobody has a name.
@@ -85,7 +100,8 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const CommandRequest& request) {
-  const Client client{from, request.request, /*submitted=*/false,
+  const Client client{from, request.request,
+                      /*submitted=*/false,
                       std::string(CommandName(request.kind)),
                       ObjectOf(request)};
   if (request.kind == CommandKind::kShutdown) {
@@ -93,7 +109,18 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     Reply(client, JobId(), "");
     return std::nullopt;
   }
+  if (request.kind == CommandKind::kNotify) {
+    TestNotices(now, client);
+    return std::nullopt;
+  }
   return Await(now, client, EventFor(now, from, request));
+}
+
+void ClientRequests::TestNotices(Time now, const Client& client) {
+  const std::optional<uint64_t> handle = clients_.Add(now, client);
+  if (!handle) return Reply(client, JobId(), kBusy);
+  const absl::Status begun = options_.test_notices(*handle);
+  if (!begun.ok()) Answer({*handle, JobId(), std::string(begun.message())});
 }
 
 std::optional<Event> ClientRequests::Await(Time now, const Client& client,
@@ -132,12 +159,26 @@ absl::StatusOr<Event> ClientRequests::EventFor(
     case CommandKind::kForget:
       return event::ServerForgotten{request.target};
     case CommandKind::kPolicy:
-      return SetPolicy(request.target);
+      return SetPolicy(request);
     case CommandKind::kUpdate:
       return Update(from, request);
     default: {
+      if (request.elements.size() > kJobSpecBytesMax) {
+        return absl::InvalidArgumentError(
+            StrCat("the elements have ", request.elements.size(),
+                   " bytes; name fewer of them at once"));
+      }
       event::JobCommanded commanded{request.job, request.kind};
-      const Job* const job = engine_.FindJob(request.job);
+      const Job* job = engine_.FindJob(request.job);
+      if (job == nullptr) job = FirstElement(engine_.jobs(), request.job);
+      if (job != nullptr && job->array == request.job) {
+        commanded.elements = request.elements;
+      } else if (!request.elements.empty()) {
+        return absl::InvalidArgumentError(
+            StrCat(request.job.value(),
+                   " is no array; `gavel queue` lists "
+                   "jobs and arrays"));
+      }
       const bool own = job == nullptr || job->spec.owner == from.identity.name;
       if (!own) commanded.by = from.identity.name;
       return commanded;
@@ -145,13 +186,25 @@ absl::StatusOr<Event> ClientRequests::EventFor(
   }
 }
 
-absl::StatusOr<Event> ClientRequests::SetPolicy(const std::string& name) const {
+absl::StatusOr<Event> ClientRequests::SetPolicy(
+    const CommandRequest& request) const {
+  const std::optional<bool> introspection = request.introspection;
+  const std::string& deciding = engine_.operated().policy.name;
+  const std::string& name = request.target.empty() && introspection.has_value()
+                                ? deciding
+                                : request.target;
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<Policy> policy,
                          MakePolicy(name));
-  if (name == engine_.operated().policy.name) {
+  if (name == deciding && !introspection.has_value()) {
     return absl::FailedPreconditionError(StrCat(name, " decides already"));
   }
+  if (name == deciding && introspection == engine_.options().introspection) {
+    return absl::FailedPreconditionError(
+        StrCat("introspection is ", OnOff(*introspection), " already"));
+  }
   event::PolicyChanged changed{name};
+  changed.introspection = introspection;
+  changed.introspection_is_own = introspection == options_.introspection;
   if (name != options_.policy) changed.instead_of = options_.policy;
   changed.packing = policy->packs();
   changed.progress = policy->reads_progress();
@@ -197,13 +250,24 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
       break;
     case QueryKind::kNodes:
     case QueryKind::kStatus:
-    case QueryKind::kForecast:
+    case QueryKind::kForecast: {
       QueryView view{engine_, now, engine_.operated().policy.name,
                      options_.wire(), options_.troubles()};
+      // They may quote what a program of the operator's wrote.
+      if (from.identity.role != Role::kOperator && !view.troubles.empty()) {
+        view.troubles = {
+            "there is trouble with the coordinator; an operator "
+            "sees it in `gavel status`"};
+      }
       if (request.kind == QueryKind::kStatus) {
         view.counts = &views_.CountsAt(now);
+        if (options_.threads != nullptr) view.threads = options_.threads();
       }
       send_(from.peer, AnswerQuery(request, view));
+      break;
+    }
+    case QueryKind::kDashboard:
+      AnswerDashboard(from, request);
   }
   return std::nullopt;
 }
@@ -213,14 +277,36 @@ void ClientRequests::RefuseQuery(const std::string& peer, uint64_t request,
   send_(peer, QueryReply{request, "", 0, std::move(error)});
 }
 
+std::string ClientRequests::NoJob(JobId job) const {
+  if (FirstElement(engine_.jobs(), job) != nullptr) {
+    return ArrayInstead(engine_.jobs(), job);
+  }
+  return StrCat("there is no job ", job.value(), "; `gavel queue` lists them");
+}
+
+// The token is in the answer alone: neither the log nor the journal has it.
+void ClientRequests::AnswerDashboard(const Requester& from,
+                                     const QueryRequest& request) {
+  if (options_.dashboard == nullptr) {
+    return RefuseQuery(from.peer, request.request,
+                       "this coordinator has no dashboard; start it with "
+                       "--http 127.0.0.1:8080");
+  }
+  const absl::StatusOr<std::string> token = options_.dashboard(from);
+  Audit(from, "dashboard", "", token.ok(), ToStd(token.status().message()));
+  if (!token.ok()) {
+    return RefuseQuery(from.peer, request.request,
+                       std::string(token.status().message()));
+  }
+  send_(from.peer, QueryReply{request.request, *token, 0, ""});
+}
+
 // At once, but where the places in line are yet to be found out.
 void ClientRequests::AnswerOfOne(Time now, const Requester& from,
                                  const QueryRequest& request) {
   const Job* const job = engine_.FindJob(request.job);
   if (job == nullptr) {
-    return RefuseQuery(from.peer, request.request,
-                       StrCat("there is no job ", request.job.value(),
-                              "; `gavel queue` lists them"));
+    return RefuseQuery(from.peer, request.request, NoJob(request.job));
   }
   std::vector<ThroughputRow> throughputs;
   if (request.kind == QueryKind::kWhy)
@@ -288,11 +374,11 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     return std::nullopt;
   };
   const auto job = engine_.jobs().find(request.worker.job);
-  if (job == engine_.jobs().end()) {
-    return refuse(StrCat("there is no job ", request.worker.job.value(),
-                         "; `gavel queue` lists them"));
-  }
+  if (job == engine_.jobs().end()) return refuse(NoJob(request.worker.job));
   const std::vector<Worker>& workers = job->second.workers;
+  if (workers.empty()) {
+    return refuse(StrCat("job ", job->first.value(), " has not started yet"));
+  }
   if (request.worker.rank < 0 ||
       static_cast<size_t>(request.worker.rank) >= workers.size()) {
     return refuse(StrCat("job ", job->first.value(), " has no rank ",
@@ -326,13 +412,88 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
 
 std::optional<Event> ClientRequests::Take(Time, const Requester& from,
                                           const LogReply& reply) {
-  const LogReader* reader = logs_.Find(reply.request);
+  const Reader* reader = logs_.Find(reply.request);
   if (reader == nullptr || reader->agent != from.peer) return std::nullopt;
   LogReply passed_on = reply;
   passed_on.request = reader->request;
   passed_on.server = reader->server;
   send_(reader->peer, passed_on);
   logs_.Take(reply.request);
+  return std::nullopt;
+}
+
+std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
+                                          const TerminalRequest& request) {
+  const auto refuse = [&](std::string error, bool for_ever = false) {
+    RefuseTerminal(from.peer, request.request, std::move(error), for_ever);
+    return std::nullopt;
+  };
+  const Job* const job = engine_.FindJob(request.worker.job);
+  if (job == nullptr) {
+    return refuse(StrCat("there is no job ", request.worker.job.value(),
+                         "; `gavel queue` lists them"),
+                  /*for_ever=*/true);
+  }
+  if (!job->spec.interactive()) {
+    return refuse(StrCat("job ", job->id.value(),
+                         " has no terminal: its class is not \"interactive\"; "
+                         "`gavel logs ",
+                         job->id.value(), "` shows its output"),
+                  /*for_ever=*/true);
+  }
+  if (request.input.size() > kTerminalBytesMax) {
+    return refuse(
+        StrCat("input of ", request.input.size(), " bytes exceeds the ",
+               kTerminalBytesMax, " of a message; send it in parts"),
+        /*for_ever=*/true);
+  }
+  if (job->workers.empty()) {  // an element that was never in the queue
+    return refuse(StrCat("job ", job->id.value(), " has not started yet"));
+  }
+  const Worker& worker = job->workers.front();
+  TerminalRequest passed_on = request;
+  passed_on.worker = {job->id, 0, worker.incarnation};
+  const uint64_t wanted = request.worker.incarnation;
+  if (wanted != 0 && wanted != worker.incarnation) {
+    TerminalReply reply{request.request, request.worker};
+    reply.ended = true;  // another process has taken its place
+    send_(from.peer, reply);
+    return std::nullopt;
+  }
+  if (worker.server.empty()) {
+    return refuse(StrCat("job ", job->id.value(), " has not started yet"));
+  }
+  const std::string* const agent = agents_.Find(worker.server);
+  if (agent == nullptr) {
+    return refuse(StrCat("the agent of server ", worker.server,
+                         ", which has the terminal, is not connected"));
+  }
+  const std::optional<uint64_t> handle =
+      terminals_.Add(now, {from.peer, request.request, worker.server, *agent});
+  if (!handle) return refuse(kBusy);
+  passed_on.request = *handle;
+  send_(*agent, std::move(passed_on));
+  return std::nullopt;
+}
+
+std::optional<Event> ClientRequests::Take(Time, const Requester& from,
+                                          const TerminalReply& reply) {
+  const Reader* const reader = terminals_.Find(reply.request);
+  if (reader == nullptr || reader->agent != from.peer) return std::nullopt;
+  TerminalReply passed_on = reply;
+  passed_on.request = reader->request;
+  // An agent that has yet to launch the process does not know it either.
+  const Job* const job = engine_.FindJob(reply.worker.job);
+  if (reply.ended && reply.output.empty() && job != nullptr &&
+      !job->workers.empty() &&
+      job->workers.front().incarnation == reply.worker.incarnation &&
+      job->workers.front().is_live()) {
+    passed_on.ended = false;
+    passed_on.error =
+        StrCat("job ", job->id.value(), " is being started, or has just ended");
+  }
+  send_(reader->peer, std::move(passed_on));
+  terminals_.Take(reply.request);
   return std::nullopt;
 }
 
@@ -360,26 +521,38 @@ void ClientRequests::Expire(Time now) {
               StrCat("the agent of server ", reader->server,
                      " did not answer in ", kLogTimeout_s, " s"));
   }
+  while (auto reader = terminals_.TakeOlderThan(now - kLogTimeout_s)) {
+    RefuseTerminal(reader->peer, reader->request,
+                   StrCat("the agent of server ", reader->server,
+                          " did not answer in ", kLogTimeout_s, " s"),
+                   /*for_ever=*/false);
+  }
+}
+
+void ClientRequests::Audit(const Requester& from, std::string action,
+                           std::string object, bool done,
+                           std::string_view error) {
+  if (options_.audit == nullptr) return;
+  const Identity& who = from.identity;
+  std::string result = done ? "done" : "not done";
+  if (!done && !error.empty()) {
+    StrAppend(&result, ": ", PrintableLine(error, kReasonMax));
+  }
+  options_.audit(
+      done,
+      {who.name, who.name.empty() ? "" : std::string(RoleName(who.role)),
+       from.address, std::move(action), std::move(object), std::move(result)});
 }
 
 // The audit log first: who was answered finds it there.
 void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
-  const Identity& who = client.from.identity;
-  if (options_.audit != nullptr) {
-    const bool done = error.empty();
-    // Why a job file is wrong may quote it: that is for its owner alone.
-    const bool quotes = client.submitted;
-    options_.audit(
-        done,
-        {who.name, who.name.empty() ? "" : std::string(RoleName(who.role)),
-         client.from.address, client.action,
-         client.submitted && job.valid()
-             ? StrCat("job ", job.value(), " ", client.object)
-             : client.object,
-         done     ? "done"
-         : quotes ? "not done"
-                  : StrCat("not done: ", PrintableLine(error, kReasonMax))});
-  }
+  const std::string object =
+      client.submitted && job.valid()
+          ? StrCat("job ", job.value(), " ", client.object)
+          : client.object;
+  // Why a job file is wrong may quote it: that is for its owner alone.
+  Audit(client.from, client.action, object, error.empty(),
+        client.submitted ? "" : error);
   if (client.submitted) {
     send_(client.from.peer, SubmitReply{client.request, job, std::move(error)});
   } else {
@@ -390,6 +563,15 @@ void ClientRequests::Reply(const Client& client, JobId job, std::string error) {
 void ClientRequests::RefuseLog(const std::string& peer, uint64_t request,
                                std::string error) {
   send_(peer, LogReply{request, "", 0, /*ended=*/true, std::move(error)});
+}
+
+void ClientRequests::RefuseTerminal(const std::string& peer, uint64_t request,
+                                    std::string error, bool for_ever) {
+  TerminalReply reply;
+  reply.request = request;
+  reply.error = std::move(error);
+  reply.refused = for_ever;
+  send_(peer, std::move(reply));
 }
 
 }  // namespace gavel

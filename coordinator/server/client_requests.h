@@ -136,6 +136,7 @@ struct Requester {
   std::string peer;
   std::string address;
   Identity identity;
+  std::string public_key = "";  // that proved it; empty: no keys
 };
 
 // Handles the requests of the `gavel` command line: submissions, commands,
@@ -144,10 +145,11 @@ struct Requester {
 // borrows the engine, the table of agents and the means to send.
 class ClientRequests {
  public:
-  // Submissions and commands on their way to the disk; log requests on their
-  // way to an agent, and how long that may take.
+  // Submissions and commands on their way to the disk; requests for logs and
+  // terminals on their way to an agent, and how long that may take.
   static constexpr size_t kWaitingClientsMax = 4096;
   static constexpr size_t kWaitingLogsMax = 1024;
+  static constexpr size_t kWaitingTerminalsMax = 1024;
   static constexpr double kLogTimeout_s = 10;
   // Listings that wait for the next view of the queue.
   static constexpr size_t kWaitingListingsMax = 1024;
@@ -157,12 +159,21 @@ class ClientRequests {
     std::string state_directory;  // absolute
     std::string cluster_id;       // of the journal
     std::string policy;           // the coordinator's own (--policy)
+    bool introspection = false;   // likewise (--introspection)
     QuotaOptions quota;           // of users; operators have none
     // Called with the outcome of each request.
     std::function<void(bool done, const AuditEntry&)> audit;
     std::function<WireCounts()> wire;                    // for the status
     std::function<std::vector<std::string>()> troubles;  // for the status
     std::function<void()> wake;  // SendAnswers has something to do; any thread
+    // Delivers a test of the notices, whose outcome comes as a Reply with this
+    // handle; or says why not.
+    std::function<absl::Status(uint64_t handle)> test_notices;
+    // Null: figures that are not known. For the status.
+    std::function<ThreadFigures()> threads;
+    // Gives the holder of that key a token, as JSON for `gavel dashboard`.
+    // Null: there is no dashboard.
+    std::function<absl::StatusOr<std::string>(const Requester&)> dashboard;
   };
   ClientRequests(const Engine& engine, const PeerTable<std::string>& agents,
                  Send send, Options options);
@@ -180,6 +191,11 @@ class ClientRequests {
   // Takes an agent's answer, and passes it on to the client that asked.
   std::optional<Event> Take(Time now, const Requester& from,
                             const LogReply& reply);
+  // The same for terminals.
+  std::optional<Event> Take(Time now, const Requester& from,
+                            const TerminalRequest& request);
+  std::optional<Event> Take(Time now, const Requester& from,
+                            const TerminalReply& reply);
 
   void Answer(const action::Reply& reply);
   // Sends the answers that the threads have written, and the listings that are
@@ -209,7 +225,8 @@ class ClientRequests {
     std::string action;      // for the audit log
     std::string object;
   };
-  struct LogReader {
+  void TestNotices(Time now, const Client& client);
+  struct Reader {  // of a log or a terminal
     std::string peer;
     uint64_t request = 0;
     std::string server;
@@ -219,9 +236,11 @@ class ClientRequests {
                                    const SubmitRequest& request);
   absl::StatusOr<Event> EventFor(Time now, const Requester& from,
                                  const CommandRequest& request) const;
-  absl::StatusOr<Event> SetPolicy(const std::string& name) const;
+  absl::StatusOr<Event> SetPolicy(const CommandRequest& request) const;
   absl::StatusOr<Event> Update(const Requester& from,
                                const CommandRequest& request) const;
+  // Why nothing can be said of a job that is not there, or is an array.
+  std::string NoJob(JobId job) const;
   struct Listing {
     Requester from;
     QueryRequest request;
@@ -229,6 +248,7 @@ class ClientRequests {
   // An event whose answer `client` gets; nothing: it has been refused.
   std::optional<Event> Await(Time now, const Client& client,
                              absl::StatusOr<Event> event);
+  void AnswerDashboard(const Requester& from, const QueryRequest& request);
   void AnswerOfOne(Time now, const Requester& from,
                    const QueryRequest& request);
   void List(Time now, const Requester& from, const QueryRequest& request);
@@ -236,17 +256,23 @@ class ClientRequests {
                   std::shared_ptr<const QueueView> view);
   void Ask(QueryThread& thread, const Requester& from, uint64_t request,
            QueryThread::Write write);
+  // A line of the audit log. `error`: why it was not done; empty: is not said.
+  void Audit(const Requester& from, std::string action, std::string object,
+             bool done, std::string_view error);
   void RefuseQuery(const std::string& peer, uint64_t request,
                    std::string error);
   void Reply(const Client& client, JobId job, std::string error);
   void RefuseLog(const std::string& peer, uint64_t request, std::string error);
+  void RefuseTerminal(const std::string& peer, uint64_t request,
+                      std::string error, bool for_ever);
 
   const Engine& engine_;
   const PeerTable<std::string>& agents_;
   const Send send_;
   Options options_;
   PendingTable<Client> clients_{kWaitingClientsMax};
-  PendingTable<LogReader> logs_{kWaitingLogsMax};
+  PendingTable<Reader> logs_{kWaitingLogsMax};
+  PendingTable<Reader> terminals_{kWaitingTerminalsMax};
   QueryThread history_;
   QueueViews views_;
   QueryThread queries_;

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/engine/arrays.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -21,6 +22,11 @@ std::string WorkerText(const WorkerKey& worker) {
 
 std::string JobText(const Job& job) {
   return StrCat("job ", job.id.value(), " \"", job.spec.name, "\"");
+}
+
+// An element of an array that waits for its turn is not told of as held.
+JobState StateOf(const Job& job) {
+  return engine::WaitsForArray(job) ? JobState::kActive : job.state;
 }
 
 // Its owner ended or held it: that what started was ended is no failure.
@@ -84,7 +90,7 @@ struct ClusterFacts::Observation {
     own.jobs_.clear();
     for (const auto& [id, job] : engine.jobs()) {
       if (job.active() || job.state == JobState::kHeld)
-        own.jobs_[id] = job.state;
+        own.jobs_[id] = StateOf(job);
     }
     own.lost_.clear();
     for (const Accelerator& one : engine.cluster().accelerators()) {
@@ -93,16 +99,31 @@ struct ClusterFacts::Observation {
   }
 
   void On(const event::JobSubmitted& e) {
-    const auto last = engine.jobs().rbegin();
-    if (last == engine.jobs().rend()) return;
-    const Job& job = last->second;
-    own.jobs_[job.id] = job.state;
-    Add(info, JobText(job), " submitted",
-        e.spec.owner.empty() ? "" : StrCat(" by ", e.spec.owner),
+    const std::vector<JobId> made = LastSubmitted(engine.jobs());
+    if (made.empty()) return;
+    for (const JobId id : made) own.jobs_[id] = StateOf(engine.jobs().at(id));
+    const Job& job = engine.jobs().at(made.front());
+    Add(info,
+        job.array.valid() ? StrCat("array ", job.array.value(), " of ",
+                                   made.size(), " jobs \"", e.spec.name, "\"")
+                          : JobText(job),
+        " submitted", e.spec.owner.empty() ? "" : StrCat(" by ", e.spec.owner),
         ", scale factor ", job.scale_factor);
   }
 
-  void On(const event::JobCommanded& e) { LookAt(e.job); }
+  // One line for all elements of an array.
+  void On(const event::JobCommanded& e) {
+    if (FirstElement(engine.jobs(), e.job) == nullptr) return LookAt(e.job);
+    const std::vector<Fact> before = std::exchange(facts, {});
+    for (const JobId id : NamedJobs(engine.jobs(), e)) LookAt(id);
+    const size_t changed = facts.size();
+    facts = before;
+    if (changed == 0) return;
+    Add(info, CommandName(e.kind), " of ", changed, " jobs of array ",
+        e.job.value());
+  }
+
+  void On(const event::ParentsEnded& e) { LookAt(e.job); }
 
   void On(const event::ServerJoined& e) {
     Add(info, "server ", e.hello.server,
@@ -127,7 +148,10 @@ struct ClusterFacts::Observation {
   }
 
   void On(const event::PolicyChanged& e) {
-    Add(info, "policy ", e.policy, " decides from now on");
+    const char* with = !e.introspection.has_value() ? ""
+                       : *e.introspection           ? ", with introspection"
+                                                    : ", without introspection";
+    Add(info, "policy ", e.policy, " decides from now on", with);
   }
 
   void On(const event::ServerForgotten& e) {
@@ -232,9 +256,10 @@ struct ClusterFacts::Observation {
       own.jobs_.erase(known);
       return;
     }
-    if (job->state == known->second) return;
-    known->second = job->state;
-    switch (job->state) {
+    const JobState state = StateOf(*job);
+    if (state == known->second) return;
+    known->second = state;
+    switch (state) {
       case JobState::kActive:
         Add(info, JobText(*job), " is released");
         return;

@@ -16,7 +16,9 @@
 #include "coordinator/server/engine_setup.h"
 #include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/journal.h"
+#include "coordinator/server/local_requests.h"
 #include "coordinator/server/message_pipeline.h"
+#include "coordinator/server/notifier.h"
 #include "coordinator/server/peer_links.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -31,6 +33,7 @@ namespace {
 
 // Between two checks of deadlines and finished commits.
 constexpr int kMessagesPerTurnMax = 64;
+constexpr int kLocalPerTurnMax = 8;
 constexpr double kWaitMax_s = 1;
 // At most so long a revoked key is still accepted, and a coordinator that was
 // replaced still sends.
@@ -69,8 +72,9 @@ struct CoordinatorServer::Impl {
       : options(WithLog(std::move(given))),
         gatekeeper(std::move(keeper)),
         router(std::move(bound)),
+        local([this] { router->waker().Wake(); }),
         engine(options.engine),
-        peers(*gatekeeper, *router, *options.log),
+        peers(*gatekeeper, *router, local, *options.log),
         clients(
             engine, peers.agents(),
             [this](const std::string& peer, Message message) {
@@ -78,7 +82,11 @@ struct CoordinatorServer::Impl {
             },
             ClientOptions(cluster_id)),
         runner({engine, peers, clients, *options.log,
-                [this] { router->waker().Wake(); }},
+                [this] { router->waker().Wake(); },
+                [this] {
+                  return notifier == nullptr ? std::vector<std::string>()
+                                             : notifier->Troubles();
+                }},
                cluster_id, options.snapshots),
         pipeline({engine, *gatekeeper, *router, peers, clients, runner,
                   *options.log}) {}
@@ -88,6 +96,7 @@ struct CoordinatorServer::Impl {
     client_options.state_directory = options.state_directory;
     client_options.cluster_id = cluster_id;
     client_options.policy = options.policy;
+    client_options.introspection = options.engine.introspection;
     client_options.quota = options.quota;
     client_options.audit = [this](bool done, const AuditEntry& entry) {
       gatekeeper->Audit(runner.Now(), done, entry);
@@ -96,7 +105,12 @@ struct CoordinatorServer::Impl {
       return CountsOf(*router, pipeline.refused());
     };
     client_options.troubles = [this] { return runner.troubles(); };
+    client_options.threads = [this] { return runner.threads(); };
+    client_options.dashboard = options.dashboard;
     client_options.wake = [this] { router->waker().Wake(); };
+    client_options.test_notices = [this](uint64_t handle) {
+      return TestNotices(handle);
+    };
     return client_options;
   }
 
@@ -118,12 +132,50 @@ struct CoordinatorServer::Impl {
                          StrCat("behind row ", recovered.position.seq),
                          StrCat("done: term ", recovered.term)});
     }
+    GAVEL_RETURN_IF_ERROR(StartNotices(recovered.position.seq));
     runner.CarryOut(runner.Step(started));
     if (!options.prices.empty()) {
       runner.CarryOut(runner.Step(event::PricesChanged{
           {options.prices.begin(), options.prices.end()}}));
     }
     return runner.halted();
+  }
+
+  // `last_seq`: the journal's last row. Without a notifier its position file is
+  // removed: a later notifier would tell everything that happened meanwhile.
+  absl::Status StartNotices(uint64_t last_seq) {
+    const std::string position = options.state_directory + "/notified";
+    if (options.notify.empty()) {
+      std::remove(position.c_str());
+      return absl::OkStatus();
+    }
+    Notifier::Options made;
+    made.spec = options.notify;
+    made.journal = options.state_directory + "/journal.db";
+    made.position = position;
+    made.coordinator = router->endpoint();
+    GAVEL_ASSIGN_OR_RETURN(notifier,
+                           Notifier::Start(std::move(made), last_seq,
+                                           [this] { router->waker().Wake(); }));
+    return absl::OkStatus();
+  }
+
+  absl::Status TestNotices(uint64_t handle) {
+    if (notifier == nullptr) {
+      return absl::FailedPreconditionError(
+          "the coordinator tells nobody; write command or webhook below "
+          "[notify] into its cluster file (--cluster), and start it again");
+    }
+    if (notifier->Test(handle)) return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        "the coordinator has too many tests to do; try again");
+  }
+
+  void TakeTestedNotices() {
+    if (notifier == nullptr) return;
+    while (auto tested = notifier->TakeTested()) {
+      clients.Answer({tested->first, JobId(), std::move(tested->second)});
+    }
   }
 
   event::CoordinatorStarted StartedEvent(uint64_t term) const {
@@ -135,6 +187,11 @@ struct CoordinatorServer::Impl {
     if (stays) {
       options.log->info("policy {}: set by `gavel policy` in place of {}",
                         set.name, set.instead_of);
+    }
+    if (set.introspection.value_or(options.engine.introspection) !=
+        options.engine.introspection) {
+      options.log->info("introspection {}: set by `gavel policy`",
+                        *set.introspection ? "on" : "off");
     }
     started.wall_s = WallClockNow();
     started.after_loss = options.accept_loss;
@@ -150,6 +207,7 @@ struct CoordinatorServer::Impl {
       std::fflush(options.announce);
     }
     while (!Over()) Turn();
+    local.Close();
     if (options.abandon_solves) solve_abandoned = !runner.StopSolving();
     if (runner.halted().ok()) options.log->info("stopped");
     return runner.halted();
@@ -162,8 +220,10 @@ struct CoordinatorServer::Impl {
   // One turn of the loop: messages, what the threads have done, deadlines.
   void Turn() {
     ReceiveSome();
+    TakeLocal();
     runner.SendSome();
     runner.TakeCompletions();
+    TakeTestedNotices();
     runner.TakeDeadline();
     clients.Expire(runner.Now());
     CheckOutside();
@@ -175,7 +235,7 @@ struct CoordinatorServer::Impl {
   }
 
   double WaitTime() const {
-    if (runner.has_unsent()) return 0;
+    if (runner.has_unsent() || local.has_waiting()) return 0;
     const Time next =
         std::min({engine.NextDeadline(), clients.NextDeadline(), stop_at});
     return std::clamp(next - runner.Now(), 0.0, kWaitMax_s);
@@ -189,6 +249,15 @@ struct CoordinatorServer::Impl {
       if (!incoming) return;
       pipeline.Handle(*std::move(incoming));
       wait_s = 0;
+    }
+  }
+
+  void TakeLocal() {
+    for (int count = 0; count < kLocalPerTurnMax && runner.halted().ok();
+         ++count) {
+      std::optional<Incoming> incoming = local.Next();
+      if (!incoming) return;
+      pipeline.Handle(*std::move(incoming));
     }
   }
 
@@ -236,12 +305,14 @@ struct CoordinatorServer::Impl {
   const CoordinatorServerOptions options;
   std::unique_ptr<Gatekeeper> gatekeeper;  // the router's thread asks it
   std::unique_ptr<Router> router;
+  LocalRequests local;
   Engine engine;
   PeerLinks peers;
   ClientRequests clients;
   // Behind the router: its threads wake it.
   EngineRunner runner;
   MessagePipeline pipeline;
+  std::unique_ptr<Notifier> notifier;  // null: nobody is told
   WireReport wire_report;
   Time stop_at = kNever;
   Time check_at = 0;
@@ -322,6 +393,8 @@ void CoordinatorServer::SetQuota(const QuotaOptions& quota) {
 bool CoordinatorServer::solve_abandoned() const {
   return impl_->solve_abandoned;
 }
+
+LocalRequests& CoordinatorServer::local() { return impl_->local; }
 
 const std::string& CoordinatorServer::endpoint() const {
   return impl_->router->endpoint();

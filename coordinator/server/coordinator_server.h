@@ -3,11 +3,12 @@
 // `gavel local` run one.
 //
 // Run() belongs to one thread; Stop() may be called from any, and from a signal
-// handler. Two more threads run inside: commits and solving.
+// handler. More threads run inside: commits, solving, notices and the like.
 #ifndef GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
 #define GAVEL_COORDINATOR_SERVER_COORDINATOR_SERVER_H_
 
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "coordinator/server/journal.h"
 #include "coordinator/server/journal_writer.h"
 #include "coordinator/server/limits.h"
+#include "coordinator/workload/cluster_spec.h"
 #include "runtime/transport/curve.h"
 
 namespace spdlog {
@@ -26,6 +28,9 @@ class logger;
 }
 
 namespace gavel {
+
+class LocalRequests;
+struct Requester;
 
 struct CoordinatorServerOptions {
   // Port 0: a free one. Beyond loopback only with `keys`.
@@ -40,7 +45,8 @@ struct CoordinatorServerOptions {
   SnapshotOptions snapshots;
   std::string policy = "max_min_fairness_perf";
   std::map<std::string, double> prices;  // per accelerator and hour, by type
-  std::shared_ptr<spdlog::logger> log;   // null: none
+  NotifySpec notify;
+  std::shared_ptr<spdlog::logger> log;  // null: none
   // The journal is an older copy, and what came behind it is lost: agents and
   // workers that have seen more of it are heard all the same.
   bool accept_loss = false;
@@ -49,6 +55,9 @@ struct CoordinatorServerOptions {
   // Gets the line "gavel: listening on tcp://127.0.0.1:PORT" for scripts, once
   // requests are answered; null: none. Borrowed.
   std::FILE* announce = nullptr;
+  // As of ClientRequests::Options. Called by the event loop, which it must not
+  // keep waiting.
+  std::function<absl::StatusOr<std::string>(const Requester&)> dashboard;
 };
 
 class CoordinatorServer {
@@ -78,6 +87,10 @@ class CoordinatorServer {
   // After Run(), with `abandon_solves`: one is still under way. End the process
   // with std::_Exit once all else has been destroyed.
   bool solve_abandoned() const;
+
+  // For requests from within this process, by any thread. Lives as long as the
+  // server.
+  LocalRequests& local();
 
   // With the port that was really bound.
   const std::string& endpoint() const;

@@ -1,5 +1,7 @@
 #include "coordinator/server/engine_runner.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <variant>
@@ -43,10 +45,12 @@ SolverThread::SolverThread(std::unique_ptr<Policy> policy,
 }
 
 void SolverThread::Answer(const action::SolvePolicy& problem, Shared& shared) {
+  const Stopwatch solve;
   event::AllocationReady answer{problem.epoch,
                                 ResultOf(problem, shared.policy)};
   const std::lock_guard lock(shared.mutex);
   shared.answer = std::move(answer);
+  shared.solve_s = solve.elapsed_s();
   if (shared.notify) shared.notify();
 }
 
@@ -62,6 +66,11 @@ bool SolverThread::Stop() {
 std::optional<event::AllocationReady> SolverThread::TakeAnswer() {
   const std::lock_guard lock(shared_->mutex);
   return std::exchange(shared_->answer, std::nullopt);
+}
+
+std::optional<double> SolverThread::solve_s() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->solve_s;
 }
 
 absl::StatusOr<JournalWriter::Recovered> EngineRunner::Recover(
@@ -138,6 +147,7 @@ bool EngineRunner::TakeCommits() {
 
 void EngineRunner::TakeTroubles() {
   std::vector<std::string> now = journal_writer_.Troubles();
+  std::ranges::move(parts_.more_troubles(), std::back_inserter(now));
   if (now == troubles_) return;
   troubles_ = std::move(now);
   for (const std::string& trouble : troubles_) parts_.log.warn("{}", trouble);

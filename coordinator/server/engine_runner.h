@@ -21,6 +21,7 @@
 #include "coordinator/server/cluster_facts.h"
 #include "coordinator/server/journal_writer.h"
 #include "coordinator/server/peer_links.h"
+#include "coordinator/server/query.h"
 #include "core/messages.h"
 #include "core/units.h"
 #include "runtime/files/stopwatch.h"
@@ -57,6 +58,8 @@ class SolverThread {
   // The newest answer, once. An error of the policy, or an exception of its
   // solver, is an answer too: outcome kFailed with the detail.
   std::optional<event::AllocationReady> TakeAnswer();
+  // How long the last solve took; nothing: none has ended.
+  std::optional<double> solve_s() const;
 
  private:
   // The thread keeps it alive when it outlives this object.
@@ -66,6 +69,7 @@ class SolverThread {
     std::mutex mutex;              // guards all below
     std::function<void()> notify;  // null: stopped
     std::optional<event::AllocationReady> answer;
+    std::optional<double> solve_s;
   };
   static void Answer(const action::SolvePolicy& problem, Shared& shared);
 
@@ -88,6 +92,8 @@ class EngineRunner {
     ClientRequests& clients;
     spdlog::logger& log;
     std::function<void()> wake;  // the event loop; any thread
+    // Troubles of other parts, which an operator sees.
+    std::function<std::vector<std::string>()> more_troubles;
   };
   EngineRunner(Parts parts, std::string cluster_id, SnapshotOptions snapshots)
       : parts_(std::move(parts)),
@@ -128,6 +134,10 @@ class EngineRunner {
   }
   // Problems for an operator.
   const std::vector<std::string>& troubles() const { return troubles_; }
+  // For the status, once it has recovered.
+  ThreadFigures threads() const {
+    return {solver_->solve_s(), parts_.engine.position().seq - persisted_seq_};
+  }
   // Why it has halted; OK while it runs.
   const absl::Status& halted() const { return halted_; }
 

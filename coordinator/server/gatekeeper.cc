@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/server/incoming.h"
+#include "coordinator/server/local_requests.h"
 #include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -62,6 +63,9 @@ double CostOf(const Message& message) {
   // It is written to the journal, and may start a solve.
   constexpr double kCommand = 5;
   if (std::holds_alternative<CommandRequest>(message)) return kCommand;
+  // It is only passed on, and a person types many.
+  constexpr double kTerminal = 0.1;
+  if (std::holds_alternative<TerminalRequest>(message)) return kTerminal;
   const auto* query = std::get_if<QueryRequest>(&message);
   return query != nullptr && query->cursor != 0 ? kNextPage : 1;
 }
@@ -140,6 +144,9 @@ absl::StatusOr<Identity> Gatekeeper::Authenticate(Time now,
                                                   const Incoming& incoming) {
   if (!keys_.has_value()) {
     return Identity{"", Role::kOperator, "", WorkerKey()};
+  }
+  if (LocalRequests::IsReader(incoming)) {
+    return Identity{"(dashboard)", Role::kViewer, "", WorkerKey()};
   }
   std::optional<Identity> sender = keys_->access->Find(incoming.public_key);
   if (sender.has_value()) return *std::move(sender);
@@ -266,6 +273,12 @@ std::optional<Message> RefusalOf(const Message& message,
   }
   if (const auto* m = std::get_if<LogRequest>(&message)) {
     return LogReply{m->request, "", m->offset, true, error};
+  }
+  if (const auto* m = std::get_if<TerminalRequest>(&message)) {
+    TerminalReply reply{m->request, m->worker};
+    reply.error = error;
+    reply.refused = !absl::IsResourceExhausted(why);
+    return reply;
   }
   if (const auto* m = std::get_if<BidderHello>(&message)) {
     return BidderNotice{m->bidder, BidderNoticeKind::kRefused, 0, error};

@@ -4,7 +4,10 @@
 #include <tuple>
 #include <variant>
 
+#include "absl/strings/str_format.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/server/query.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/fields.h"
 #include "core/packer.h"
 #include "core/text.h"
@@ -31,6 +34,7 @@ std::string_view CauseName(const event::LeaseEnded& e) {
 }  // namespace
 
 // For Packer; in the namespace that lookup needs.
+constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 auto Fields(As<HistoryJob> auto& j) {
   return std::tie(j.job, j.last_seq, j.over, j.name, j.user, j.entity, j.app,
                   j.state, j.reason, j.scale_factor, j.weight, j.submitted_s,
@@ -50,8 +54,8 @@ auto Fields(As<HistoryProjector::Rate> auto& r) {
   return std::tie(r.steps, r.seconds);
 }
 auto Fields(As<HistoryProjector::OpenJob> auto& j) {
-  return std::tie(j.row, j.leases, j.rates, j.reports, j.reports_kept,
-                  j.stride);
+  return std::tie(j.row, j.leases, j.rates, j.reports, j.reports_kept, j.stride,
+                  j.told, j.at_risk);
 }
 
 struct HistoryProjector::Observation {
@@ -60,6 +64,7 @@ struct HistoryProjector::Observation {
   Time now;
   const Engine& engine;
   std::vector<HistoryRow> rows = {};
+  uint64_t notices = 0;  // among them
 
   OpenJob* Find(JobId job) {
     const auto found = own.jobs_.find(job);
@@ -73,16 +78,24 @@ struct HistoryProjector::Observation {
   }
 
   void On(const event::JobSubmitted&) {
-    if (engine.jobs().empty()) return;
-    const JobId id = engine.jobs().rbegin()->first;
-    own.jobs_[id].row.submitted_s = own.WallTime(now);
-    Tell(id);
+    for (const JobId id : LastSubmitted(engine.jobs())) {
+      own.jobs_[id].row.submitted_s = own.WallTime(now);
+      Tell(id);
+    }
   }
 
   // A job that was held and may try again is open again.
-  void On(const event::JobCommanded& e) { Tell(e.job); }
+  void On(const event::JobCommanded& e) {
+    for (const JobId id : NamedJobs(engine.jobs(), e)) Tell(id);
+  }
 
-  void On(const event::JobUpdated& e) { Tell(e.job); }
+  void On(const event::JobUpdated& e) {
+    OpenJob* const job = Find(e.job);
+    if (job != nullptr && e.update.deadline_s) job->at_risk = false;
+    Tell(e.job);
+  }
+
+  void On(const event::TimeReached& e) { Tell(e.job); }
 
   void On(const event::PolicyChanged& e) { own.policy_ = e.policy; }
 
@@ -109,7 +122,14 @@ struct HistoryProjector::Observation {
     }
     lease.since = now;
     lease.incarnation = e.worker.incarnation;
-    if (job->row.started_s == 0) job->row.started_s = lease.row.from_s;
+    if (job->row.started_s == 0) {
+      job->row.started_s = lease.row.from_s;
+      if (held_by != nullptr) {
+        NoteJob(*held_by, "started",
+                StrCat("has started on ", lease.row.type, " of server ",
+                       lease.row.server));
+      }
+    }
     rows.emplace_back(lease.row);
     job->leases[rank] = std::move(lease);
     Tell(e.worker.job);
@@ -193,6 +213,39 @@ struct HistoryProjector::Observation {
       }
     }
     for (const JobId id : there) CloseVanished(id, "agent started anew");
+    TellChanged();
+  }
+
+  void On(const event::ServerLost& e) {
+    if (!e.left) {
+      Note("node_lost",
+           StrCat("Server ", e.server,
+                  " is lost: its agent is silent, and its accelerators can't "
+                  "be reached."));
+    }
+    TellChanged();
+  }
+
+  void On(const event::AcceleratorLost& e) {
+    const AcceleratorId id = engine.cluster().Find(e.server, e.uuid);
+    if (id.valid() &&
+        engine.cluster().accelerator(id).state == AcceleratorState::kLost) {
+      Note("node_lost",
+           StrCat("Accelerator ", e.uuid, " of server ", e.server,
+                  " has failed; no job gets it until its agent is started "
+                  "anew."));
+    }
+    TellChanged();
+  }
+
+  void On(const event::AcceleratorsDrained& e) {
+    if (e.drained && !e.why.empty()) {
+      Note("node_lost",
+           StrCat("Accelerator ", e.uuid, " of server ", e.server,
+                  " is drained by the coordinator."),
+           e.why);
+    }
+    TellChanged();
   }
 
   // Leases that the engine no longer counts as held.
@@ -262,6 +315,119 @@ struct HistoryProjector::Observation {
     }
     rows.emplace_back(std::move(round));
     TellShares();
+    for (auto& [id, open] : own.jobs_) LookAtDeadline(id, open);
+  }
+
+  // Tells once of a deadline that the job will miss at its present rate: the
+  // steps/s measured where it ran last, for the share of time that the policy
+  // gives it. A job without a share counts as if it ran from now on.
+  void LookAtDeadline(JobId id, OpenJob& open) {
+    const Job* const job = engine.FindJob(id);
+    if (open.at_risk || job == nullptr || !job->active() ||
+        !job->spec.deadline_s) {
+      return;
+    }
+    const double left_s = job->submitted_at + *job->spec.deadline_s - now;
+    const double needed_s = SecondsNeeded(*job, open);
+    if (left_s > 0 && needed_s <= left_s) return;
+    open.at_risk = true;
+    const std::string what =
+        left_s <= 0 ? std::string("has missed its deadline")
+                    : absl::StrFormat(
+                          "will miss its deadline: it needs about %.0f s more "
+                          "at its present rate, and has %.0f s",
+                          needed_s, left_s);
+    NoteJob(*job, "at_risk", what);
+  }
+
+  // 0: not known. Only by what the journal has, so that a replay tells the
+  // same.
+  double SecondsNeeded(const Job& job, const OpenJob& open) const {
+    if (job.spec.steps_total == 0 || job.workers.empty()) return 0;
+    const AcceleratorId last = job.stays.last();
+    const auto total = static_cast<double>(job.spec.steps_total);
+    const auto done = static_cast<double>(job.workers[0].known.steps_done);
+    const auto here =
+        last.valid()
+            ? open.rates.find(engine.cluster().accelerator(last).info.type)
+            : open.rates.end();
+    double steps_per_s = 0;
+    if (here != open.rates.end() && here->second.seconds > 0) {
+      steps_per_s = here->second.steps / here->second.seconds;
+    } else {
+      for (const auto& [type, given] : job.spec.throughputs) {
+        steps_per_s = std::max(steps_per_s, given);
+      }
+    }
+    if (!(steps_per_s > 0)) return 0;
+    const double share = job.target_share > 0 ? job.target_share : 1;
+    return std::max(0.0, total - done) / (steps_per_s * share);
+  }
+
+  void Note(std::string_view event, std::string text, std::string reason = "",
+            const Job* job = nullptr) {
+    HistoryNotice notice;
+    if (notices >= HistoryNotice::kPerRowMax) return;
+    if (job != nullptr) {
+      notice.chosen = !job->spec.notify.empty();
+      if (notice.chosen && !WantsNotice(job->spec.notify, event)) return;
+      notice.job = job->id.value();
+      notice.name = job->spec.name;
+      notice.user = job->spec.owner;
+      notice.app = job->spec.app;
+    }
+    notice.id = seq * HistoryNotice::kPerRowMax + notices++;
+    notice.event = event;
+    notice.at_s = own.WallTime(now);
+    notice.text = std::move(text);
+    notice.reason = std::move(reason);
+    rows.emplace_back(std::move(notice));
+  }
+
+  // `what`: of the sentence about the job.
+  void NoteJob(const Job& job, std::string_view event, const std::string& what,
+               std::string reason = "") {
+    Note(event,
+         StrCat("Job ", job.id.value(), " \"", job.spec.name, "\"",
+                job.spec.owner.empty() ? "" : StrCat(" of ", job.spec.owner),
+                " ", what, "."),
+         std::move(reason), &job);
+  }
+
+  // The rows of all jobs whose state has changed.
+  void TellChanged() {
+    std::vector<JobId> changed;
+    for (const auto& [id, open] : own.jobs_) {
+      const Job* const job = engine.FindJob(id);
+      if (job != nullptr && job->state != open.told) changed.push_back(id);
+    }
+    for (const JobId id : changed) Tell(id);
+  }
+
+  void NoteState(const Job& job, OpenJob& open) {
+    if (job.state == open.told) return;
+    open.told = job.state;
+    switch (job.state) {
+      case JobState::kActive:
+        return;
+      case JobState::kFinished:
+        return NoteJob(job, "finished", "has finished");
+      case JobState::kCancelled:
+        return NoteJob(job, "cancelled", "was cancelled",
+                       RenderReason(job.reason));
+      case JobState::kHeld:
+        break;
+    }
+    const bool waits = std::holds_alternative<reason::NotBefore>(job.reason) ||
+                       std::holds_alternative<reason::AwaitsJobs>(job.reason) ||
+                       std::holds_alternative<reason::ArrayLimit>(job.reason);
+    if (waits) return;
+    const bool asked =
+        std::holds_alternative<reason::HeldByUser>(job.reason) ||
+        std::holds_alternative<reason::HeldTimeLimit>(job.reason);
+    NoteJob(job, asked ? "held" : "failed",
+            asked ? "is held" : "has failed and is held",
+            RenderReason(job.reason));
   }
 
   void TellShares() {
@@ -325,6 +491,7 @@ struct HistoryProjector::Observation {
       row.steps_per_s[type] = rate.steps / rate.seconds;
     }
     rows.emplace_back(row);
+    NoteState(job, *open);
     if (row.over) own.jobs_.erase(id);
   }
 

@@ -57,6 +57,10 @@ class HistoryProjector {
     uint64_t reports = 0;
     uint64_t reports_kept = 0;
     uint64_t stride = 1;
+    // The state that the last notice about it reported, and whether there was
+    // one about its deadline.
+    JobState told = JobState::kActive;
+    bool at_risk = false;
   };
 
  private:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "coordinator/server/row_json.h"
+#include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
@@ -46,11 +47,13 @@ struct Table {
   std::vector<Field> fields;
   std::string_view begins;  // column of when it began
   std::string_view ends;    // and ended; 0 there: not yet
+  bool has_readers = true;
 };
 
 template <class Row>
-Table TableOf(std::string_view begins, std::string_view ends) {
-  Table table{Row::kTable, {}, begins, ends};
+Table TableOf(std::string_view begins, std::string_view ends,
+              bool has_readers = true) {
+  Table table{Row::kTable, {}, begins, ends, has_readers};
   const Row row;
   VisitFields(row, [&]<class T>(const RowKey& key, const T&) {
     table.fields.push_back({key.name, KindOf<T>()});
@@ -64,13 +67,15 @@ const std::vector<Table>& Tables() {
       TableOf<HistoryLease>("from_s", "to_s"),
       TableOf<HistoryRound>("from_s", "from_s"),
       TableOf<HistorySteps>("at_s", "at_s"),
-      TableOf<HistoryShares>("from_s", "to_s")};
+      TableOf<HistoryShares>("from_s", "to_s"),
+      TableOf<HistoryNotice>("at_s", "at_s", /*has_readers=*/false)};
   return tables;
 }
 
+// Null: readers have no such table.
 const Table* FindTable(std::string_view name) {
   const auto found = std::ranges::find(Tables(), name, &Table::name);
-  return found == Tables().end() ? nullptr : &*found;
+  return found == Tables().end() || !found->has_readers ? nullptr : &*found;
 }
 
 // Binds parameters from 1 on.
@@ -267,7 +272,70 @@ absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq) {
         "DELETE FROM history_jobs WHERE last_seq <= ? AND over"}) {
     GAVEL_RETURN_IF_ERROR(database.Run(sql, seq));
   }
-  return absl::OkStatus();
+  return database.Run("DELETE FROM history_notices WHERE id < ?",
+                      (seq + 1) * HistoryNotice::kPerRowMax);
+}
+
+namespace {
+
+void ReadColumn(const SqliteStatement& row, int column, std::string* value) {
+  *value = std::string(row.Blob(column));
+}
+void ReadColumn(const SqliteStatement& row, int column, double* value) {
+  *value = row.Real(column);
+}
+template <std::integral T>
+void ReadColumn(const SqliteStatement& row, int column, T* value) {
+  *value = static_cast<T>(row.Integer(column));
+}
+
+}  // namespace
+
+absl::StatusOr<WaitingNotices> ReadNotices(
+    SqliteDatabase& database, const std::vector<std::string>& events,
+    uint64_t behind, uint64_t waiting_max) {
+  std::string names;
+  for (const std::string_view event : kNoticeEvents) {
+    if (!WantsNotice(events, event)) continue;
+    StrAppend(&names, names.empty() ? "'" : ", '", event, "'");
+  }
+  // The highest id first: rows that come meanwhile are for the next time.
+  WaitingNotices waiting;
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement highest,
+      database.Prepare("SELECT COALESCE(MAX(id), 0) FROM history_notices"));
+  GAVEL_RETURN_IF_ERROR(highest.Step().status());
+  waiting.last = std::max(behind, highest.Integer(0));
+  GAVEL_RETURN_IF_ERROR(highest.Step().status());
+  if (waiting.last == behind) return waiting;
+  const std::string wanted = StrCat(
+      " FROM history_notices WHERE id > ?1 AND id <= ?2 AND "
+      "(chosen OR event IN (",
+      names, "))");
+  GAVEL_ASSIGN_OR_RETURN(SqliteStatement count,
+                         database.Prepare(StrCat("SELECT COUNT(*)", wanted),
+                                          behind, waiting.last));
+  GAVEL_RETURN_IF_ERROR(count.Step().status());
+  const uint64_t found = count.Integer(0);
+  GAVEL_RETURN_IF_ERROR(count.Step().status());
+  if (found == 0) return waiting;
+  if (found > waiting_max) waiting.dropped = found - waiting_max;
+  std::string columns;
+  VisitFields(waiting.first.emplace(), [&](const RowKey& key, const auto&) {
+    StrAppend(&columns, columns.empty() ? "" : ", ", key.name);
+  });
+  GAVEL_ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      database.Prepare(
+          StrCat("SELECT ", columns, wanted, " ORDER BY id LIMIT 1 OFFSET ?3"),
+          behind, waiting.last, waiting.dropped));
+  GAVEL_ASSIGN_OR_RETURN(const bool is_there, select.Step());
+  if (!is_there) return absl::DataLossError("a notice is not there any more");
+  int column = 0;
+  VisitFields(*waiting.first, [&](const RowKey&, auto& value) {
+    ReadColumn(select, column++, &value);
+  });
+  return waiting;
 }
 
 std::string FormatHistoryFilter(const HistoryFilter& filter) {

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -125,8 +127,29 @@ struct HistoryThinned {
   uint64_t stride = 1;
 };
 
-using HistoryRow = std::variant<HistoryJob, HistoryLease, HistoryRound,
-                                HistorySteps, HistoryThinned, HistoryShares>;
+// Something that people may be told of (notifier.h). Readers of the history are
+// not shown these: reasons may quote a job's output.
+struct HistoryNotice {
+  static constexpr std::string_view kTable = "notices";
+  static constexpr uint64_t kPerRowMax = 65536;
+  // The row of the journal times kPerRowMax, and which of that row's: it rises.
+  uint64_t id = 0;
+  bool chosen = false;  // the job's own list has it
+  std::string event;    // of kNoticeEvents
+  uint64_t job = 0;     // 0: it is of none, and the next three are empty
+  std::string name;
+  std::string user;
+  std::string app;
+  double at_s = 0;
+  std::string text;  // a sentence
+  std::string reason;
+};
+GAVEL_ROW(HistoryNotice, id, chosen, event, job, name, user, app, at_s, text,
+          reason)
+
+using HistoryRow =
+    std::variant<HistoryJob, HistoryLease, HistoryRound, HistorySteps,
+                 HistoryThinned, HistoryShares, HistoryNotice>;
 
 // The tables of history in the journal's file: written by the journal in the
 // transaction of the rows that they follow from, read by the coordinator for
@@ -140,6 +163,17 @@ absl::Status WriteHistory(SqliteDatabase& database,
 // Removes the history of everything that was over before row `seq` of the
 // journal.
 absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq);
+
+// The notices behind the id `behind` that wait to be delivered.
+struct WaitingNotices {
+  std::optional<HistoryNotice> first;  // of the newest `waiting_max`
+  uint64_t dropped = 0;                // older ones than those
+  uint64_t last = 0;  // the highest id, also of those that nobody wants
+};
+// `events`: as JobSpec::notify has them, for jobs without a list of their own.
+absl::StatusOr<WaitingNotices> ReadNotices(
+    SqliteDatabase& database, const std::vector<std::string>& events,
+    uint64_t behind, uint64_t waiting_max);
 
 // A query of the history. Over the wire it is JSON with these keys.
 struct HistoryFilter {

@@ -201,6 +201,10 @@ std::optional<Event> Convert(FetchProgress message) {
   return event::CheckpointComing{std::move(message)};
 }
 
+std::optional<Event> Convert(TerminalActive message) {
+  return event::TerminalUsed{std::move(message)};
+}
+
 std::optional<Event> Convert(BidderHello message) {
   return event::BidderJoined{std::move(message.bidder)};
 }
@@ -262,8 +266,13 @@ constexpr std::string_view kOfAgent[] = {"GAVEL_ADDRESS",
 // Commands would take the name for an id, or for an option. Jobs of earlier
 // versions, in the journal, may be called so.
 absl::Status CheckJobName(const std::string& source, const std::string& name) {
+  // Also "42_7", an element of an array.
+  const std::string_view digits = "0123456789";
+  const size_t end = std::string_view(name).find_first_not_of(digits);
   const bool number =
-      std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+      end == std::string::npos ||
+      (end > 0 && name[end] == '_' &&
+       name.find_first_not_of(digits, end + 1) == std::string::npos);
   if (!number && !name.starts_with('-')) return absl::OkStatus();
   return absl::InvalidArgumentError(
       StrCat(source, ": the name \"", name, "\" is taken for ",

@@ -43,8 +43,9 @@ template <class T>
 concept FromWorker = OneOf<T, WorkerHello, LeaseRequest, StepReport,
                            LeaseReleased, WorkerFinished, BytesMoved>;
 template <class T>
-concept FromAgent = OneOf<T, AgentHello, AgentHeartbeat, AgentLeaving,
-                          WorkerLaunched, WorkerExited, FetchProgress>;
+concept FromAgent =
+    OneOf<T, AgentHello, AgentHeartbeat, AgentLeaving, WorkerLaunched,
+          WorkerExited, FetchProgress, TerminalActive>;
 // Messages of a process that bids for an app, which name that app.
 template <class T>
 concept FromBidder = OneOf<T, BidderHello, BidReply, DivideReply>;
@@ -52,7 +53,8 @@ concept FromBidder = OneOf<T, BidderHello, BidReply, DivideReply>;
 // them.
 template <class T>
 concept ForClients =
-    OneOf<T, SubmitRequest, CommandRequest, QueryRequest, LogRequest, LogReply>;
+    OneOf<T, SubmitRequest, CommandRequest, QueryRequest, LogRequest, LogReply,
+          TerminalRequest, TerminalReply>;
 // Messages that only a coordinator sends. None of them becomes an event.
 template <class T>
 concept FromCoordinator =
@@ -60,7 +62,7 @@ concept FromCoordinator =
           AgentWelcome, AgentRejected, LaunchWorker, StopWorker,
           ExitAcknowledged, SubmitReply, CommandReply, QueryReply,
           PrefetchCheckpoint, ServeCheckpoint, CheckpointRequest, BidRequest,
-          DivideRequest, BidderNotice>;
+          DivideRequest, BidderNotice, TerminalNotice>;
 
 // Returns INVALID_ARGUMENT, naming the field, when the message has an
 // impossible value: a malformed name (names become paths), or a rank below 0.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "coordinator/workload/job_array.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -72,13 +73,35 @@ absl::Status Quota::Take(Time now, const std::string& user, const JobSpec& spec,
                          const std::map<JobId, Job>& jobs) {
   // First, for it does not grow with the jobs.
   GAVEL_RETURN_IF_ERROR(CheckRate(now, user));
+  // Each element of an array is a job. They ask for as many accelerators as
+  // those that may run at once.
+  const auto elements = static_cast<int>(IndicesOf(spec).size());
+  const int at_once = AtOnceOf(spec);
   int active = 0;
-  int accelerators = spec.MostWorkers();
+  int accelerators =
+      spec.MostWorkers() *
+      (at_once > 0 ? std::min(at_once, elements) : std::max(1, elements));
+  JobId array;
+  int of_array = 0;
   for (const auto& [id, job] : jobs) {
     if (job.spec.owner != user) continue;
     if (!job.active() && job.state != JobState::kHeld) continue;
     ++active;
+    of_array = job.array == array ? of_array + 1 : 1;
+    array = job.array;
+    const bool limited = array.valid() && job.array_at_once > 0;
+    if (limited && of_array > job.array_at_once) continue;
     accelerators += job.spec.MostWorkers();
+  }
+  if (options_.jobs_max > 0 && elements > 0 &&
+      active + elements > options_.jobs_max) {
+    return Exceeded(
+        user,
+        StrCat("has ", active,
+               " jobs that have not ended, and "
+               "would have ",
+               active + elements, ", the quota is ", options_.jobs_max),
+        "submit fewer elements or wait for jobs to end");
   }
   if (options_.jobs_max > 0 && active >= options_.jobs_max) {
     return Exceeded(user,

@@ -72,6 +72,7 @@ void MessagePipeline::Refuse(const Incoming& incoming,
   std::optional<Message> answer =
       RefusalOf(incoming.message, why, parts_.runner.PersistedPosition());
   if (answer) parts_.peers.Send(incoming.peer, *std::move(answer));
+  if (LocalRequests::IsLocal(incoming)) return;  // has no connection to cut
   if (absl::IsUnauthenticated(why)) return parts_.router.Cut(incoming);
   parts_.router.RecordOffence(incoming);
 }
@@ -131,7 +132,8 @@ std::optional<Event> MessagePipeline::EventFor(const Identity& sender,
 std::optional<Event> MessagePipeline::EventForClient(const Identity& sender,
                                                      const Incoming& incoming) {
   const Time now = parts_.runner.Now();
-  const Requester from{incoming.peer, incoming.address, sender};
+  const Requester from{incoming.peer, incoming.address, sender,
+                       incoming.public_key};
   return std::visit(
       [&]<class T>(const T& message) -> std::optional<Event> {
         if constexpr (ForClients<T>) {

@@ -16,6 +16,7 @@
 
 #include "coordinator/engine/action.h"
 #include "coordinator/server/gatekeeper.h"
+#include "coordinator/server/local_requests.h"
 #include "core/ids.h"
 #include "core/messages.h"
 #include "runtime/transport/dealer_router.h"
@@ -65,15 +66,16 @@ class PeerTable {
 
 // The way out to workers, agents and clients: the address from which each
 // worker and agent was last heard, and sending. The coordinator's event loop
-// owns one. Not thread-safe; borrows the gatekeeper, the router and the log.
+// owns one. Not thread-safe; borrows all its parts.
 class PeerLinks {
  public:
   static constexpr size_t kWorkersMax = 64 * 1024;
   static constexpr size_t kAgentsMax = 4096;
   static constexpr size_t kBiddersMax = 1024;
 
-  PeerLinks(Gatekeeper& gatekeeper, Router& router, spdlog::logger& log)
-      : gatekeeper_(gatekeeper), router_(router), log_(log) {}
+  PeerLinks(Gatekeeper& gatekeeper, Router& router, LocalRequests& local,
+            spdlog::logger& log)
+      : gatekeeper_(gatekeeper), router_(router), local_(local), log_(log) {}
 
   // Seals the message's journal position and sends it. A message that is lost
   // is asked for again; nothing waits for it. False: that peer is gone.
@@ -93,6 +95,7 @@ class PeerLinks {
  private:
   Gatekeeper& gatekeeper_;
   Router& router_;
+  LocalRequests& local_;
   spdlog::logger& log_;
   PeerTable<WorkerKey> workers_{kWorkersMax};
   PeerTable<std::string> agents_{kAgentsMax};

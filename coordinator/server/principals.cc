@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "coordinator/engine/arrays.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
@@ -44,10 +45,11 @@ constexpr unsigned SendersOf(const T*) {
   return Bits(kWorker);
 }
 template <class T>
-requires FromAgent<T> || OneOf<T, LogReply>
+requires FromAgent<T> || OneOf<T, LogReply, TerminalReply>
 constexpr unsigned SendersOf(const T*) { return Bits(kNode); }
 template <class T>
-requires FromBidder<T> || OneOf<T, SubmitRequest, CommandRequest, LogRequest>
+requires FromBidder<T> ||
+    OneOf<T, SubmitRequest, CommandRequest, LogRequest, TerminalRequest>
 constexpr unsigned SendersOf(const T*) { return Bits(kUser, kOperator); }
 template <OneOf<QueryRequest> T>
 constexpr unsigned SendersOf(const T*) {
@@ -69,7 +71,9 @@ absl::Status Denied(const Identity& sender, std::string_view what,
 absl::Status CheckOwner(const Identity& sender, JobId job,
                         const std::map<JobId, Job>& jobs) {
   const auto found = jobs.find(job);
-  if (found == jobs.end() || MayTouch(sender, found->second.spec.owner)) {
+  const Job* const one =
+      found == jobs.end() ? FirstElement(jobs, job) : &found->second;
+  if (one == nullptr || MayTouch(sender, one->spec.owner)) {
     return absl::OkStatus();
   }
   return Denied(sender, StrCat("job ", job.value(), " is not yours"),
@@ -89,6 +93,8 @@ std::string_view ClusterAct(CommandKind kind) {
       return "forget servers";
     case CommandKind::kPolicy:
       return "set the policy";
+    case CommandKind::kNotify:
+      return "test its notices";
     default:
       return "";
   }
@@ -106,6 +112,19 @@ absl::Status Check(const Identity& sender, const CommandRequest& request,
 absl::Status Check(const Identity& sender, const LogRequest& request,
                    const std::map<JobId, Job>& jobs) {
   return CheckOwner(sender, request.worker.job, jobs);
+}
+
+// Input runs as the owner, so that not even an operator may.
+absl::Status Check(const Identity& sender, const TerminalRequest& request,
+                   const std::map<JobId, Job>& jobs) {
+  const auto found = jobs.find(request.worker.job);
+  if (found == jobs.end() || found->second.spec.owner == sender.name) {
+    return absl::OkStatus();
+  }
+  return Denied(sender,
+                StrCat("the terminal of job ", request.worker.job.value(),
+                       " is for its owner alone"),
+                "start a shell of your own with `gavel shell`");
 }
 
 // Jobs of an app have one owner.

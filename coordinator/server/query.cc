@@ -224,6 +224,7 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
       row.guessed &= known.source == ThroughputSource::kGuessed;
     }
     row.throughputs.emplace_back(type, known.steps_per_s);
+    row.sources.emplace_back(type, SourceOf(job, type, view.engine));
   }
   const event::Received received = view.engine.ReceivedOf(job.id, view.now);
   if (spec.time_limit_s) {
@@ -238,6 +239,12 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
 }
 
 }  // namespace
+
+std::string_view SourceOf(const Job& job, const std::string& type,
+                          const Engine& engine) {
+  if (engine.throughputs().IsExcluded(job.id, type)) return "out of memory";
+  return SourceName(engine.throughputs().Get(job.id, type).source);
+}
 
 std::string_view SourceName(ThroughputSource source) {
   switch (source) {
@@ -311,6 +318,8 @@ StatusRow StatusOf(const QueryView& view) {
   row.failures = {failures.losses(), failures.busy_s(), failures.Interval_s()};
   row.troubles = view.troubles;
   row.jobs = view.counts == nullptr ? CountStates(engine.jobs()) : *view.counts;
+  row.solve_s = view.threads.solve_s;
+  row.rows_unwritten = view.threads.rows_unwritten;
   return row;
 }
 
@@ -339,7 +348,11 @@ std::string_view StateLetters(const Job& job) {
     case JobState::kCancelled:
       return job.HoldsAny() ? "CG" : "CA";
     case JobState::kHeld:
-      if (std::holds_alternative<reason::NotBefore>(job.reason)) return "PD";
+      if (std::holds_alternative<reason::NotBefore>(job.reason) ||
+          std::holds_alternative<reason::AwaitsJobs>(job.reason) ||
+          std::holds_alternative<reason::ArrayLimit>(job.reason)) {
+        return "PD";
+      }
       return job.HoldsAny() ? "CG" : "F";
     case JobState::kActive:
       break;
@@ -365,6 +378,7 @@ QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view) {
     case QueryKind::kQueue:  // see queue_view.h
     case QueryKind::kWhy:
     case QueryKind::kHistory:  // is in the journal, not in the engine
+    case QueryKind::kDashboard:
       reply.error = "is not to be had here";
       break;
   }

@@ -36,6 +36,12 @@ namespace gavel {
 // only counted, a server's further ones follow in rows of the same server.
 inline constexpr size_t kAcceleratorsPerRowMax = 64;
 
+// The status has these figures of the coordinator's threads.
+struct ThreadFigures {
+  std::optional<double> solve_s;  // the last solve; nothing: there was none
+  uint64_t rows_unwritten = 0;    // of the journal
+};
+
 struct QueryView {
   const Engine& engine;
   Time now = 0;
@@ -44,6 +50,7 @@ struct QueryView {
   std::vector<std::string> troubles = {};  // that a person has to see to
   // CountStates, where it has been computed already.
   const Named<uint64_t>* counts = nullptr;
+  ThreadFigures threads = {};
 };
 
 // Answers kNodes (rows of servers; the cursor counts rows), kStatus (one
@@ -68,6 +75,10 @@ void AnswerForecast(const QueryRequest& request, const QueryView& view,
 std::string_view StateLetters(const Job& job);
 // "measured".
 std::string_view SourceName(ThroughputSource source);
+// Where the job's throughput on that type comes from; "out of memory": the job
+// has failed there.
+std::string_view SourceOf(const Job& job, const std::string& type,
+                          const Engine& engine);
 // Jobs by state letters; looks at each.
 Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs);
 

@@ -69,6 +69,13 @@ std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
   return notes;
 }
 
+// "lm" of the element "lm_7".
+std::string ArrayNameOf(const Job& job) {
+  if (!job.array.valid()) return "";
+  const std::string& name = job.spec.name;
+  return name.substr(0, name.rfind('_'));
+}
+
 JobFacts FactsOf(const Job& job) {
   const JobSpec& spec = job.spec;
   return {spec.name,
@@ -80,7 +87,10 @@ JobFacts FactsOf(const Job& job) {
           spec.scale_factor,
           spec.LeastWorkers(),
           spec.MostWorkers(),
-          spec.steps_total};
+          spec.steps_total,
+          job.array,
+          ArrayNameOf(job),
+          job.array_index};
 }
 
 // Compares the facts that an operator can change.
@@ -123,6 +133,11 @@ Reason ReasonFor(const JobView& job, const WaitingLine& line, bool may_read) {
 
 std::optional<ExitRow> ExitOf(const JobView& job) {
   const bool failed = job.last_end != 0 || job.failures_in_a_row > 0;
+  if (const auto* end = std::get_if<reason::FinishedWith>(&job.reason)) {
+    ExitRow exit;
+    exit.exit_code = end->exit_code;
+    return exit;
+  }
   const bool unstarted = std::holds_alternative<reason::HeldLaunch>(job.reason);
   if (!failed || unstarted || job.state == "CD") return std::nullopt;
   ExitRow exit;
@@ -138,6 +153,8 @@ struct Filter {
   std::optional<std::string> user;
   std::optional<std::string> name;
   std::optional<std::string> app;
+  std::optional<uint64_t> array;
+  std::optional<int> array_index;
   std::optional<size_t> ended_max;
 };
 
@@ -162,6 +179,10 @@ std::optional<Filter> ReadFilter(const std::string& text,
       filter.name = value.get<std::string>();
     } else if (key == "app" && value.is_string()) {
       filter.app = value.get<std::string>();
+    } else if (key == "array" && value.is_number_unsigned()) {
+      filter.array = value.get<uint64_t>();
+    } else if (key == "array_index" && value.is_number_unsigned()) {
+      filter.array_index = value.get<int>();
     } else if (key == "ended_max" && value.is_number_unsigned()) {
       filter.ended_max = value.get<size_t>();
     } else {
@@ -173,7 +194,13 @@ std::optional<Filter> ReadFilter(const std::string& text,
 
 bool Passes(const JobView& job, const Filter& filter) {
   return (!filter.user || job.facts->owner == *filter.user) &&
-         (!filter.name || job.facts->name == *filter.name) &&
+         (!filter.name || job.facts->name == *filter.name ||
+          (job.facts->array.valid() &&
+           job.facts->array_name == *filter.name)) &&
+         (!filter.array || job.facts->array == JobId(*filter.array)) &&
+         (!filter.array_index ||
+          (job.facts->array.valid() &&
+           job.facts->array_index == *filter.array_index)) &&
          (!filter.app || job.facts->app == *filter.app) &&
          (filter.states.empty() || filter.states.contains(job.state));
 }
@@ -224,6 +251,7 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
     view.left_s = engine.SecondsLeft(job, now);
     view.bidder = engine.BidderText(job);
   }
+  for (const Parent& parent : job.parents) view.awaits.push_back(parent.job);
   view.submitted_at = job.submitted_at;
   view.ended_at = job.ended_at;
   // Jobs of an earlier version have none.
@@ -305,10 +333,16 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   row->received_s = job.received_s;
   row->rho = job.rho;
   row->bidder = job.bidder;
+  row->awaits.clear();
+  for (const JobId parent : job.awaits) row->awaits.push_back(parent.value());
   row->left_s = job.left_s;
   row->failures_in_a_row = job.failures_in_a_row;
   row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";
   row->exit = ExitOf(job);
+  row->array = facts.array.value();
+  row->array_name = facts.array_name;
+  row->array_index.reset();
+  if (facts.array.valid()) row->array_index = facts.array_index;
 }
 
 std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
@@ -321,9 +355,7 @@ std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
     row.type = type;
     row.steps_per_s = known.steps_per_s;
     if (given != job.spec.throughputs.end()) row.given = given->second;
-    row.source = engine.throughputs().IsExcluded(job.id, type)
-                     ? "out of memory"
-                     : SourceName(known.source);
+    row.source = SourceOf(job, type, engine);
     list.push_back(std::move(row));
   }
   return list;
@@ -346,6 +378,9 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.share_got = job.shares.received;
   row.rho = job.rho;
   row.auction = job.auction;
+  row.array = job.facts->array.value();
+  if (job.facts->array.valid()) row.array_index = job.facts->array_index;
+  row.losses = job.losses;
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

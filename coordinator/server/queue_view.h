@@ -40,6 +40,10 @@ struct JobFacts {
   int scale_factor_min = 1;
   int scale_factor_max = 1;
   uint64_t steps_total = 0;
+  // QueueRow has them, too.
+  JobId array;
+  std::string array_name;
+  int array_index = 0;
 };
 
 // The progress of a gang's ranks as one. They step together, so counts of steps
@@ -73,6 +77,7 @@ struct JobView {
   std::optional<double> left_s;  // QueueRow::left_s
   std::string auction;           // AuctionText; of one job alone
   std::string bidder;            // QueueRow::bidder
+  std::vector<JobId> awaits;     // QueueRow::awaits
   Time submitted_at = 0;
   Time ended_at = 0;
   double submitted_wall_s = 0;  // since 1970
@@ -81,7 +86,8 @@ struct JobView {
   bool settled = false;  // over, and its last process has ended
   uint64_t epoch = 0;
   int failures_in_a_row = 0;
-  int last_end = 0;  // as Job::last_end
+  int last_end = 0;             // as Job::last_end
+  std::vector<LossRow> losses;  // of one job alone
 };
 
 // `rho_of` has the rho of the job's app, if it is known. `before` has the facts
@@ -141,10 +147,11 @@ struct QueueView {
 // match `filter`. The filter is JSON, and an empty one matches all jobs. Each
 // key of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "app": "search",
-//    "ended_max": 10}
-// may be missing. "own": true instead of "user" selects the jobs of `reader`.
-// "ended_max" limits finished and cancelled jobs to so many, the latest. An
-// invalid filter sets `error`.
+//    "ended_max": 10, "array": 42, "array_index": 7}
+// may be missing. A "name" may be that of an array, whose elements match.
+// "own": true instead of "user" selects the jobs of `reader`. "ended_max"
+// limits finished and cancelled jobs to so many, the latest. An invalid filter
+// sets `error`.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
                      const Identity& reader);
 
@@ -187,6 +194,9 @@ class QueueViews {
     JobView view =
         ViewOf(job, engine_, now, engine_.RhoOfJobs(now, &job), nullptr);
     view.auction = AuctionText(job, engine_);
+    for (const auto& [steps, loss] : job.losses.points()) {
+      view.losses.push_back({steps, loss});
+    }
     return view;
   }
   // As of the last plan; made by the first who asks behind it.

@@ -118,8 +118,13 @@ struct QueueRow {
   // Seconds of its work that are left, alone where it is fastest; null: not
   // known, or it names no app.
   std::optional<double> left_s;
-  std::string code;    // the name of `reason`, as in WhyRow
-  std::string bidder;  // of its app: Engine::BidderText
+  std::string code;              // the name of `reason`, as in WhyRow
+  std::string bidder;            // of its app: Engine::BidderText
+  std::vector<uint64_t> awaits;  // jobs that it waits for, before it starts
+  // An element of an array has the id and the name of the array, and its index.
+  uint64_t array = 0;  // 0: it is none
+  std::string array_name;
+  std::optional<int> array_index;
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -132,7 +137,7 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
-          left_s, code, bidder)
+          left_s, code, bidder, awaits, array, array_name, array_index)
 
 struct ThroughputRow {
   std::string type;
@@ -141,6 +146,12 @@ struct ThroughputRow {
   std::string source;           // "guessed", "given", "measured", ...
 };
 GAVEL_ROW(ThroughputRow, type, steps_per_s, given, source)
+
+struct LossRow {
+  uint64_t steps = 0;
+  double loss = 0;
+};
+GAVEL_ROW(LossRow, steps, loss)
 
 struct WhyRow {
   uint64_t job = 0;
@@ -156,9 +167,15 @@ struct WhyRow {
   std::optional<double> rho;  // as in QueueRow
   // "rho 1.31; bid for 2 v100; won 2; share kept 0.87"; empty: no auction.
   std::string auction;
+  // As in QueueRow.
+  uint64_t array = 0;
+  std::optional<int> array_index;
+  // The losses that rank 0 reported, thinned: LossHistory::points.
+  std::vector<LossRow> losses;
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
-          share_target, share_got, place, rho, auction)
+          share_target, share_got, place, rho, auction, array, array_index,
+          losses)
 
 // --- Servers: `gavel nodes` ---
 
@@ -265,13 +282,15 @@ struct StatusRow {
   FailuresRow failures;
   std::vector<std::string> troubles;  // that a person has to see to
   Named<uint64_t> jobs;               // by state letters
+  std::optional<double> solve_s;      // how long the last solve took
+  uint64_t rows_unwritten = 0;        // of the journal: decided, not on disk
 };
 GAVEL_ROW(StatusRow, term, seq, now_s, policy, policy_option, user_shares,
           entities, mechanism, queue, memory_rounds, reset_interval_s,
           placement_sensitive, rounds, round_duration_s, lease_duration_s,
           round_ends_in_s, outcome, objective, bound, gap, solver, detail,
           kept_out, profiling, failures, troubles, jobs, app_shares,
-          introspection)
+          introspection, solve_s, rows_unwritten)
 
 // --- What a prediction needs: `gavel what-if`, `gavel policy --preview` ---
 
@@ -299,10 +318,11 @@ struct ForecastRow {
   double received_s = 0;
   Named<ReceivedRow> received;  // by accelerator type
   std::string workload;
+  Named<std::string> sources;  // of `throughputs`, as in ThroughputRow
 };
 GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
           deadline_s, scale_factor, steps_left, time_left_s, age_s, throughputs,
-          guessed, received_s, received, workload)
+          guessed, received_s, received, workload, sources)
 
 // Null: there is none of that name.
 template <class T>

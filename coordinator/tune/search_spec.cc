@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "coordinator/workload/job_array.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
@@ -30,15 +30,6 @@ constexpr std::string_view kMethodNames[] = {
 constexpr std::string_view kKindNames[] = {"uniform", "log_uniform", "integer",
                                            "choice"};
 constexpr std::string_view kGoalNames[] = {"min", "max"};
-
-bool IsIdentifier(std::string_view name) {
-  const auto is_part = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  return !name.empty() && name.size() <= 64 &&
-         !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
-         std::ranges::all_of(name, is_part);
-}
 
 void CheckName(TomlReader& reader, std::string_view key,
                const std::string& name) {
@@ -482,33 +473,18 @@ absl::StatusOr<std::string> FillIn(std::string_view argument,
                                    std::span<const Parameter> space,
                                    std::span<const std::string> values,
                                    int trial) {
-  std::string filled;
-  while (true) {
-    const size_t open = argument.find('{');
-    filled += argument.substr(0, open);
-    if (open == std::string_view::npos) return filled;
-    argument.remove_prefix(open);
-    const size_t close = argument.find('}');
-    const std::string_view name =
-        close == std::string_view::npos ? "" : argument.substr(1, close - 1);
-    if (!IsIdentifier(name)) {
-      filled += '{';
-      argument.remove_prefix(1);
-      continue;
-    }
-    const auto found = std::ranges::find(space, name, &Parameter::name);
-    if (found != space.end()) {
-      filled += values[static_cast<size_t>(found - space.begin())];
-    } else if (name == "trial") {
-      StrAppend(&filled, trial);
-    } else {
-      return absl::InvalidArgumentError(
-          StrCat("{", name,
-                 "} in the program's arguments is no parameter of "
-                 "the search; write a [[parameter]] with that name"));
-    }
-    argument.remove_prefix(close + 1);
-  }
+  return FillBraces(
+      argument, [&](std::string_view name) -> absl::StatusOr<std::string> {
+        const auto found = std::ranges::find(space, name, &Parameter::name);
+        if (found != space.end()) {
+          return values[static_cast<size_t>(found - space.begin())];
+        }
+        if (name == "trial") return StrCat(trial);
+        return absl::InvalidArgumentError(
+            StrCat("{", name,
+                   "} in the program's arguments is no parameter of "
+                   "the search; write a [[parameter]] with that name"));
+      });
 }
 
 absl::Status CheckArguments(std::span<const std::string> arguments,

@@ -80,6 +80,39 @@ void CheckKept(TomlReader& reader, std::string_view key,
   }
 }
 
+constexpr size_t kNotifyWordsMax = 256;
+constexpr size_t kWebhookBytesMax = 2048;
+
+void CheckNotifyCommand(TomlReader& reader, std::string_view key,
+                        const std::vector<std::string>& argv) {
+  if (argv.empty() || !argv[0].starts_with('/')) {
+    reader.Fail(key,
+                "command names no program by its whole path; write e.g. "
+                "command = [\"/usr/local/bin/gavel-mail\"]");
+  }
+  if (argv.size() > kNotifyWordsMax) {
+    reader.Fail(key, StrCat("command has ", argv.size(), " elements; write ",
+                            kNotifyWordsMax, " at most"));
+  }
+}
+
+void CheckWebhook(TomlReader& reader, std::string_view key,
+                  const std::string& url) {
+  const bool known = url.starts_with("http://") || url.starts_with("https://");
+  const bool plain = std::ranges::all_of(
+      url, [](char c) { return absl::ascii_isgraph(c) && c != '"'; });
+  if (known && plain && url.size() <= kWebhookBytesMax) return;
+  reader.Fail(key, StrCat("webhook is no address; write \"https://...\" or "
+                          "\"http://...\", without blanks, of at most ",
+                          kWebhookBytesMax, " bytes"));
+}
+
+void CheckEvents(TomlReader& reader, std::string_view key,
+                 const std::vector<std::string>& events) {
+  const std::string refusal = RefusalOfNotices(events, /*of_job=*/false);
+  if (!refusal.empty()) reader.Fail(key, refusal);
+}
+
 // The content of one [[server.accelerator]]: `count` slots of the same kind.
 struct AcceleratorEntry : AcceleratorInfo {
   int count = 1;
@@ -106,6 +139,11 @@ constexpr FileKey kClusterRows[] = {
      .otherwise = "none",
      .example = R"([{ name = "vision" }])",
      .meaning = "Organisations that jobs count for."},
+    {.name = "notify",
+     .kind = KeyKind::kTable,
+     .otherwise = "nobody is told",
+     .example = R"({ command = ["/usr/local/bin/gavel-mail"] })",
+     .meaning = "Whom the coordinator tells of jobs and servers."},
 };
 
 constexpr std::tuple kSchedulingKeys = {
@@ -194,6 +232,33 @@ constexpr std::tuple kEntityKeys = {
          .meaning = "How its part is divided among its jobs."}),
 };
 constexpr auto kEntityRows = RowsOf(kEntityKeys);
+
+constexpr std::tuple kNotifyKeys = {
+    Key("command", &NotifySpec::command,
+        {.values = "a program's whole path and its arguments",
+         .otherwise = "none",
+         .example = R"(["/usr/local/bin/gavel-mail", "--from", "gavel"])",
+         .meaning = "Program that is run for each notice, which it gets as a "
+                    "line of JSON on its standard input; never a shell "
+                    "line."},
+        CheckNotifyCommand),
+    Key("webhook", &NotifySpec::webhook,
+        {.values = "an address with `http://` or `https://`",
+         .otherwise = "none",
+         .example = R"("https://hooks.example.com/gavel")",
+         .meaning = "Address that gets each notice by POST, instead of "
+                    "`command`; `curl` is used for it."},
+        CheckWebhook),
+    Key("events", &NotifySpec::events,
+        {.values = "of `started`, `finished`, `failed`, `held`, `cancelled`, "
+                   "`ended`, `at_risk` and `node_lost`, or `none` alone",
+         .default_value = R"(["ended", "at_risk", "node_lost"])",
+         .example = R"(["failed", "node_lost"])",
+         .meaning = "What people are told of; `notify` of a job file counts "
+                    "instead for its job."},
+        CheckEvents),
+};
+constexpr auto kNotifyRows = RowsOf(kNotifyKeys);
 
 constexpr std::tuple kServerKeys = {
     Key("name", &ServerSpec::name,
@@ -306,6 +371,10 @@ constexpr FileTable kClusterTables[] = {
      kSchedulingRows},
     {"[prices]", "Per accelerator and hour, in any currency.", kPriceRows},
     {"[[entity]]", "Once for each organisation.", kEntityRows},
+    {"[notify]",
+     "Notices for people, from `gavel coordinator` and `gavel local` "
+     "(docs/notify.md).",
+     kNotifyRows},
     {"[[server]]", "Once for each server.", kServerRows},
     {"[[server.accelerator]]",
      "Once for each GPU, or kind of CPU slot, of the "
@@ -455,6 +524,15 @@ absl::StatusOr<ClusterSpec> ParseClusterSpec(std::string_view toml,
   for (const toml::table* table : reader.Tables("entity")) {
     TomlReader entity(*table, source, tables, "[[entity]]", status);
     ReadMembers(entity, kEntityKeys, spec.scheduling.entities.emplace_back());
+  }
+  if (const toml::table* table = reader.Table("notify")) {
+    TomlReader notify(*table, source, tables, "[notify]", status);
+    ReadMembers(notify, kNotifyKeys, spec.notify);
+    if (notify.Has("command") && notify.Has("webhook")) {
+      notify.Fail("webhook",
+                  "command and webhook both say how people are told; leave one "
+                  "out, or have the command call curl");
+    }
   }
   std::set<std::string> names;
   std::map<std::string, std::string> groups;

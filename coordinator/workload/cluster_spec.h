@@ -46,9 +46,21 @@ struct SchedulingSpec {
                          const SchedulingSpec&) = default;
 };
 
+// The program or the address that gets the notices of the coordinator. Neither:
+// it sends none.
+struct NotifySpec {
+  std::vector<std::string> command;  // an absolute path and its arguments
+  std::string webhook;               // http:// or https://
+  // As JobSpec::notify has them; a job's own list counts instead.
+  std::vector<std::string> events = {"ended", "at_risk", "node_lost"};
+  bool empty() const { return command.empty() && webhook.empty(); }
+  friend bool operator==(const NotifySpec&, const NotifySpec&) = default;
+};
+
 struct ClusterSpec {
   SchedulingSpec scheduling;        // [scheduling], [prices], [[entity]]
   std::vector<ServerSpec> servers;  // [[server]] with [[server.accelerator]]
+  NotifySpec notify = {};           // [notify]
 };
 
 inline constexpr size_t kClusterSpecBytesMax = 4 * 1024 * 1024;

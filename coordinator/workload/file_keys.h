@@ -57,6 +57,8 @@ struct FileKey {
   std::string_view meaning = "";
   // The one row of a table whose keys users choose: stands for all of them.
   bool any_name = false;
+  // Another key of the table that means the same, and is the one written.
+  std::string_view alias_of = "";
 };
 
 // One table of a file.

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/workload/file_keys.h"
+#include "coordinator/workload/job_array.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/locality.h"
@@ -62,6 +63,14 @@ void CheckLabel(TomlReader& reader, std::string_view key,
                           kAppBytesMax, ", or leave it out"));
 }
 
+void CheckClass(TomlReader& reader, std::string_view key,
+                const JobClass& job_class) {
+  if (job_class != JobClass::kInference) return;
+  reader.Fail(key,
+              "class \"inference\" has no meaning yet; write \"opaque\" for "
+              "a server that keeps its accelerators until its end");
+}
+
 void CheckTypes(TomlReader& reader, std::string_view key,
                 const std::vector<std::string>& types) {
   for (const std::string& type : types) {
@@ -84,6 +93,22 @@ void CheckServers(TomlReader& reader, std::string_view key,
     reader.Fail(key, StrCat(key, " has ", servers.size(), " names; write ",
                             kServersMax, " at most"));
   }
+}
+
+void CheckParents(TomlReader& reader, std::string_view key,
+                  const std::vector<std::string>& parents) {
+  for (const std::string& parent : parents) {
+    if (IsValidName(parent)) continue;
+    reader.Fail(key, StrCat(key, " names ", QuoteToml(parent),
+                            ", which is no job; write names or ids of your "
+                            "jobs, as `gavel queue` shows them"));
+  }
+}
+
+void CheckNotify(TomlReader& reader, std::string_view key,
+                 const std::vector<std::string>& events) {
+  const std::string refusal = RefusalOfNotices(events, /*of_job=*/true);
+  if (!refusal.empty()) reader.Fail(key, refusal);
 }
 
 constexpr std::tuple kJobKeys = {
@@ -154,8 +179,11 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Kind of job. `opaque`: a command that does not link "
                     "the runtime; it has whole accelerators, is never "
                     "paused, and keeps them until its end or `time_limit`. "
-                    "The other two are scheduled as `training` today; "
-                    "`submit` says so."}),
+                    "`interactive`: the same with a terminal (`gavel shell`); "
+                    "it starts at once, in place of training jobs, and is "
+                    "ended after `idle_limit`. `inference` is refused: it "
+                    "has no meaning yet."},
+        CheckClass),
     Key("scale_factor", &JobSpec::scale_factor,
         {.range = {.min = 1, .max = kScaleFactorMax},
          .default_value = "1",
@@ -212,13 +240,6 @@ constexpr std::tuple kJobKeys = {
          .example = "86400",
          .meaning = "Seconds from submission to the deadline. Used by the "
                     "policies named `_SLOs`."}),
-    Key("budget", &JobSpec::budget,
-        {.range = kPositive,
-         .otherwise = "none",
-         .example = "12.5",
-         .meaning = "Most that the job may cost, in the currency of "
-                    "`[prices]`. No policy acts on it yet; `submit` says "
-                    "so."}),
     Key("throughputs", &JobSpec::throughputs,
         {.kind = KeyKind::kTable,
          .otherwise = "the throughput file's, else measured",
@@ -257,6 +278,13 @@ constexpr std::tuple kJobKeys = {
                     "ended after `pause_grace_s`, and is held. One of class "
                     "`opaque` gets SIGTERM, and its time begins anew with each "
                     "start."}),
+    Key("idle_limit", &JobSpec::idle_limit_s,
+        {.range = kPositive,
+         .otherwise = "3600",
+         .example = "7200",
+         .meaning = "Seconds for which a job of class `interactive` may be "
+                    "idle: no input and no output of its terminal, and no use "
+                    "of its GPUs. It is warned 60 s before, and then ended."}),
     Key("not_before_s", &JobSpec::not_before_s,
         {.range = kPositive,
          .otherwise = "it may start at once",
@@ -264,6 +292,37 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Seconds from submission to the time from which the job "
                     "may start; `gavel submit --not-before` takes a time of "
                     "day."}),
+    Key("after_success", &JobSpec::after_success,
+        {.values = "names or ids of jobs of the same owner, at most 64 with "
+                   "`after_any`",
+         .otherwise = "it waits for no job",
+         .example = R"(["prepare", "12"])",
+         .meaning = "The job starts once these have finished. If one of them "
+                    "is cancelled, so is this job. A name is that of the "
+                    "latest job that has it at submission."},
+        CheckParents),
+    Key("after_any", &JobSpec::after_any,
+        {.values = "as for `after_success`",
+         .otherwise = "it waits for no job",
+         .example = R"(["train"])",
+         .meaning = "The job starts once these have ended, in whatever way."},
+        CheckParents),
+    Key("after", &JobSpec::after_success,
+        {.values = "as for `after_success`",
+         .otherwise = "it waits for no job",
+         .example = R"(["prepare"])",
+         .meaning = "The same as `after_success`.",
+         .alias_of = "after_success"},
+        CheckParents),
+    Key("notify", &JobSpec::notify,
+        {.values = "of `started`, `finished`, `failed`, `held`, `cancelled`, "
+                   "`at_risk` and `ended`, or `none` alone",
+         .otherwise = "`events` of `[notify]` in the cluster file",
+         .example = R"(["ended", "at_risk"])",
+         .meaning = "What people are told of, where the cluster file has "
+                    "`[notify]`. `ended`: `finished`, `failed`, `held` and "
+                    "`cancelled`."},
+        CheckNotify),
     Key("visibility", &JobSpec::leased_visibility,
         {.kind = KeyKind::kChoice,
          .choices = kVisibilities,
@@ -292,6 +351,24 @@ constexpr std::tuple kJobKeys = {
          .example = "5",
          .meaning = "Seconds of work lost when it continues on another "
                     "accelerator at once."}),
+    Key("array", &JobSpec::array,
+        {.values = "indices from 0 to 999,999, at most 10,000",
+         .otherwise = "one job",
+         .example = R"("0-99%10")",
+         .meaning = "Several jobs, one for each index: `0-9,20,30-40:5`; `%N`: "
+                    "at most N of them at once. Each has its index as "
+                    "`GAVEL_ARRAY_INDEX` and for `{index}` in `command`."}),
+    Key("sweep", &JobSpec::sweep,
+        {.kind = KeyKind::kTable,
+         .otherwise = "one job",
+         .example = "{ lr = [0.1, 0.01], depth = [2, 4] }",
+         .meaning = "Several jobs, one for each combination of the values."}),
+    Key("at_once", &JobSpec::at_once,
+        {.range = {.min = 0, .max = kElementsMax},
+         .default_value = "0",
+         .example = "4",
+         .meaning = "Jobs of the `[sweep]` that may run at once; 0: no "
+                    "limit."}),
 };
 constexpr auto kJobRows = RowsOf(kJobKeys);
 
@@ -317,6 +394,17 @@ constexpr FileKey kJobThroughputRows[] = {
      .any_name = true},
 };
 
+constexpr FileKey kSweepRows[] = {
+    {.name = "NAME",
+     .kind = KeyKind::kTexts,
+     .values = "also numbers and booleans, not empty",
+     .otherwise = "not varied",
+     .example = "lr = [0.1, 0.01]",
+     .meaning = "Values of the parameter of that name: letters, digits and "
+                "`_`, no digit first.",
+     .any_name = true},
+};
+
 constexpr FileTable kJobTables[] = {
     {"", "At the top of the file, before the first table:", kJobRows},
     {"[environment]",
@@ -325,6 +413,11 @@ constexpr FileTable kJobTables[] = {
      kEnvironmentRows},
     {"[throughputs]", "Speed of the whole job, at `scale_factor` workers.",
      kJobThroughputRows},
+    {"[sweep]",
+     "Parameters whose values are combined, at most 10,000 combinations. Each "
+     "job has its value of `lr` for `{lr}` in `command` and as "
+     "`GAVEL_SWEEP_LR`, and its number as `GAVEL_ARRAY_INDEX`.",
+     kSweepRows},
 };
 
 }  // namespace
@@ -385,6 +478,19 @@ void ReadThroughputs(TomlReader reader, JobSpec& spec) {
                                kStepsPerSecondMin));
     }
     spec.throughputs[type] = steps_per_s;
+  }
+}
+
+void ReadSweep(TomlReader reader, JobSpec& spec) {
+  for (const std::string& name : reader.Keys()) {
+    std::vector<std::string> values;
+    if (!reader.ReadScalars(name, values)) continue;
+    spec.sweep.emplace_back(name, std::move(values));
+  }
+  if (spec.sweep.empty()) {
+    reader.FailHere(
+        "sweep has no parameters; write one, such as lr = [0.1, 0.01], or "
+        "leave it out");
   }
 }
 
@@ -457,6 +563,11 @@ absl::Status Override(const JobSetting& setting, toml::table& root) {
     }
     return absl::OkStatus();
   }
+  // A key and its alias count as one.
+  for (const FileKey& other : KeysOf(JobFileTables(), "")) {
+    if (other.alias_of == head) root.erase(other.name);
+  }
+  if (row != nullptr && !row->alias_of.empty()) root.erase(row->alias_of);
   // The user has named the table, and chooses any key (TomlReader).
   if (from != nullptr) from->is_inline(true);
   root.insert_or_assign(added->first, std::move(added->second));
@@ -484,6 +595,41 @@ JobSetting ProgramSetting(const std::vector<std::string>& argv) {
   return {StrCat("-- ", argv.front()), "command", ToToml(FileKey(), argv)};
 }
 
+bool WantsNotice(const std::vector<std::string>& listed,
+                 std::string_view event) {
+  constexpr std::string_view kEnds[] = {"finished", "failed", "held",
+                                        "cancelled"};
+  const bool ends = std::ranges::count(kEnds, event) > 0;
+  return std::ranges::any_of(listed, [&](const std::string& name) {
+    return name == event || (ends && name == "ended");
+  });
+}
+
+std::string RefusalOfNotices(const std::vector<std::string>& listed,
+                             bool of_job) {
+  if (listed.empty()) {
+    return "the list of events is empty; leave it out, or write [\"none\"]";
+  }
+  const auto none = std::ranges::count(listed, "none");
+  if (none > 0 && listed.size() > 1) {
+    return "\"none\" stands beside other events; leave it or them out";
+  }
+  for (const std::string& name : listed) {
+    if (name == "ended" || name == "none") continue;
+    const bool known = std::ranges::count(kNoticeEvents, name) > 0;
+    if (known && !(of_job && name == "node_lost")) continue;
+    return StrCat(QuoteToml(name),
+                  of_job ? " is no event of a job" : " is no event",
+                  "; write started, finished, failed, held, cancelled, ended "
+                  "(the four before), at_risk",
+                  of_job ? "" : ", node_lost", " or none");
+  }
+  if (listed.size() > std::size(kNoticeEvents) + 1) {
+    return "the list names an event twice; name each once";
+  }
+  return "";
+}
+
 bool IsValidName(std::string_view name) {
   return !name.empty() && name.size() <= kNameBytesMax &&
          std::all_of(name.begin(), name.end(), IsNameChar);
@@ -493,6 +639,17 @@ std::string RefusalOfType(std::string_view name) {
   return StrCat(QuoteToml(name),
                 " is not the name of an accelerator type; write 1 to 64 of "
                 "A-Z, a-z, 0-9, _ and -");
+}
+
+// The cost of a job is not known, so nothing would keep a job within a budget.
+static void RefuseBudget(const toml::table& root, std::string_view source,
+                         absl::Status& status) {
+  if (!root.contains("budget")) return;
+  TomlReader(root, source, status)
+      .Fail("budget",
+            "budget is not supported: the coordinator does not count what a "
+            "job costs; leave it out, and limit the job's running time with "
+            "time_limit");
 }
 
 absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
@@ -505,6 +662,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   }
   absl::Status status;
   const std::span<const FileTable> tables = JobFileTables();
+  RefuseBudget(root, source, status);
   TomlReader reader(root, source, tables, "", status);
   JobSpec spec;
   ReadMembers(reader, kJobKeys, spec);
@@ -516,10 +674,28 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                 StrCat("servers and exclude_servers both name ",
                        QuoteToml(server), "; leave it out of one of them"));
   }
+  if (reader.Has("after") && reader.Has("after_success")) {
+    reader.Fail("after",
+                "after and after_success mean the same; write all jobs into "
+                "after_success");
+  }
+  if (const size_t parents = spec.after_success.size() + spec.after_any.size();
+      parents > kParentsMax) {
+    reader.FailHere(StrCat("after_success and after_any name ", parents,
+                           " jobs; write ", kParentsMax,
+                           " at most, or let a job between them wait for some "
+                           "of these"));
+  }
   if (spec.opaque() && spec.elastic()) {
-    reader.FailHere(
-        "a job of class \"opaque\" can't grow and shrink; leave "
-        "scale_factor_min and scale_factor_max out");
+    reader.FailHere(StrCat("a job of class \"",
+                           kClassNames[static_cast<size_t>(spec.job_class)],
+                           "\" can't grow and shrink; leave "
+                           "scale_factor_min and scale_factor_max out"));
+  }
+  if (spec.idle_limit_s && !spec.interactive()) {
+    reader.Fail("idle_limit",
+                "idle_limit is for jobs of class \"interactive\"; leave it "
+                "out, or write class = \"interactive\"");
   }
   if (const toml::table* table = reader.Table("environment")) {
     ReadEnvironment(TomlReader(*table, source, tables, "[environment]", status),
@@ -529,23 +705,19 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
     ReadThroughputs(TomlReader(*table, source, tables, "[throughputs]", status),
                     spec);
   }
+  if (const toml::table* table = reader.Table("sweep")) {
+    ReadSweep(TomlReader(*table, source, tables, "[sweep]", status), spec);
+  }
+  if (reader.Has("array") && spec.array.empty()) {
+    reader.Fail("array",
+                "array is empty; write indices as 0-99, or leave it out");
+  }
+  GAVEL_RETURN_IF_ERROR(status);
+  if (const absl::Status wrong = CheckArray(spec); !wrong.ok()) {
+    reader.Fail(spec.array.empty() ? "sweep" : "array", ToStd(wrong.message()));
+  }
   GAVEL_RETURN_IF_ERROR(status);
   return spec;
-}
-
-std::vector<std::string> WithoutEffect(const JobSpec& spec) {
-  std::vector<std::string> notes;
-  if (spec.job_class == JobClass::kInteractive ||
-      spec.job_class == JobClass::kInference) {
-    notes.push_back(StrCat(
-        "class \"", kClassNames[static_cast<size_t>(spec.job_class)],
-        "\" has no effect yet: the job is paused and moved as training is"));
-  }
-  if (spec.budget.has_value()) {
-    notes.emplace_back(
-        "budget has no effect yet: the job runs on whatever it costs");
-  }
-  return notes;
 }
 
 std::string FormatJobSpec(const JobSpec& spec) {
@@ -572,6 +744,8 @@ void ApplyUpdate(const JobUpdate& update, JobSpec* spec) {
     spec->time_limit_s.reset();
     if (*update.time_limit_s != 0) spec->time_limit_s = *update.time_limit_s;
   }
+  if (update.after_success) spec->after_success = *update.after_success;
+  if (update.after_any) spec->after_any = *update.after_any;
 }
 
 // By the parser itself, so that the bounds are the same.
@@ -579,7 +753,9 @@ absl::Status CheckUpdate(const JobUpdate& update, JobSpec spec) {
   if (update == JobUpdate()) {
     return absl::InvalidArgumentError(
         "nothing is to be changed; give one of --weight, --deadline, --entity, "
-        "--types, --scale-factor-min, --scale-factor-max and --time-limit");
+        "--types, --scale-factor-min, --scale-factor-max, --time-limit, "
+        "--after "
+        "and --after-any");
   }
   if (update.types && std::ranges::count(*update.types, "") > 0) {
     return absl::InvalidArgumentError(

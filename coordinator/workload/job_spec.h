@@ -23,11 +23,14 @@
 
 namespace gavel {
 
-// kTraining is paused and moved as the policy wants; kInteractive is never
-// paused; kInference is never paused and spread over servers; kOpaque has no
-// runtime linked: once started it has its accelerators, whole, until its end.
-// Today kInteractive and kInference are scheduled as kTraining is.
+// kTraining is paused and moved as the policy wants. kOpaque has no runtime
+// linked: once started it has its accelerators, whole, until its end.
+// kInteractive is the same with a terminal, for a person who waits: it starts
+// at once, in place of training jobs, and ends when it is idle. kInference is
+// refused; jobs of earlier versions that have it are scheduled as kTraining.
 enum class JobClass : uint8_t { kTraining, kInteractive, kInference, kOpaque };
+
+inline constexpr double kIdleLimit_s = 3600;
 
 struct JobSpec {
   std::string name;                  // [A-Za-z0-9_-]{1,64}
@@ -53,7 +56,7 @@ struct JobSpec {
   uint64_t steps_total = 0;  // 0: until the program ends by itself
 
   std::optional<double> deadline_s;  // after submission, > 0
-  std::optional<double> budget;      // in the currency of the prices, > 0
+  std::optional<double> budget;      // of jobs of earlier versions; no effect
   // steps/s of the whole job by accelerator type, >= 0; 0: cannot run there.
   // Types that are not named are measured. std::map: order matters.
   std::map<std::string, double> throughputs;
@@ -79,6 +82,13 @@ struct JobSpec {
   std::optional<double> time_limit_s;  // > 0
   // It does not start before so long after its submission. Default: at once.
   std::optional<double> not_before_s;  // > 0
+  // Names or ids of jobs of the same owner, at most kParentsMax in all. It
+  // starts once those of after_success have finished, and is cancelled if one
+  // of them ends in another way; once those of after_any have ended in any way.
+  std::vector<std::string> after_success, after_any;
+  // An interactive job whose terminal has no input and no output, and whose
+  // accelerators are not used, for so long is ended. Default: kIdleLimit_s.
+  std::optional<double> idle_limit_s;  // > 0
   // A file of NAME=VALUE lines on each server, whose variables only the
   // processes of the job see. Empty: none.
   std::string env_file;
@@ -87,10 +97,22 @@ struct JobSpec {
   // the server would let them see all.
   bool leased_visibility = false;
 
+  // The events of which the coordinator sends notices (WantsNotice): some of
+  // kNoticeEvents, "ended" or "none". Empty: those of [notify] in the cluster
+  // file.
+  std::vector<std::string> notify;
+
   // Seconds of work lost when it gives an accelerator up, when it starts on one
   // again, and when it resumes elsewhere at once (default: resume_s). If any of
   // them is given, a missing one is 0; if none is given, they are measured.
   std::optional<double> pause_s, resume_s, move_s;  // >= 0
+
+  // The file stands for several jobs (job_array.h): those of the indices
+  // "0-99%10", or of all combinations of the values of `sweep`, of which at
+  // most `at_once` run at once (0: no limit). By name, in the order of bytes.
+  std::string array;
+  std::vector<std::pair<std::string, std::vector<std::string>>> sweep;
+  int at_once = 0;
 
   // Not in the file: the coordinator fills them in, from the submitter.
   std::string owner = "";      // principal; empty: connections have no keys
@@ -109,7 +131,12 @@ struct JobSpec {
     return app.empty() ? name : app;
   }
   bool elastic() const { return LeastWorkers() < MostWorkers(); }
-  bool opaque() const { return job_class == JobClass::kOpaque; }
+  bool interactive() const { return job_class == JobClass::kInteractive; }
+  // It does not link the runtime, so its lease lasts from launch to end.
+  bool opaque() const {
+    return job_class == JobClass::kOpaque || interactive();
+  }
+  double IdleLimit() const { return idle_limit_s.value_or(kIdleLimit_s); }
 
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
@@ -117,6 +144,9 @@ struct JobSpec {
 // A job file is at most this long, so that submitting and launching it fit a
 // frame of the protocol.
 inline constexpr size_t kJobSpecBytesMax = 48 * 1024;
+
+// The most jobs that a job may wait for.
+inline constexpr size_t kParentsMax = 64;
 
 // A key of the file that a flag gives: it overrides the file's.
 struct JobSetting {
@@ -142,12 +172,22 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                                      std::string_view source,
                                      std::span<const JobSetting> settings = {});
 
-// Sentences on the keys of the file that have no effect yet.
-std::vector<std::string> WithoutEffect(const JobSpec& spec);
-
 // The canonical text of a spec that ParseJobSpec() could have returned: parsing
 // it gives the same spec.
 std::string FormatJobSpec(const JobSpec& spec);
+
+// The events of which the coordinator sends notices (`[notify]` of the cluster
+// file). The last one concerns no job.
+inline constexpr std::string_view kNoticeEvents[] = {
+    "started",   "finished", "failed",   "held",
+    "cancelled", "at_risk",  "node_lost"};
+// Whether a list of a file has the event. "ended" in it stands for "finished",
+// "failed", "held" and "cancelled".
+bool WantsNotice(const std::vector<std::string>& listed,
+                 std::string_view event);
+// Says why such a list is refused, with the remedy. Empty: it is not.
+std::string RefusalOfNotices(const std::vector<std::string>& listed,
+                             bool of_job);
 
 // True for [A-Za-z0-9_-]{1,64}.
 bool IsValidName(std::string_view name);

@@ -258,6 +258,34 @@ bool TomlReader::Read(std::string_view key, std::vector<std::string>& out) {
   return true;
 }
 
+bool TomlReader::ReadScalars(std::string_view key,
+                             std::vector<std::string>& out) {
+  const auto* array =
+      Value<toml::array>(key, "an array of strings, numbers and booleans");
+  if (array == nullptr) return false;
+  std::vector<std::string> values;
+  for (const toml::node& element : *array) {
+    if (const auto* number = element.as_floating_point();
+        number != nullptr && std::isfinite(number->get())) {
+      std::array<char, 32> digits;
+      const auto end = std::to_chars(
+          digits.data(), digits.data() + digits.size(), number->get());
+      values.emplace_back(digits.data(), end.ptr);
+    } else if (const auto* whole = element.as_integer()) {
+      values.push_back(StrCat(whole->get()));
+    } else if (const auto* truth = element.as_boolean()) {
+      values.emplace_back(truth->get() ? "true" : "false");
+    } else if (CheckString(StrCat("element ", values.size() + 1, " of ", key),
+                           element)) {
+      values.push_back(element.as_string()->get());
+    } else {
+      return false;
+    }
+  }
+  out = std::move(values);
+  return true;
+}
+
 bool TomlReader::Read(std::string_view key, int64_t& out, int64_t min,
                       int64_t max) {
   const auto* found = Value<int64_t>(key, "an integer");

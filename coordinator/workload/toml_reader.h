@@ -97,6 +97,10 @@ class TomlReader {
   // was read.
   bool Read(std::string_view key, std::string& out);  // without NUL
   bool Read(std::string_view key, std::vector<std::string>& out);
+  // An array of strings, numbers and booleans, each as text: whole numbers
+  // without a point, others with the shortest digits that read back as the
+  // same number.
+  bool ReadScalars(std::string_view key, std::vector<std::string>& out);
   bool Read(std::string_view key, int64_t& out, int64_t min, int64_t max);
   bool Read(std::string_view key, int& out, int min, int max);
   bool Read(std::string_view key, double& out, const NumberRange& range);
@@ -254,6 +258,7 @@ std::string FormatMembers(const auto& keys, const S& object) {
   std::string toml;
   const auto format = [&](const auto& key) {
     const auto& value = object.*key.member;
+    if (!key.row.alias_of.empty()) return;
     if (value == S().*key.member) return;
     StrAppend(&toml, key.row.name, " = ", ToToml(key.row, value), "\n");
   };

@@ -154,6 +154,24 @@ TEST_F(WelcomeAgent, LaunchesAProcessRecordsItAndSaysSo) {
   EXPECT_EQ(launched.pid, 100);
 }
 
+// The coordinator took its process for gone when it heard the first hello.
+TEST_F(AgentMachineTest, ALaunchThatTheFirstWelcomeHasOvertakenIsIgnored) {
+  Start(0);
+  position_ = {1, 9};
+  const LaunchWorker overtaken = Launch(Key(1, 1));
+  position_ = {1, 10};
+  const LaunchWorker next = Launch(Key(1, 2));
+  Hear(0.1, Welcome());
+  EXPECT_THAT(SpawnsOf(Hear(0.2, overtaken)), IsEmpty());
+  EXPECT_THAT(SpawnsOf(Hear(0.3, next)), ElementsAre(Key(1, 2)));
+  // No process is taken for gone on a later hello.
+  position_ = {1, 20};
+  const LaunchWorker since = Launch(Key(2, 1));
+  position_ = {1, 30};
+  Hear(0.4, Welcome());
+  EXPECT_THAT(SpawnsOf(Hear(0.5, since)), ElementsAre(Key(2, 1)));
+}
+
 TEST_F(WelcomeAgent, ARepeatedLaunchStartsNothingButIsAnswered) {
   Hear(1, Launch(Key(1, 1)));
   EXPECT_THAT(Hear(1.05, Launch(Key(1, 1))), IsEmpty());

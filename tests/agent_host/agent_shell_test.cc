@@ -10,6 +10,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 #include <variant>
 
@@ -316,6 +317,122 @@ TEST_F(AgentShellTest, WrongOptionsAreRefused) {
   options.state_directory = folder_.path() + "/file";
   EXPECT_THAT(AgentShell::Create(options),
               StatusIs(kPermissionDenied, "--state"));
+}
+
+// The terminal of a worker, as a client sees it through the coordinator.
+class AgentTerminalTest : public AgentShellTest {
+ protected:
+  WorkerKey LaunchTerminal(uint64_t job, std::vector<std::string> argv) {
+    LaunchWorker launch;
+    launch.server = "here";
+    launch.worker = {JobId(job), 0, 1};
+    launch.position = kPosition;
+    launch.job_name = "job";
+    launch.argv = std::move(argv);
+    launch.working_directory = folder_.path();
+    launch.terminal = true;
+    Send(launch);
+    request_.worker = launch.worker;
+    request_.client = 7;
+    request_.attach = true;
+    return launch.worker;
+  }
+  // Types, and collects output until it has this text, or has ended.
+  bool Shows(const std::string& text, const std::string& input = "") {
+    typed_ += input;
+    for (const double end = Seconds() + kPatience_s; Seconds() < end;) {
+      ++request_.request;
+      request_.input = typed_;
+      Send(request_);
+      const TerminalReply reply = NextReply();
+      // The process may not have begun.
+      if (!reply.error.empty()) continue;
+      request_.attach = false;
+      shown_ += reply.output;
+      request_.offset = reply.offset + reply.output.size();
+      ended_at_last_ = reply.ended;
+      if (shown_.find(text) != std::string::npos) return true;
+      if (reply.ended) return false;
+    }
+    return false;
+  }
+
+  TerminalReply NextReply() {
+    for (const double end = Seconds() + kPatience_s; Seconds() < end;) {
+      const std::optional<Incoming> incoming = router_->Receive(1);
+      if (!incoming) continue;
+      const Message& message = incoming->message;
+      if (const auto* used = std::get_if<TerminalActive>(&message)) {
+        used_.insert(used->worker);
+      }
+      const auto* const reply = std::get_if<TerminalReply>(&message);
+      if (reply != nullptr) return *reply;
+    }
+    ADD_FAILURE() << "no answer came";
+    return TerminalReply();
+  }
+
+  TerminalRequest request_;
+  std::string typed_, shown_;
+  std::set<WorkerKey> used_;  // by TerminalActive
+  bool ended_at_last_ = false;
+};
+
+TEST_F(AgentTerminalTest, IsTheControllingOneWithInputSizeAndSignals) {
+  Start();
+  Welcome();
+  const WorkerKey worker = LaunchTerminal(3, {"/bin/sh"});
+  request_.rows = 33;
+  request_.columns = 77;
+  ASSERT_TRUE(Shows("77", "stty size\n")) << shown_;
+  EXPECT_THAT(shown_, HasSubstr("33 77"));
+  ASSERT_TRUE(Shows("tty-ok", "echo x > /dev/tty && echo t''ty-ok\n"));
+  ASSERT_TRUE(Shows("be-1-gin", "echo be-$((1))-gin; sleep 1000\n"));
+  ASSERT_TRUE(Shows("af-1-ter",
+                    "\x03"
+                    "echo af-$((1))-ter\n"))
+      << shown_;
+  ASSERT_TRUE(Shows("by[]", "echo by[$GAVEL_WORKER_COORDINATOR]\n"))
+      << "what is started there is no worker";
+  EXPECT_FALSE(Shows("never shown", "exit 5\n"));
+  EXPECT_TRUE(ended_at_last_);
+  const WorkerExited exited = Receive<WorkerExited>();
+  EXPECT_EQ(exited.worker, worker);
+  EXPECT_EQ(exited.exit_code, 5);
+  Send(ExitAcknowledged{"here", worker});
+  // All of it is in the log, too.
+  Send(LogRequest{9, worker.worker(), 0});
+  EXPECT_THAT(Receive<LogReply>().data, HasSubstr("33 77"));
+}
+
+TEST_F(AgentTerminalTest, TellsOfUse) {
+  Start();
+  Welcome();
+  const WorkerKey worker = LaunchTerminal(3, {"/bin/sh"});
+  ASSERT_TRUE(Shows("sa-1-id", "echo sa-$((1))-id\n"));
+  EXPECT_FALSE(Shows("never shown", "exit\n"));
+  EXPECT_THAT(used_, ElementsAre(worker));
+}
+
+TEST_F(AgentTerminalTest, ShowsNoticesOfTheCoordinator) {
+  Start();
+  Welcome();
+  const WorkerKey worker = LaunchTerminal(3, {"/bin/sh"});
+  ASSERT_TRUE(Shows("sa-1-id", "echo sa-$((1))-id\n"));
+  Send(TerminalNotice{"here", worker, kPosition, "idle: it ends in 60 s"});
+  EXPECT_TRUE(Shows("[gavel: idle: it ends in 60 s]"));
+}
+
+// Interactive shells ignore SIGTERM.
+TEST_F(AgentTerminalTest, IsStoppedByAHangUp) {
+  Start();
+  Welcome();
+  const WorkerKey worker = LaunchTerminal(3, {"/bin/sh", "-i"});
+  ASSERT_TRUE(Shows("sa-1-id", "echo sa-$((1))-id\n"));
+  Send(StopWorker{"here", worker, kPosition, 100});
+  const double begin = Seconds();
+  EXPECT_EQ(Receive<WorkerExited>().worker, worker);
+  EXPECT_LT(Seconds() - begin, 50) << "not by the SIGKILL at the end";
 }
 
 }  // namespace

@@ -187,6 +187,31 @@ TEST_F(OperatorTest, PolicyIsShownPreviewedSetAndSurvivesARestart) {
   EXPECT_EQ(Json({"policy"}).value("policy", ""), "max_min_fairness_perf");
 }
 
+TEST_F(OperatorTest, IntrospectionIsSwitchedLiveAndSurvivesARestart) {
+  StartCluster(1);
+  const auto is_on = [&] {
+    return Json({"policy"}).value("introspection", false);
+  };
+  EXPECT_FALSE(is_on());
+  const Ended on = Do({"policy", "--introspection", "on"});
+  EXPECT_EQ(on.exit_code, 0) << on.errors;
+  EXPECT_THAT(on.output, HasSubstr("Introspection is on from now on"));
+  EXPECT_THAT(Do({"policy"}).output, HasSubstr("fifo, with introspection"));
+  EXPECT_TRUE(IsAudited("introspection on"));
+  ExpectRefused({"policy", "--introspection", "on"}, "is on already");
+  EXPECT_EQ(Do({"policy", "--introspection", "maybe"}).exit_code, 2);
+  ExpectRefused({"policy", "fifo", "--introspection", "off", "--preview"},
+                "without --introspection");
+  KillCoordinator();
+  StartCoordinator({"--policy", "fifo"});
+  EXPECT_TRUE(is_on());
+  EXPECT_EQ(
+      Do({"policy", "max_min_fairness", "--introspection", "off"}).exit_code,
+      0);
+  EXPECT_FALSE(is_on());
+  EXPECT_EQ(Json({"policy"}).value("policy", ""), "max_min_fairness");
+}
+
 TEST_F(OperatorTest, CommandsForManyJobsCountThemAndWantAYes) {
   StartCluster(1);
   for (const char* name : {"lm-1", "lm-2", "lm-3", "vision"}) {

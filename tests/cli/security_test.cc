@@ -322,12 +322,10 @@ TEST_F(SecurityTest, AUsersJobsWeighAndCountForWhatItsPrincipalAllows) {
               HasSubstr("exceeds your largest, 10"));
   EXPECT_THAT(submit("entity = \"finance\"\n").errors,
               HasSubstr("choose vision"));
-  const Ended submitted =
-      submit("weight = 10.0\nclass = \"interactive\"\nbudget = 3.0\n");
+  const Ended submitted = submit("weight = 10.0\nclass = \"interactive\"\n");
   EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
-  EXPECT_THAT(submitted.errors,
-              AllOf(HasSubstr("class \"interactive\" has no effect yet"),
-                    HasSubstr("budget has no effect yet")));
+  EXPECT_THAT(submit("budget = 3.0\n").errors,
+              HasSubstr("budget is not supported"));
   EXPECT_THAT(As("alice", {"queue", "--json"}).output,
               HasSubstr("\"entity\": \"vision\""));
 }

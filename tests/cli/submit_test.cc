@@ -1,14 +1,10 @@
 // Jobs that are submitted from the command line itself, and commands that wait
 // for jobs, with real processes.
-#include <pty.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <csignal>
 
 #include "core/text.h"
-#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
+#include "tests/support/typed_run.h"
 
 namespace gavel::testing {
 namespace {
@@ -48,6 +44,44 @@ TEST_F(SubmitTest, AProgramIsAJobWithoutAFile) {
   EXPECT_THAT(submitted.output, HasSubstr("Job 1 (lm) finished"));
   EXPECT_EQ(Do({"logs", "lm"}).output, "hello there [a,b] last\n");
   EXPECT_EQ(QueueRow(endpoint_, "lm")["weight"], 2.5);
+}
+
+TEST_F(SubmitTest, AnArrayIsOneSubmissionAndItsElementsAreJobs) {
+  StartCluster(1);
+  const Ended submitted =
+      DoWith({"submit", "--name", "lm", "--array", "0-3%2", "--wait"},
+             {"sh", "-c", "echo $GAVEL_ARRAY_INDEX $0", "of {index}"});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  EXPECT_THAT(submitted.output, HasSubstr("Submitted array 1 of 4 jobs (lm)"));
+  EXPECT_THAT(submitted.output, HasSubstr("Job 5 (lm_3) finished"));
+  EXPECT_EQ(Do({"logs", "1_2"}).output, "2 of 2\n");
+  EXPECT_EQ(Do({"logs", "lm_3"}).output, "3 of 3\n");
+  EXPECT_THAT(Do({"why", "1_2"}).output, HasSubstr("job 4 (1_2) lm_2:"));
+  EXPECT_THAT(Do({"why", "1"}).errors,
+              HasSubstr("1 is an array of 4 jobs; name one of them, as 1_0"));
+  EXPECT_THAT(Do({"why", "1_9"}).errors, HasSubstr("there is no job 1_9"));
+  EXPECT_THAT(Do({"cancel", "1"}).errors, HasSubstr("has already ended"));
+}
+
+TEST_F(SubmitTest, ElementsOfAnArrayAreHeldReleasedAndCancelled) {
+  StartCluster(1);
+  ASSERT_EQ(
+      DoWith({"submit", "--name", "lm", "--array", "0-9%1"}, Trainer("100000"))
+          .exit_code,
+      0);
+  EXPECT_THAT(Do({"queue"}).output, HasSubstr("1_["));
+  EXPECT_EQ(Do({"hold", "lm_[3-5]"}).output, "Held job 1_[3-5]\n");
+  EXPECT_EQ(State("lm_4"), "F");
+  EXPECT_EQ(Do({"release", "1_[3-4]"}).output, "Released job 1_[3-4]\n");
+  EXPECT_EQ(State("lm_4"), "PD");
+  EXPECT_EQ(Do({"cancel", "1_7"}).output, "Cancelled job 9\n");
+  EXPECT_EQ(State("lm_7"), "CA");
+  EXPECT_THAT(Do({"cancel", "1_[8-12]"}).errors,
+              HasSubstr("array 1 has no element 10-12; it has 0-9"));
+  EXPECT_THAT(Do({"update", "1_[0-3]", "--weight", "2"}).errors,
+              HasSubstr("takes one at a time"));
+  EXPECT_EQ(Do({"cancel", "lm"}).output, "Cancelled job 1\n");
+  EXPECT_EQ(State("lm_9"), "CA");
 }
 
 TEST_F(SubmitTest, FlagsOverrideTheFileAndItsPathsStayWhereItLies) {
@@ -205,6 +239,40 @@ TEST_F(SubmitTest, AJobStartsNotBeforeItsTime) {
       HasSubstr("has passed; without it the job may start now"));
 }
 
+TEST_F(SubmitTest, AJobStartsAfterOthers) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "first"}, Trainer("100000"));
+  const Ended submitted =
+      DoWith({"submit", "--name", "second", "--after", "first,1"}, {"true"});
+  EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
+  const json row = QueueRow(endpoint_, "second");
+  EXPECT_EQ(row["state"], "PD");
+  EXPECT_EQ(row["code"], "awaits_jobs");
+  EXPECT_EQ(row["awaits"], json({1}));
+  DoWith({"submit", "--name", "third", "--set", "after_any=first,second"},
+         {"true"});
+  EXPECT_THAT(Do({"why", "third"}).output, HasSubstr("and 1 more"));
+  EXPECT_THAT(DoWith({"submit", "--after", "nobody"}, {"true"}).errors,
+              HasSubstr("its owner has no such job"));
+  EXPECT_EQ(Do({"cancel", "first"}).exit_code, 0);
+  EXPECT_EQ(Do({"wait", "second"}).exit_code, 75);
+  EXPECT_THAT(Do({"why", "second"}).output,
+              HasSubstr("its parent 1 first failed"));
+  EXPECT_EQ(Do({"wait", "third"}).exit_code, 0);
+}
+
+TEST_F(SubmitTest, AnUpdateNamesOtherParentsOrNone) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "first"}, Trainer("100000"));
+  DoWith({"submit", "--name", "second", "--after", "first"}, {"true"});
+  EXPECT_THAT(Do({"update", "second", "--after", "second"}).errors,
+              HasSubstr("it can't wait for itself"));
+  EXPECT_EQ(Do({"update", "second", "--after-any", "first"}).exit_code, 0);
+  EXPECT_EQ(Do({"update", "second", "--after", "0"}).exit_code, 0);
+  EXPECT_EQ(Do({"cancel", "first"}).exit_code, 0);
+  EXPECT_EQ(Do({"wait", "second"}).exit_code, 0);
+}
+
 TEST_F(SubmitTest, RunShowsTheOutputAndEndsWithTheCodeOfTheJob) {
   StartCluster(1);
   const Ended good =
@@ -231,51 +299,6 @@ TEST_F(SubmitTest, RunThatIsInterruptedWithoutATerminalCancelsTheJob) {
   EXPECT_EQ(run->Wait(), 75);
   EXPECT_EQ(State("long"), "CA");
 }
-
-// `gavel run` on a terminal, at which somebody presses keys.
-class TypedRun {
- public:
-  explicit TypedRun(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), GAVEL_BINARY_DIR "/gavel");
-    std::vector<char*> argv;
-    for (std::string& one : arguments) argv.push_back(one.data());
-    argv.push_back(nullptr);
-    pid_ = forkpty(&terminal_, nullptr, nullptr, nullptr);
-    if (pid_ != 0) return;
-    execv(argv.front(), argv.data());
-    _exit(127);
-  }
-  ~TypedRun() { close(terminal_); }
-
-  // Waits until the terminal shows the text.
-  bool Shows(const std::string& text) {
-    std::array<char, 4096> some;
-    while (shown_.find(text) == std::string::npos) {
-      const ssize_t bytes = read(terminal_, some.data(), some.size());
-      if (bytes <= 0) return false;
-      shown_.append(some.data(), static_cast<size_t>(bytes));
-    }
-    return true;
-  }
-  void Type(std::string_view keys) {
-    shown_.clear();
-    EXPECT_EQ(write(terminal_, keys.data(), keys.size()),
-              static_cast<ssize_t>(keys.size()));
-  }
-  int ExitCode() {
-    Shows("\x01 never shown");
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  int terminal_ = -1;
-  pid_t pid_ = 0;
-  std::string shown_;
-};
-
-constexpr char kCtrlC[] = "\x03";
 
 TEST_F(SubmitTest, CtrlCAsksWhetherToCancel) {
   StartCluster(1);

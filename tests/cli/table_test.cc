@@ -54,6 +54,48 @@ TEST(Table, QueueLooksLikeSqueue) {
             "     0     0 (waiting: 1st in line for v100)\n");
 }
 
+// An element of array 42, whose ids begin at 43.
+QueueRow ElementRow(int index, const std::string& state) {
+  QueueRow row;
+  row.id = static_cast<uint64_t>(43 + index);
+  row.name = StrCat("lm_", index);
+  row.state = state;
+  row.array = 42;
+  row.array_name = "lm";
+  row.array_index = index;
+  row.reason = StrCat("reason of ", index);
+  return row;
+}
+
+TEST(Table, TheWaitingRestOfAnArrayIsOneLine) {
+  std::vector<QueueRow> rows;
+  QueueRow running = ElementRow(0, "R");
+  running.accelerators = {OnServer("here", "v100")};
+  running.incarnations = 1;
+  rows.push_back(running);
+  QueueRow started = ElementRow(1, "PD");  // it has run before
+  started.incarnations = 1;
+  rows.push_back(started);
+  for (const int index : {2, 3, 4, 7}) rows.push_back(ElementRow(index, "PD"));
+  rows.push_back(ElementRow(5, "F"));
+  rows.push_back(ElementRow(6, "CA"));
+  QueueRow other = ElementRow(8, "PD");
+  other.array = 60;
+  rows.push_back(other);
+  std::istringstream table(RenderQueue(rows, kUncut));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string id;
+    std::string name;
+    words >> id >> name;
+    lines.push_back(StrCat(id, " ", name));
+  }
+  EXPECT_THAT(lines, ElementsAre("JOBID NAME", "42_0 lm_0", "42_1 lm_1",
+                                 "42_[2-4,7] lm", "42_5 lm_5", "42_6 lm_6",
+                                 "60_8 lm_8"));
+}
+
 TEST(Table, TheQueueShowsLiveJobsFirst) {
   std::vector<QueueRow> rows;
   for (const char* state : {"CD", "PD", "F", "R", "CA", "S", "CG", "PD"}) {

@@ -213,6 +213,40 @@ TEST_F(WhatIfTest, TheCoordinatorsMechanismIsTaken) {
   EXPECT_GT(forgets->job.finish_s, counts->job.finish_s);
 }
 
+TEST_F(WhatIfTest, AJobStartsAfterItsParents) {
+  live_.nodes[0]["accelerators"][1]["state"] = "idle";
+  AddJob(7, 300.0, 10);
+  spec_.after_success = {"7"};
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_FALSE(answer->after_parents);
+  EXPECT_GE(answer->job.start_s, 30);
+  EXPECT_LE(answer->job.start_s, 41);
+  EXPECT_NEAR(answer->job.finish_s - answer->job.start_s, 100, 1);
+}
+
+TEST_F(WhatIfTest, AJobAfterParentsWithoutAnEndHasNoTime) {
+  AddJob(7, nullptr, 10);
+  for (const char* parent : {"7", "8"}) {
+    spec_.after_any = {parent};
+    const auto answer = Predict(live_, spec_, 10);
+    ASSERT_OK(answer);
+    EXPECT_TRUE(answer->after_parents);
+    EXPECT_EQ(answer->job.start_s, kNever);
+    EXPECT_EQ(WhatIfJson(*answer)["after_parents"], true);
+    EXPECT_THAT(RenderWhatIf(*answer, 0),
+                HasSubstr("starts    after its parents, whose end is not"));
+  }
+}
+
+TEST_F(WhatIfTest, TheQueueSaysThatAJobStartsAfterItsParents) {
+  QueueRow row;
+  row.id = 9;
+  row.state = "PD";
+  row.awaits = {7};
+  EXPECT_THAT(RenderForecast({}, {row}, 0), HasSubstr("after its parents"));
+}
+
 TEST_F(WhatIfTest, JobsWithoutAnEndStay) {
   live_.status["policy"] = "max_min_fairness";
   AddJob(1, nullptr, 10);

@@ -151,7 +151,9 @@ TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
                 "PrefetchCheckpoint", "ServeCheckpoint", "FetchProgress",
                 "BytesMoved",         "AgentLeaving",    "CheckpointRequest",
                 "BidderHello",        "BidRequest",      "BidReply",
-                "DivideRequest",      "DivideReply",     "BidderNotice"}));
+                "DivideRequest",      "DivideReply",     "BidderNotice",
+                "TerminalRequest",    "TerminalReply",   "TerminalActive",
+                "TerminalNotice"}));
 }
 
 TEST(Codec, PauseTiersOnTheWireStayWhatTheyAre) {

@@ -1,11 +1,10 @@
 // A search over LibTorch training, with nothing faked: an app of eight trials
-// by HyperBand finds the trial that one finds by hand, and each trial is bit
-// for bit what its program trains alone.
+// by HyperBand finds the trial that one finds by hand with `gavel local`, and
+// each trial is bit for bit what its program trains there.
 #include <cstdlib>
 #include <filesystem>
 
 #include "core/text.h"
-#include "examples/demo/run_alone.h"
 #include "gavel_paths.h"
 #include "runtime/generation/manifest.h"
 #include "tests/support/gavel_fixture.h"
@@ -14,6 +13,8 @@ namespace gavel::testing {
 namespace {
 
 constexpr double kSearchPatience_s = 300;
+constexpr uint64_t kFirstRung = 8;
+constexpr uint64_t kLastRung = 48;
 
 // Six trials of 8 steps, of which the best goes on to 48, and two of 48.
 constexpr char kSearch[] = R"(name = "digits"
@@ -46,25 +47,41 @@ Manifest LastManifest(const std::string& directory) {
 
 class TuneEndToEndTest : public GavelClusterTest {
  protected:
-  Manifest TrainAlone(const std::string& lr, uint64_t steps) {
-    const demo::AloneOptions options = {
-        .checkpoint_directory = Path(StrCat("alone-", ++alone_)),
-        .output = Path("alone.output")};
-    JobSpec job;
-    job.name = "alone";
-    job.argv = {GAVEL_BINARY_DIR "/train_image",
-                "--epochs",
-                "1000",
-                "--lr",
-                lr,
-                "--steps",
-                StrCat(steps)};
-    job.environment = {{"GAVEL_DEVICE", "cpu"}};
-    EXPECT_OK(demo::RunAlone(job, options)) << ReadText(options.output);
-    return LastManifest(options.checkpoint_directory);
+  // A trial that a person runs: what to pass as --lr, and for how many steps.
+  struct ByHand {
+    std::string lr;
+    uint64_t steps = 0;
+  };
+  // Trains all of them by one `gavel local`, with nothing in common with the
+  // search. Returns their last checkpoints.
+  std::vector<Manifest> TrainByHand(const std::vector<ByHand>& trials) {
+    const std::string state = Path(StrCat("by-hand-", ++by_hand_));
+    std::vector<std::string> arguments = {
+        "local",    "--cluster", Path("cluster.toml"), "--state", state,
+        "--policy", "fifo"};
+    const auto directory = [&](size_t i) { return StrCat(state, "/", i); };
+    for (size_t i = 0; i < trials.size(); ++i) {
+      arguments.push_back(WriteCommand(
+          StrCat("by-hand-", by_hand_, "-", i),
+          {GAVEL_BINARY_DIR "/train_image", "--epochs", "1000", "--lr",
+           trials[i].lr, "--steps", StrCat(trials[i].steps)},
+          StrCat("checkpoint_directory = \"", directory(i),
+                 "\"\nenvironment = { GAVEL_DEVICE = \"cpu\" }\n")));
+    }
+    const auto local = Start(arguments);
+    EXPECT_EQ(local->Wait(kSearchPatience_s), 0)
+        << local->output() << local->errors();
+    std::vector<Manifest> last;
+    for (size_t i = 0; i < trials.size(); ++i) {
+      last.push_back(LastManifest(directory(i)));
+      EXPECT_EQ(last.back().generation.step, trials[i].steps) << i;
+      EXPECT_FALSE(last.back().shards.empty()) << i;
+      EXPECT_TRUE(last.back().scalars.contains("loss")) << i;
+    }
+    return last;
   }
 
-  int alone_ = 0;
+  int by_hand_ = 0;
 };
 
 TEST_F(TuneEndToEndTest, HyperBandFindsWhatOneFindsByHand) {
@@ -83,43 +100,36 @@ TEST_F(TuneEndToEndTest, HyperBandFindsWhatOneFindsByHand) {
   const nlohmann::json found = nlohmann::json::parse(search->output());
   ASSERT_EQ(found["trials"].size(), 8);
 
-  // By hand: all with 8 steps, the best of the first six and the last two with
-  // 48, and the best of these.
-  std::vector<std::string> rates;
-  for (const nlohmann::json& trial : found["trials"]) {
-    rates.push_back(trial["values"].get<std::string>().substr(3));
+  // By hand: the first six with 8 steps, the last two and the best of the six
+  // with 48. The best of these three is the search's.
+  std::vector<ByHand> by_hand;
+  for (size_t i = 0; i < 8; ++i) {
+    const auto lr = found["trials"][i]["values"].get<std::string>().substr(3);
+    by_hand.push_back({lr, i < 6 ? kFirstRung : kLastRung});
   }
+  std::vector<Manifest> alone = TrainByHand(by_hand);
+  const auto loss = [&](size_t i) { return alone[i].scalars["loss"]; };
   size_t best_of_six = 0;
-  std::vector<double> losses;
   for (size_t i = 0; i < 6; ++i) {
-    losses.push_back(TrainAlone(rates[i], 8).scalars["loss"]);
-    if (losses[i] < losses[best_of_six]) best_of_six = i;
+    EXPECT_EQ(found["trials"][i]["curve"][0][1], loss(i)) << i;
+    if (loss(i) < loss(best_of_six)) best_of_six = i;
   }
+  alone[best_of_six] =
+      TrainByHand({{by_hand[best_of_six].lr, kLastRung}}).front();
   size_t best = best_of_six;
-  double best_loss = 1e9;
   for (const size_t i : {best_of_six, size_t{6}, size_t{7}}) {
-    SCOPED_TRACE(i);
-    const nlohmann::json& trial = found["trials"][i];
-    EXPECT_EQ(trial["steps"], 48);
-    const Manifest alone = TrainAlone(rates[i], 48);
-    const Manifest tuned = LastManifest(trial["checkpoint_directory"]);
-    EXPECT_EQ(tuned.generation.step, 48);
-    EXPECT_FALSE(alone.shards.empty());
-    EXPECT_THAT(DifferingTensors(tuned, alone), IsEmpty());
-    const double loss = alone.scalars.at("loss");
-    EXPECT_EQ(trial["value"], loss);
-    if (loss < best_loss) {
-      best = i;
-      best_loss = loss;
-    }
+    if (loss(i) < loss(best)) best = i;
   }
   EXPECT_EQ(found["best"]["trial"], best);
-  for (size_t i = 0; i < 6; ++i) {
+  // Trial by trial to the bit, also those that were stopped.
+  for (size_t i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
-    EXPECT_EQ(found["trials"][i]["curve"][0][1], losses[i]);
-    if (i != best_of_six) {
-      EXPECT_EQ(found["trials"][i]["steps"], 8);
-    }
+    const nlohmann::json& trial = found["trials"][i];
+    const Manifest tuned = LastManifest(trial["checkpoint_directory"]);
+    EXPECT_EQ(trial["steps"], alone[i].generation.step);
+    EXPECT_EQ(tuned.generation.step, alone[i].generation.step);
+    EXPECT_EQ(trial["value"], loss(i));
+    EXPECT_THAT(DifferingTensors(tuned, alone[i]), IsEmpty());
   }
 }
 

@@ -17,6 +17,7 @@ std::vector<Event> DurableEvents() {
   spec.environment = {{"K", "V"}};
   spec.job_class = JobClass::kInference;
   spec.deadline_s = 10;
+  spec.after_success = {"prepare"};
   spec.throughputs = {{"v100", 2.5}};
   WorkerHello worker_hello;
   worker_hello.worker = key;
@@ -43,9 +44,15 @@ std::vector<Event> DurableEvents() {
   update.types = {"v100", "k80"};
   update.scale_factor_max = 8;
   update.time_limit_s = 3600;
+  update.after_any = {"b"};
   return {event::CoordinatorStarted{7, 360, 60, MechanismKind::kMoveAware,
                                     QueueKind::kPerType, 4},
-          event::JobSubmitted{spec, 0},
+          event::JobSubmitted{
+              spec,
+              0,
+              {},
+              {},
+              {{JobId(2), true, true}, {JobId(1), true, false, true}}},
           event::JobCommanded{JobId(2), CommandKind::kRelease, 0},
           event::ServerJoined{hello},
           event::ServerLost{"here"},
@@ -69,8 +76,9 @@ std::vector<Event> DurableEvents() {
           event::WorkersEvicted{{key}},
           event::JobsResized{{{JobId(3), 2, Reason()}}},
           event::AcceleratorsDrained{"here", "here-0", false, true, 7.5},
-          event::JobUpdated{JobId(3), update},
-          event::PolicyChanged{"fifo", "max_min_fairness", true, false},
+          event::JobUpdated{JobId(3), update, 0, {{JobId(2), false, true}}},
+          event::PolicyChanged{"fifo", "max_min_fairness", true, false, 0, true,
+                               true},
           event::ServerForgotten{"here"},
           event::TrialsNoted{{{TrialKind::kNeighbour,
                                TrialStage::kKept,
@@ -79,7 +87,8 @@ std::vector<Event> DurableEvents() {
                                1.5,
                                12,
                                {AcceleratorId(5)}}}},
-          event::TimeReached{JobId(3)}};
+          event::TimeReached{JobId(3)},
+          event::ParentsEnded{JobId(3)}};
 }
 
 }  // namespace gavel

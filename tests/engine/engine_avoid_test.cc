@@ -139,6 +139,30 @@ TEST_F(Avoids, AJobWhoseServersHaveTooFewAcceleratorsSaysSo) {
   EXPECT_EQ(ServerOf(job), "there");
 }
 
+// The policy chooses a type, and does not see that another job has the only
+// server of it that this job may have.
+TEST_F(Avoids, AJobRunsOnAnotherTypeWhileItsOwnIsFreeOnExcludedServersOnly) {
+  driver_ = std::make_unique<EngineDriver>(1, "fifo_perf");
+  JobSpec spec;
+  spec.throughputs = {{"v100", 10}, {"p100", 5}};
+  const JobId first = driver_->Submit("a", 1, spec);
+  driver_->Run(first);
+  ASSERT_EQ(ServerOf(first), "here");
+  driver_->JoinServer("there", 1);
+  driver_->Step(event::ServerJoined{EngineDriver::HelloOf("slow", "p100")});
+  spec.exclude_servers = {"there"};
+  const JobId job = driver_->Submit("b", 1, spec);
+  ASSERT_TRUE(PlaceOf(job).valid())
+      << RenderReason(driver_->engine().Why(job, driver_->now));
+  EXPECT_EQ(ServerOf(job), "slow");
+  // So does the next one when that server is free again.
+  const JobId next = driver_->Submit("c", 1, spec);
+  EXPECT_FALSE(PlaceOf(next).valid());
+  driver_->Step(event::JobCommanded{job, CommandKind::kCancel, 1});
+  driver_->Gone(driver_->Key(job), 0);
+  EXPECT_EQ(ServerOf(next), "slow");
+}
+
 // A gang that grows takes no accelerator of another server.
 TEST_F(Avoids, AnElasticJobGrowsOnItsServersOnly) {
   driver_->JoinServer("there", 1);
@@ -195,6 +219,31 @@ TEST(Avoidance, KeepsAJobOutUntilItIsForgotten) {
   EXPECT_EQ(avoidance.CountLeft(JobId(8), 0), 1);
   avoidance.Forget(where);
   EXPECT_FALSE(avoidance.any());
+}
+
+TEST(Avoidance, CountsTheFreeAcceleratorsThatAJobMayHave) {
+  Cluster cluster;
+  std::vector<AcceleratorInfo> infos(3);
+  for (size_t i = 0; i < infos.size(); ++i) {
+    infos[i].type = "v100";
+    infos[i].uuid = StrCat("gpu-", i);
+  }
+  ASSERT_OK(cluster.Join("here", infos));
+  engine::Avoidance avoidance(cluster);
+  engine::Changes changes;
+  engine::AssignedAccelerators assigned(cluster, changes);
+  assigned.Recount();
+  const JobId job(7);
+  EXPECT_EQ(avoidance.CountFree(job, 0, assigned), 3);
+  avoidance.SetBarred(job, {AcceleratorId(1)});
+  avoidance.KeepOut(job, AcceleratorId(1));
+  avoidance.KeepOut(job, AcceleratorId(2));
+  EXPECT_EQ(avoidance.CountFree(job, 0, assigned), 1);
+  EXPECT_EQ(avoidance.CountFree(JobId(8), 0, assigned), 3);
+  assigned.Add(AcceleratorId(2), JobId(8));
+  EXPECT_EQ(avoidance.CountFree(job, 0, assigned), 1);
+  assigned.Add(AcceleratorId(3), JobId(8));
+  EXPECT_EQ(avoidance.CountFree(job, 0, assigned), 0);
 }
 
 }  // namespace

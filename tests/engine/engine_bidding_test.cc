@@ -209,6 +209,24 @@ TEST_F(EngineBiddingTest, WhatItDoesNotDivideIsDividedForIt) {
   EXPECT_NE(Allocated(), std::vector<JobId>{third});
 }
 
+// It has seen no offer that it could divide.
+TEST_F(EngineBiddingTest, AProcessThatCameAfterTheOfferIsNotAskedToDivide) {
+  Submit("b");
+  const BidderKey later{"ann", "search", 8};
+  driver_.Step(event::BidderJoined{later});
+  driver_.At(driver_.now + 2);
+  EXPECT_FALSE(driver_.Last<DivideRequest>().has_value());
+  EXPECT_EQ(Allocated().size(), 1u);
+  Submit("c");
+  const std::optional<BidRequest> offer = driver_.Last<BidRequest>();
+  ASSERT_TRUE(offer.has_value());
+  EXPECT_EQ(offer->bidder, later);
+  driver_.Step(event::BidReceived{{later, offer->auction, OneAccelerator()}});
+  const std::optional<DivideRequest> asked = driver_.Last<DivideRequest>();
+  ASSERT_TRUE(asked.has_value());
+  EXPECT_EQ(asked->auction, offer->auction);
+}
+
 TEST_F(EngineBiddingTest, ADivisionThatIsNotPossibleHasNoEffect) {
   const JobId other = Submit("o", "other");
   Bid(OneAccelerator());

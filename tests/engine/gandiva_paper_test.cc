@@ -81,6 +81,14 @@ class Introspection : public ::testing::Test {
     driver_.ReportSpeed(pair.partner, second, 20);
     Obey();
   }
+  // An operator's command, for a coordinator whose own setting is `own`.
+  void Switch(bool on, bool own) {
+    event::PolicyChanged changed{"max_min_fairness"};
+    changed.introspection = on;
+    changed.introspection_is_own = on == own;
+    driver_.Step(changed);
+  }
+  bool IsOn() const { return driver_.engine().options().introspection; }
   ShareUnit StartPair() {
     Obey();
     for (int round = 0; round < 3 && !driver_.PackedPair().packed(); ++round) {
@@ -186,6 +194,57 @@ TEST_F(TwoJobs, WithoutTheSettingNothingIsTried) {
   }
 }
 
+TEST_F(TwoJobs, SwitchedOffLivePairsArePartedAndNothingIsTried) {
+  const ShareUnit pair = StartPair();
+  Report(pair, 0.8, 0.8);
+  Switch(false, /*own=*/true);
+  for (int round = 0; round < 5; ++round) {
+    NextRound();
+    EXPECT_FALSE(driver_.PackedPair().packed());
+    // They take turns.
+    EXPECT_NE(driver_.job(pair.job).assigned.empty(),
+              driver_.job(pair.partner).assigned.empty());
+  }
+  const Engine replayed = driver_.Replayed(driver_.engine().options());
+  EXPECT_FALSE(replayed.options().introspection);
+  Switch(true, /*own=*/true);
+  NextRound();
+  NextRound();
+  EXPECT_TRUE(driver_.PackedPair().packed()) << "what was learnt counts";
+}
+
+TEST_F(TwoJobs, ATrialThatIsSwitchedOffLeavesNoBackOff) {
+  const ShareUnit pair = StartPair();
+  Switch(false, /*own=*/true);
+  EXPECT_EQ(driver_.engine().TrialNotes(driver_.job(pair.job)), "");
+  NextRound();
+  EXPECT_FALSE(driver_.PackedPair().packed());
+  // A trial that began would be judged by now.
+  driver_.At(driver_.now + 70);
+  EXPECT_EQ(driver_.engine().TrialNotes(driver_.job(pair.job)), "");
+}
+
+TEST_F(TwoJobs, WhatWasSwitchedOutlastsRestartsUntilItIsTheOwnSetting) {
+  const auto own_setting = [](bool on) {
+    return [on](EngineOptions& options) { options.introspection = on; };
+  };
+  Switch(false, /*own=*/true);
+  driver_.Restart();
+  EXPECT_FALSE(IsOn());
+  EXPECT_FALSE(driver_.Restored().options().introspection);
+  driver_.Restart(own_setting(false));
+  EXPECT_FALSE(IsOn());
+  driver_.Restart(own_setting(true));
+  EXPECT_TRUE(IsOn());
+  // Another policy leaves it as it is.
+  Switch(false, /*own=*/true);
+  driver_.Step(event::PolicyChanged{"fifo", "max_min_fairness", false, true});
+  EXPECT_FALSE(IsOn());
+  Switch(true, /*own=*/true);
+  driver_.Restart(own_setting(false));
+  EXPECT_FALSE(IsOn()) << "the coordinator's own was set again";
+}
+
 // At most one trial of a job in trial_backoff_s, ten minutes, whatever the
 // others do.
 TEST_F(Introspection, AJobIsTriedOnceInTenMinutes) {
@@ -253,6 +312,38 @@ TEST_F(Introspection, NoJobIsPackedOnAServerThatItsFileExcludes) {
   const JobId waits = driver_.Submit("c", 1, elsewhere);
   NextRound();
   EXPECT_EQ(driver_.PackedPair(), PairOf(there, waits));
+}
+
+// The policy has one of the two run on a type that the other one may not have.
+TEST_F(Introspection, APairIsPartedWhereOneOfTheTwoCantRun) {
+  driver_.answer = [](const PolicyProblem& problem) {
+    PolicyResult result;
+    result.outcome = SolveOutcome::kOptimal;
+    result.is_assignment = true;
+    result.assignment.push_back(
+        {{problem.jobs.front().id, JobId()}, problem.types.size() - 1});
+    return result;
+  };
+  JobSpec anywhere = Known();
+  anywhere.throughputs["p100"] = 1;
+  JobSpec fast = anywhere;
+  fast.types = {"v100"};
+  const JobId a = driver_.Submit("a", 1, anywhere);
+  const JobId b = driver_.Submit("b", 1, fast);
+  EXPECT_EQ(StartPair(), PairOf(a, b));
+  driver_.Step(event::ServerJoined{EngineDriver::HelloOf("slow", "p100")});
+  NextRound();
+  NextRound();
+  const auto type_of = [&](JobId id) {
+    const auto& assigned = driver_.job(id).assigned;
+    return assigned.empty() ? "none"
+                            : driver_.engine()
+                                  .cluster()
+                                  .accelerator(assigned.front())
+                                  .info.type;
+  };
+  EXPECT_EQ(type_of(a), "p100");
+  EXPECT_NE(type_of(b), "p100");
 }
 
 // Section 4.2.2: a job moves to accelerators that were vacated.

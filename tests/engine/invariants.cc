@@ -82,6 +82,7 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
                                            const Actions& actions) {
   broken_.clear();
   NoteTerm(actions);
+  NoteReleases(actions);
   // Jobs and accelerators change only by journaled events.
   const bool changed =
       std::any_of(actions.begin(), actions.end(), [](const Action& action) {
@@ -90,6 +91,8 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
   if (changed) {
     CheckLeases(engine);
     CheckAssignments(engine);
+    CheckParents(engine);
+    CheckInteractive(engine);
     CheckGrowth(now, engine);
     CheckMonotonic(now, engine);
   }
@@ -255,6 +258,33 @@ void Invariants::CheckLeaseEnds(Time now, const Engine& engine) {
   }
 }
 
+// An interactive job that runs is not paused, moved or packed, and the
+// interactive jobs of one owner stay within their quota. The loss of an
+// accelerator, and the end of its agent, are excepted: nobody keeps it then.
+void Invariants::CheckInteractive(const Engine& engine) {
+  std::map<std::string, int> held;
+  for (const auto& [id, job] : engine.jobs()) {
+    if (!job.spec.interactive() || !job.active()) continue;
+    held[job.spec.owner] += static_cast<int>(job.assigned.size());
+    for (size_t rank = 0; rank < job.workers.size(); ++rank) {
+      const Worker& worker = job.workers[rank];
+      if (worker.held_epoch == 0 || worker.unswept) continue;
+      const Accelerator& place = engine.cluster().accelerator(worker.held);
+      if (place.leaving || place.state != AcceleratorState::kUsable) continue;
+      if (rank >= job.assigned.size() || job.assigned[rank] != worker.held ||
+          job.partner.valid() || worker.pause_sent_at != kNever) {
+        Broken(StrCat("interactive job ", id.value(),
+                      " is disturbed without consent"));
+      }
+    }
+  }
+  for (const auto& [owner, count] : held) {
+    if (count <= engine.options().interactive_max) continue;
+    Broken(StrCat("the interactive jobs of \"", owner, "\" have ", count,
+                  " accelerators"));
+  }
+}
+
 // An accelerator is assigned to one job or to a packed pair. A job has either
 // no accelerators or as many as its gang needs, all of one type, and has none
 // after its end.
@@ -292,6 +322,54 @@ void Invariants::CheckAssignments(const Engine& engine) {
     if (types.size() > 1) {
       Broken(StrCat("job ", id.value(), " is assigned two types"));
     }
+    const std::string& type =
+        engine.cluster().accelerator(job.assigned.front()).info.type;
+    // A job whose types were changed keeps its accelerators for this round.
+    std::vector<AcceleratorId>& had = had_[id];
+    const bool is_new = std::exchange(had, job.assigned) != job.assigned;
+    if (is_new && !job.spec.types.empty() &&
+        std::ranges::find(job.spec.types, type) == job.spec.types.end()) {
+      Broken(StrCat("job ", id.value(), " is assigned ", type,
+                    ", which its file does not name"));
+    }
+  }
+}
+
+// A job that has accelerators has begun after its parents, unless its owner
+// released it. A parent that is named is any job of that name.
+void Invariants::CheckParents(const Engine& engine) {
+  const auto has_ended = [&](const std::string& name, bool any_end) {
+    bool known = false;
+    for (const auto& [id, job] : engine.jobs()) {
+      if (job.spec.name != name && StrCat(id.value()) != name) continue;
+      known = true;
+      if (job.state == JobState::kFinished) return true;
+      if (any_end && job.state == JobState::kCancelled) return true;
+    }
+    return !known;  // ended jobs are forgotten
+  };
+  for (const auto& [id, job] : engine.jobs()) {
+    if (job.active() && !job.parents.empty()) {
+      Broken(StrCat("job ", id.value(), " is in the queue and has parents"));
+    }
+    if (job.assigned.empty() || released_.contains(id)) continue;
+    for (const auto* names : {&job.spec.after_success, &job.spec.after_any}) {
+      for (const std::string& name : *names) {
+        if (has_ended(name, names == &job.spec.after_any)) continue;
+        Broken(StrCat("job ", id.value(), " has started before its parent ",
+                      name, " has ended"));
+      }
+    }
+  }
+}
+
+void Invariants::NoteReleases(const Actions& actions) {
+  for (const Action& action : actions) {
+    const auto* row = std::get_if<action::Persist>(&action);
+    if (row == nullptr || row->event == nullptr) continue;
+    const auto* command = std::get_if<event::JobCommanded>(row->event.get());
+    if (command == nullptr || command->kind != CommandKind::kRelease) continue;
+    released_.insert(command->job);
   }
 }
 

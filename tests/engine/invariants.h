@@ -32,9 +32,12 @@ class Invariants {
 
  private:
   void NoteTerm(const Actions& actions);
+  void NoteReleases(const Actions& actions);
   void CheckLeases(const Engine& engine);
   void CheckLeaseEnds(Time now, const Engine& engine);
   void CheckAssignments(const Engine& engine);
+  void CheckParents(const Engine& engine);
+  void CheckInteractive(const Engine& engine);
   void CheckGrowth(Time now, const Engine& engine);
   void CheckMonotonic(Time now, const Engine& engine);
   void CheckActions(Time now, const Engine& engine, const Actions& actions);
@@ -44,6 +47,7 @@ class Invariants {
   std::vector<std::string> broken_;
   std::map<JobId, double> received_s_;
   std::map<JobId, uint64_t> epochs_;
+  std::map<JobId, std::vector<AcceleratorId>> had_;
   // (worker, epoch) -> incarnation that was granted it first.
   std::map<std::pair<WorkerId, uint64_t>, uint64_t> granted_;
   std::map<JobId, Time> kept_out_since_;
@@ -53,6 +57,7 @@ class Invariants {
     Time horizon = 0;         // the furthest that the engine saw while held
   };
   std::map<WorkerId, Lease> leases_;
+  std::set<JobId> released_;      // by a command, perhaps before their time
   std::set<WorkerKey> launched_;  // and have not spoken
   uint64_t term_ = 0;
   uint64_t term_seq_ = 0;  // of the row that began it

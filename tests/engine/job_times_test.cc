@@ -116,6 +116,19 @@ TEST(NotBefore, TheJobStartsWhenItsTimeComesAlsoOverARestart) {
   EXPECT_EQ(driver.job(job).assigned.size(), 1u);
 }
 
+TEST(NotBefore, TypesThatJoinMeanwhileAreBarredAsItsFileSays) {
+  EngineDriver driver(1, "fifo");
+  JobSpec spec;
+  spec.not_before_s = 10;
+  spec.types = {"v100"};
+  const JobId job = driver.Submit("a", 1, spec);
+  driver.Step(event::ServerJoined{EngineDriver::HelloOf("other", "p100")});
+  driver.At(driver.now + 20);
+  EXPECT_TRUE(driver.job(job).active());
+  EXPECT_TRUE(driver.engine().throughputs().IsBarred(job, "p100"));
+  EXPECT_FALSE(driver.engine().throughputs().IsBarred(job, "v100"));
+}
+
 TEST(NotBefore, OthersHaveTheClusterMeanwhileAndNamesAreTaken) {
   EngineDriver driver;
   driver.Submit("a", 1, Later(500));

@@ -58,7 +58,8 @@ TEST(JournalFields, EveryMemberOfEveryStructIsListed) {
   ExpectEveryMemberListed<engine::IntrospectionBook::Lesson>();
   ExpectEveryMemberListed<ProfiledCell>();
   ExpectEveryMemberListed<Worker::Known>();
-  ExpectEveryMemberListed<Worker>(5);
+  ExpectEveryMemberListed<Worker>(6);
+  ExpectEveryMemberListed<Parent>();
   ExpectEveryMemberListed<Job::Pace>();
   ExpectEveryMemberListed<Job>(8);
   ExpectEveryMemberListed<Agent>(1);

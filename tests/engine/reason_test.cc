@@ -228,6 +228,46 @@ std::vector<Case> Cases() {
        "sized_by_policy",
        "the policy gives it so many workers",
        {44}},
+      {reason::AwaitsJobs{"12 prepare (running)", 2, job},
+       "awaits_jobs",
+       "waiting: for job 12 prepare (running) and 2 more; `gavel release 7` "
+       "lets it start without them",
+       {45, "12 prepare (running)", 2, 7}},
+      {reason::ParentFailed{"12 prepare"},
+       "parent_failed",
+       "cancelled: its parent 12 prepare failed; `gavel why` tells more of "
+       "that job",
+       {46, "12 prepare"}},
+      {reason::ArrayLimit{JobId(42), 10},
+       "array_limit",
+       "waiting: for other elements of array 42, at most 10 at once",
+       {47, "42", 10}},
+      {reason::RunningInteractive{"v100", 240, 300},
+       "running_interactive",
+       "running on v100, which it has until its end: it is interactive; idle "
+       "for 240 s, and ended after 300 s (idle_limit)",
+       {48, "v100", 240, 300}},
+      {reason::InteractiveQuota{2, 3},
+       "interactive_quota",
+       "waiting: the interactive jobs of its owner have 2 accelerators, and at "
+       "most 3 are allowed (--interactive-max of the coordinator); it starts "
+       "when one of them ends",
+       {49, "2", 3}},
+      {reason::NoSeat{2},
+       "no_seat",
+       "waiting: fewer than 2 accelerators that it can use are free of jobs "
+       "which are never paused; it starts when one of those ends",
+       {50, "2"}},
+      {reason::EndedIdle{job, 3600},
+       "ended_idle",
+       "ended: for 3600 s its terminal had no input and no output, and its "
+       "accelerators were not used (idle_limit); `gavel logs 7` has what it "
+       "wrote, and another one may have a longer --idle-limit",
+       {51, "7", 3600}},
+      {reason::FinishedWith{3},
+       "finished_with",
+       "finished with exit code 3",
+       {52, "3"}},
   };
 }
 
@@ -308,6 +348,12 @@ TEST(Reason, ShortFormsLeaveOutWhatIsNotKnown) {
             "moving from a to b: 5 of 10 bytes");
   EXPECT_THAT(RenderReason(reason::HeldFailures{JobId(7), 3, 127}),
               HasSubstr("(last: exit code 127); read"));
+}
+
+TEST(Reason, OfAnElementThatWaitsTellsHowManyMayRun) {
+  EXPECT_EQ(RenderReason(reason::ArrayLimit{JobId(42), 0}),
+            "waiting: for other elements of array 42, as many as the cluster "
+            "runs are before it");
 }
 
 TEST(Reason, OfAnOperatorNamesIt) {

@@ -53,6 +53,24 @@ TEST(ClusterFacts, AJobThatIsHeldIsToldOnceWithItsReason) {
   EXPECT_EQ(logged.With("job 1 \"a\" is released").size(), 1U);
 }
 
+TEST(ClusterFacts, AnArrayHasALineOfItsOwnAndNotOneForEachElement) {
+  Logged logged;
+  JobSpec spec;
+  spec.name = "lm";
+  spec.argv = {"./train"};
+  spec.owner = "ada";
+  spec.array = "0-99%2";
+  logged.busy.Step(event::JobSubmitted{spec, 1});
+  EXPECT_THAT(
+      logged.With("submitted"),
+      ElementsAre("array 1 of 100 jobs \"lm\" submitted by ada, scale factor "
+                  "1"));
+  EXPECT_THAT(logged.With("is held"), IsEmpty());
+  logged.busy.Step(event::JobCommanded{JobId(1), CommandKind::kHold});
+  EXPECT_THAT(logged.With("array 1"), Contains("hold of 100 jobs of array 1"));
+  EXPECT_THAT(logged.With("lm_5"), IsEmpty());
+}
+
 TEST(ClusterFacts, NothingThatAProgramWroteIsInTheLog) {
   Logged logged;
   logged.busy.Submit("a");

@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "coordinator/server/history_tables.h"
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/faulty_disk.h"
+#include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
@@ -22,8 +24,9 @@ class CoordinatorServerTest : public Test {
  protected:
   void SetUp() override { Start(); }
   void Start() {
-    coordinator_ = std::make_unique<RunningCoordinator>(
-        QuietOptions(folder_.path() + "/state"));
+    CoordinatorServerOptions options = QuietOptions(folder_.path() + "/state");
+    options.notify = notify_;
+    coordinator_ = std::make_unique<RunningCoordinator>(std::move(options));
     ASSERT_OK(coordinator_->created());
     client_ = std::make_unique<FakeClient>(coordinator_->endpoint());
   }
@@ -56,6 +59,7 @@ class CoordinatorServerTest : public Test {
   }
 
   TemporaryFolder folder_;
+  NotifySpec notify_;  // from the next start on
   std::unique_ptr<RunningCoordinator> coordinator_;
   std::unique_ptr<FakeClient> client_;
 };
@@ -279,6 +283,48 @@ TEST_F(CoordinatorServerTest, HaltsWhenTheDiskIsFull) {
 TEST_F(CoordinatorServerTest, AClientCanShutItDown) {
   EXPECT_EQ(client_->Command(CommandKind::kShutdown).error, "");
   EXPECT_OK(coordinator_->Wait());
+}
+
+// The program fails while the file "broken" is there.
+TEST_F(CoordinatorServerTest, TellsPeopleWhatItHasJournaled) {
+  const std::string told = folder_.path() + "/told";
+  const std::string broken = folder_.path() + "/broken";
+  const std::string script = folder_.path() + "/tell";
+  std::ofstream(script) << "#!/bin/sh\ntest ! -e " << broken
+                        << " || { echo no route >&2; exit 4; }\ncat >> " << told
+                        << "\n";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  EXPECT_THAT(client_->Command(CommandKind::kNotify).error,
+              HasSubstr("[notify]"));
+  ASSERT_EQ(client_->SubmitNamed("unheard").error, "");
+  notify_.command = {script};
+  Restart();
+  EXPECT_EQ(client_->Command(CommandKind::kNotify).error, "");
+  const JobId job = client_->SubmitNamed("a").job;
+  EXPECT_EQ(client_->Command(CommandKind::kCancel, job).error, "");
+  EXPECT_TRUE(Eventually([&] {
+    const std::string text = ReadText(told);
+    return text.find("\"event\":\"cancelled\"") != std::string::npos;
+  }));
+  EXPECT_THAT(ReadText(told),
+              AllOf(HasSubstr("\"event\":\"test\""),
+                    HasSubstr("\"name\":\"a\""), Not(HasSubstr("unheard"))));
+  EXPECT_EQ(client_->Query(QueryKind::kStatus)["troubles"], json::array());
+
+  std::ofstream(broken) << "";
+  EXPECT_THAT(client_->Command(CommandKind::kNotify).error,
+              HasSubstr("exit code 4: no route"));
+  EXPECT_EQ(client_->Command(CommandKind::kCancel, JobId(1)).error, "");
+  EXPECT_TRUE(Eventually([&] {
+    const json troubles = client_->Query(QueryKind::kStatus)["troubles"];
+    return troubles.dump().find("exit code 4: no route (try 1 of 5") !=
+           std::string::npos;
+  }));
+  std::filesystem::remove(broken);
+  Restart();
+  EXPECT_TRUE(Eventually([&] {
+    return ReadText(told).find("\"name\":\"unheard\"") != std::string::npos;
+  }));
 }
 
 TEST_F(CoordinatorServerTest, PassesLogsThroughToTheAgentAndBack) {

@@ -30,6 +30,7 @@ class EncryptedCoordinator : public Test {
     options.principals_path = Path();
     options.quota.jobs_max = 3;
     options.quota.requests_per_s_max = requests_per_s_max_;
+    options.dashboard = dashboard_;
     coordinator_ = std::make_unique<RunningCoordinator>(options);
     ASSERT_OK(coordinator_->created());
   }
@@ -107,6 +108,8 @@ class EncryptedCoordinator : public Test {
     return ReadText(folder_.path() + "/state/audit.log");
   }
 
+  // As in CoordinatorServerOptions.
+  std::function<absl::StatusOr<std::string>(const Requester&)> dashboard_;
   int requests_per_s_max_ = QuotaOptions().requests_per_s_max;
   TemporaryFolder folder_;
   const CurveKeyPair own_ = NewCurveKeyPair().value();

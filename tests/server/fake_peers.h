@@ -31,6 +31,7 @@ class RunningCoordinator {
   // The status of Create; all other functions require that it is OK.
   const absl::Status& created() const { return created_; }
   const std::string& endpoint() const { return server_->endpoint(); }
+  LocalRequests& local() const { return server_->local(); }
   // Ends it in order, and returns the status of Run.
   absl::Status Stop();
   // Waits until it has ended by itself, and returns the status of Run.

@@ -218,6 +218,39 @@ TEST_F(QuotaTest, CountsTheJobsOfTheUserThatHaveNotEnded) {
   EXPECT_OK(quota.Take(0, "alice", Spec(1), jobs_));
 }
 
+TEST_F(QuotaTest, CountsEachElementOfAnArray) {
+  Quota quota({10, 0, 0});
+  Add(1, "alice", 1);
+  JobSpec array = Spec(1);
+  array.array = "0-8";
+  EXPECT_OK(quota.Take(0, "alice", array, jobs_));
+  array.array = "0-9";
+  EXPECT_THAT(quota.Take(0, "alice", array, jobs_),
+              StatusIs(kResourceExhausted,
+                       "has 1 jobs that have not ended, and would have 11, the "
+                       "quota is 10"));
+}
+
+TEST_F(QuotaTest, AnArrayAsksForTheAcceleratorsOfThoseThatMayRunAtOnce) {
+  Quota quota({0, 8, 0});
+  JobSpec array = Spec(2);
+  array.array = "0-99%4";
+  EXPECT_OK(quota.Take(0, "alice", array, jobs_));
+  array.array = "0-99%5";
+  EXPECT_THAT(quota.Take(0, "alice", array, jobs_),
+              StatusIs(kResourceExhausted, "the quota is 8"));
+  for (uint64_t id = 2; id < 12; ++id) {
+    Add(id, "alice", 2);
+    Job& element = jobs_[JobId(id)];
+    element.array = JobId(1);
+    element.array_at_once = 2;
+  }
+  // Two of them at once.
+  EXPECT_OK(quota.Take(0, "alice", Spec(4), jobs_));
+  EXPECT_THAT(quota.Take(0, "alice", Spec(5), jobs_),
+              StatusIs(kResourceExhausted, "would ask for 9 accelerators"));
+}
+
 TEST_F(QuotaTest, CountsTheAcceleratorsThatTheyAskFor) {
   Quota quota({0, 8, 0});
   Add(1, "alice", 5);

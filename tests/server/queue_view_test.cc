@@ -64,6 +64,36 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   }
 }
 
+TEST(QueueView, ElementsOfAnArrayAreFoundByItsIdAndItsName) {
+  EngineDriver driver(1);
+  driver.Submit("other");
+  JobSpec spec;
+  spec.array = "0-4%1";
+  driver.Submit("lm", 1, spec);
+  driver.Submit("lm_x");
+  QueueViews views(driver.engine());
+  const auto view = views.Make(driver.now);
+  EXPECT_THAT(List(*view, R"({"array":2})"), ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_THAT(List(*view, R"({"array":2,"array_index":3})"), ElementsAre(6));
+  EXPECT_THAT(List(*view, R"({"array":1})"), IsEmpty());
+  EXPECT_THAT(List(*view, R"({"name":"lm"})"), ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_THAT(List(*view, R"({"name":"lm_3"})"), ElementsAre(6));
+  EXPECT_THAT(List(*view, R"({"name":"lm_x"})"), ElementsAre(8));
+  // An element that waits for others is not shown as held.
+  EXPECT_THAT(List(*view, R"({"array":2,"states":["PD"]})"),
+              ElementsAre(3, 4, 5, 6, 7));
+  QueueRow row;
+  FillQueueRow(*view->jobs[3], view->line->Get(), driver.now, Identity(), &row);
+  EXPECT_EQ(row.name, "lm_2");
+  EXPECT_EQ(row.array, 2U);
+  EXPECT_EQ(row.array_name, "lm");
+  EXPECT_EQ(row.array_index, 2);
+  EXPECT_EQ(row.code, "array_limit");
+  FillQueueRow(*view->jobs[0], view->line->Get(), driver.now, Identity(), &row);
+  EXPECT_EQ(row.array, 0U);
+  EXPECT_FALSE(row.array_index.has_value());
+}
+
 // One sorting gives every job the place that `why` gives it alone.
 TEST(QueueView, PlacesInLineAreThoseOfWhy) {
   EngineDriver driver(2, "max_min_fairness");

@@ -36,7 +36,9 @@ const std::map<std::string, std::string> kExpected = {
     {"CheckpointRequest", "....."}, {"BidderHello", "uo..."},
     {"BidReply", "uo..."},          {"DivideReply", "uo..."},
     {"BidRequest", "....."},        {"DivideRequest", "....."},
-    {"BidderNotice", "....."},
+    {"BidderNotice", "....."},      {"TerminalRequest", "uo..."},
+    {"TerminalReply", "...n."},     {"TerminalActive", "...n."},
+    {"TerminalNotice", "....."},
 };
 
 template <size_t... index>
@@ -115,10 +117,33 @@ TEST_F(Authorization, AUserTouchesItsOwnJobsOnly) {
               StatusIs(kDenied, "only an operator"));
 }
 
+TEST_F(Authorization, ATerminalIsForTheOwnerOfTheJobAlone) {
+  TerminalRequest request;
+  request.worker = {JobId(1), 0, 0};
+  EXPECT_OK(Ask(User("alice"), request));
+  for (const Identity& other : {User("bob"), User("root", Role::kOperator)}) {
+    EXPECT_THAT(Ask(other, request),
+                StatusIs(kDenied, "the terminal of job 1 is for its owner"));
+  }
+}
+
+TEST_F(Authorization, AnArrayIsItsOwnersAsItsElementsAre) {
+  for (const uint64_t id : {11, 12}) {
+    jobs_[JobId(id)].spec.owner = "bob";
+    jobs_[JobId(id)].array = JobId(10);
+  }
+  EXPECT_THAT(Ask(User("alice"), Command(CommandKind::kCancel, 10)),
+              StatusIs(kDenied, "job 10 is not yours"));
+  EXPECT_OK(Ask(User("bob"), Command(CommandKind::kCancel, 10)));
+  jobs_.erase(JobId(11));
+  EXPECT_THAT(Ask(User("alice"), Command(CommandKind::kCancel, 10)),
+              StatusIs(kDenied, "job 10 is not yours"));
+}
+
 TEST_F(Authorization, OnlyAnOperatorTouchesTheCluster) {
   for (const CommandKind kind :
        {CommandKind::kShutdown, CommandKind::kDrain, CommandKind::kResume,
-        CommandKind::kForget, CommandKind::kPolicy}) {
+        CommandKind::kForget, CommandKind::kPolicy, CommandKind::kNotify}) {
     EXPECT_THAT(Ask(User("alice"), Command(kind, 0)),
                 StatusIs(kDenied, "only an operator"));
     EXPECT_OK(Ask(User("root", Role::kOperator), Command(kind, 0)));

@@ -63,6 +63,7 @@ TEST(Submission, ANameThatCommandsWouldMistakeIsRefused) {
         "/state", "5eed", JobId(7));
   };
   EXPECT_THAT(read("12"), IsInvalid("\"job-12\""));
+  EXPECT_THAT(read("42_7"), IsInvalid("the id of a job"));
   EXPECT_THAT(read("-f"), IsInvalid("an option"));
   EXPECT_OK(read("12a").status());
   EXPECT_OK(read("a-1").status());

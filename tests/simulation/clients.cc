@@ -40,11 +40,13 @@ constexpr auto kPolicies =
                                 "max_min_fairness_packed"});
 
 // Returns why the job has not ended as it should; empty if it has.
-// `steps_saved` is the largest number of steps in a checkpoint of the job, and
-// `cancelled` tells whether its user cancelled it.
+// `steps_saved` is the largest number of steps in a checkpoint of the job.
+// `cancelled` tells whether its user cancelled it, `parent_cancelled` whether a
+// job that it waited for was cancelled.
 std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
-                     bool cancelled) {
+                     bool cancelled, bool parent_cancelled) {
   if (job.active()) return "has not ended";
+  if (client.kind == Kind::kInteractive) return "";
   if (job.state == JobState::kFinished) {
     const uint64_t steps = steps_saved;
     if (steps >= client.training.steps_total) return "";
@@ -57,7 +59,18 @@ std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
   if (job.state == JobState::kCancelled && cancelled) {
     return "";
   }
+  if (std::holds_alternative<reason::ParentFailed>(job.reason) &&
+      parent_cancelled) {
+    return "";
+  }
   return "could have finished";
+}
+
+bool HasCancelledParent(const Job& job, const Engine& engine) {
+  return std::ranges::any_of(engine.jobs(), [&](const auto& entry) {
+    return entry.second.state == JobState::kCancelled &&
+           std::ranges::count(job.spec.after_success, entry.second.spec.name);
+  });
 }
 
 std::string Stands(const Job& job) {
@@ -102,7 +115,9 @@ std::shared_ptr<const ThroughputTable> Throughputs() {
   return *table;
 }
 
-Client MakeClient(int i, std::mt19937_64& random) {
+std::string AppOf(int number) { return StrCat("app", number); }
+
+Client MakeClient(int i, const ClientTraits& traits, std::mt19937_64& random) {
   const auto draw_below = [&](uint64_t below) { return random() % below; };
   Client client;
   JobSpec& spec = client.spec;
@@ -146,6 +161,39 @@ Client MakeClient(int i, std::mt19937_64& random) {
   // Likewise. Each cluster has a server besides this one.
   if (!gang && i % 4 == 3) spec.exclude_servers = {"server1"};
   if (i % 5 == 4) spec.not_before_s = 3 + i;
+  if (traits.bids) {
+    spec.workload = "app";  // the row of the table
+    spec.app = traits.alone && i % 4 == 3 ? "" : AppOf(i % kApps);
+  }
+  if (traits.tries) {
+    training.packed_pace = i % 2 == 0 ? 0.35 : 0.8;
+    if (i % 3 != 0) {
+      spec.workload = StrCat("own", i % 2);
+      spec.throughputs = training.steps_per_s;
+    }
+    if (!gang && i % 4 == 1) spec.types = {"fast"};
+  }
+  return client;
+}
+
+void AddParents(std::vector<Client>& clients) {
+  for (size_t i = 1; i < clients.size(); ++i) {
+    const Client& parent = clients[i - 1];
+    if (i % 3 == 0 || parent.kind == Kind::kFailing) continue;
+    JobSpec& spec = clients[i].spec;
+    (i % 4 == 1 ? spec.after_any : spec.after_success) = {parent.spec.name};
+  }
+}
+
+Client MakeShell(int i) {
+  Client client;
+  client.kind = Kind::kInteractive;
+  client.spec.name = StrCat("shell", i);
+  client.spec.argv = {"sh"};
+  client.spec.job_class = JobClass::kInteractive;
+  // The last one is ended for being idle.
+  client.spec.idle_limit_s = i == 2 ? 10 : 60;
+  client.training.opaque_s = 8 + 10 * i;
   return client;
 }
 
@@ -165,7 +213,8 @@ std::string WrongEnds(const std::vector<Client>& clients,
     there.insert(job.spec.name);
     const std::string wrong =
         WrongEnd(ClientOf(clients, job.spec.name), job,
-                 cluster.world().truth.StepsSaved(id), cancelled.contains(id));
+                 cluster.world().truth.StepsSaved(id), cancelled.contains(id),
+                 HasCancelledParent(job, cluster.engine()));
     if (wrong.empty()) continue;
     StrAppend(&text, "job ", id.value(), " (", job.spec.name, ") ", wrong, ": ",
               JobStateName(job.state), ", ",
@@ -198,11 +247,26 @@ EngineOptions EngineOf(uint64_t seed, bool is_long) {
       seed % 8 < 4 ? MechanismKind::kGavel : MechanismKind::kMoveAware;
   engine.throughputs = Throughputs();
   engine.pair_trials = seed % 5 == 0;
+  if (seed % 5 == 2) {
+    engine.introspection = true;
+    engine.trial_backoff_s = 5 + static_cast<double>(seed % 4) * 10;
+  }
   return engine;
 }
 
-const char* PolicyOf(uint64_t seed) {
-  return kPolicies[seed / 3 % kPolicies.size()];
+std::string PolicyOf(uint64_t seed) {
+  if (seed % 8 != 6) return kPolicies[seed / 3 % kPolicies.size()];
+  constexpr auto kFairness =
+      std::to_array<const char*>({"0", "0.3", "0.5", "0", "0.8"});
+  return StrCat("themis_f=", kFairness[seed / 8 % kFairness.size()]);
+}
+
+ClientTraits TraitsOf(uint64_t seed, const std::string& policy) {
+  ClientTraits traits;
+  traits.bids = policy.starts_with("themis");
+  traits.alone = seed / 8 % 3 == 0;
+  traits.tries = EngineOf(seed, false).introspection;
+  return traits;
 }
 
 void CountFaultsOf(const VirtualWorld& world,
@@ -215,6 +279,16 @@ void CountFaultsOf(const VirtualWorld& world,
   faults["checkpoint: failed"] = world.checkpoint_faults.failed;
   faults["checkpoint: late"] = world.checkpoint_faults.delayed;
   faults["accelerator: of no use"] = world.refused;
+}
+
+std::map<std::string, uint64_t> ChecksOf(const VirtualCluster& cluster) {
+  const AuctionTruth& auctions = cluster.world().auctions;
+  const TrialTruth& trials = cluster.trials();
+  return {{"bids: counted", auctions.bids_counted()},
+          {"auctions: held again", auctions.payments_checked()},
+          {"trials: begun", trials.begun()},
+          {"trials: kept", trials.kept()},
+          {"trials: undone", trials.undone()}};
 }
 
 }  // namespace gavel

@@ -25,6 +25,8 @@ enum class Kind : uint8_t {
   kRobust,   // its workers are killed and stalled; it finishes
   kFragile,  // would be held after a few failures of its own; finishes
   kFailing,  // always fails at the same step, and is held
+  // A shell: its program ends, or it is idle for too long.
+  kInteractive,
 };
 
 struct Client {
@@ -35,8 +37,23 @@ struct Client {
   bool accepted = false;
 };
 
-// The i-th job of a seed.
-Client MakeClient(int i, std::mt19937_64& random);
+// The jobs of a seed may have further parts to play.
+struct ClientTraits {
+  bool bids = false;   // they belong to apps, which bid themselves
+  bool alone = false;  // and some jobs are apps of their own
+  bool tries = false;  // pairs of them are slow, or not in the table
+};
+inline constexpr int kApps = 3;
+std::string AppOf(int number);  // 0 to kApps - 1
+
+// The i-th job of a seed. `traits` draw no random number.
+Client MakeClient(int i, const ClientTraits& traits, std::mt19937_64& random);
+
+// Lets some of the jobs wait for the one before, unless that is held in the
+// end.
+void AddParents(std::vector<Client>& clients);
+// The i-th interactive job of a seed.
+Client MakeShell(int i);
 
 const Client& ClientOf(const std::vector<Client>& clients,
                        const std::string& name);
@@ -55,7 +72,12 @@ std::vector<JobId> HungLaunches(const Engine& engine);
 void CountFaultsOf(const VirtualWorld& world,
                    std::map<std::string, uint64_t>& faults);
 
-const char* PolicyOf(uint64_t seed);
+std::string PolicyOf(uint64_t seed);
+// The same for the jobs of the seed under that policy.
+ClientTraits TraitsOf(uint64_t seed, const std::string& policy);
+
+// Counts the auctions and trials that were there to be checked, by name.
+std::map<std::string, uint64_t> ChecksOf(const VirtualCluster& cluster);
 
 // The options of the coordinator. With `is_long`, rounds take more than a
 // minute.

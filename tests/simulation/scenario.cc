@@ -36,7 +36,15 @@ class Scenario {
     if (story_) cluster_.set_story(story_);
     AddServers();
     for (int i = 0; i < options.jobs; ++i)
-      clients_.push_back(MakeClient(i, random_));
+      clients_.push_back(MakeClient(i, traits_, random_));
+    if (seed % 4 == 2) AddParents(clients_);
+    // One more than their owner may have at once.
+    for (int i = 0; i < 3 && seed % 4 == 1; ++i) {
+      clients_.push_back(MakeShell(i));
+    }
+    for (int app = 0; traits_.bids && app < kApps; ++app) {
+      StartBidder(app, static_cast<BidHabit>(Draw(kBidHabits)));
+    }
   }
 
   ScenarioResult Run() {
@@ -70,6 +78,7 @@ class Scenario {
     options.engine = EngineOf(seed_, is_long());
     options.engine.agent_timeout_s = 3 + static_cast<double>(Draw(12));
     options.policy = given.policy.empty() ? PolicyOf(seed_) : given.policy;
+    traits_ = TraitsOf(seed_, options.policy);
     calm_.delay_s_max = 0.0005 + 0.05 * static_cast<double>(seed_ % 4);
     options.network = Weather();
     options.checkpoints.fail = 0.1 * static_cast<double>(seed_ % 3);
@@ -194,6 +203,8 @@ class Scenario {
   }
 
   void Fault() {
+    constexpr double kOfBidders = 0.2;
+    if (traits_.bids && Chance(kOfBidders)) return BidderFault();
     constexpr uint64_t kKinds = 27;
     const uint64_t kind = Draw(kKinds);
     if (kind < 8) return CoordinatorFault(kind);
@@ -324,6 +335,29 @@ class Scenario {
     }
   }
 
+  void StartBidder(int app, BidHabit habit) {
+    cluster_.StartBidder(AppOf(app), servers_[Draw(servers_.size())], habit);
+  }
+
+  // The process that bids for an app ends and another one comes later, another
+  // one comes beside it, or all of them take up another habit.
+  void BidderFault() {
+    const int app = static_cast<int>(Draw(kApps));
+    const auto habit = static_cast<BidHabit>(Draw(kBidHabits));
+    switch (Draw(3)) {
+      case 0:
+        Note("bidder: killed", AppOf(app));
+        cluster_.KillBidders(AppOf(app));
+        return Later(25, [this, app, habit] { StartBidder(app, habit); });
+      case 1:
+        Note("bidder: two of an app", AppOf(app));
+        return StartBidder(app, habit);
+      default:
+        Note("bidder: other habit");
+        return cluster_.SetBidHabit(habit);
+    }
+  }
+
   // Breaks only one accelerator per scenario: with two broken at a time, a job
   // that never ran could not know that the fault is not in its own program.
   // Once the accelerator is mended, its agent restarts.
@@ -428,6 +462,7 @@ class Scenario {
     if (!cluster_.coordinator_up()) cluster_.KillCoordinator();
     cluster_.StartCoordinator();
     cluster_.ResumeWorkers();
+    if (traits_.bids) cluster_.HealBidders();
   }
 
   void RunFor(double seconds) {
@@ -471,6 +506,7 @@ class Scenario {
   void Judge(bool ended) {
     result_.violations = cluster_.violations();
     CountFaultsOf(cluster_.world(), result_.faults);
+    result_.checks = ChecksOf(cluster_);
     if (!result_.violations.empty()) return;
     std::string& why = result_.unfinished;
     if (!ended) StrAppend(&why, "not all jobs have ended; ");
@@ -486,6 +522,7 @@ class Scenario {
   std::mt19937_64 random_;
   std::function<void(Time, const std::string&)> story_;
   NetworkFaults calm_;
+  ClientTraits traits_;  // Options sets it
   VirtualCluster cluster_;
   std::vector<std::string> servers_;
   std::vector<Client> clients_;

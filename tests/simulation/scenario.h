@@ -28,6 +28,7 @@ struct ScenarioResult {
   std::string unfinished;
   std::map<std::string, uint64_t> faults;  // injected, by kind
   std::map<std::string, uint64_t> pauses;  // by tier: what was exercised
+  std::map<std::string, uint64_t> checks;  // of auctions and trials
   Time ended_at = 0;                       // of the world, seconds
   uint64_t rows = 0;                       // of the journal
   uint64_t digest = 0;  // of every action of the coordinator, in order

@@ -20,9 +20,9 @@ namespace {
 
 // Each process writes these lines, whose fields are separated by tabs:
 //   begin SEED | fail SEED s|l TEXT | end SEED      for each seed
-//   count f|p NAME NUMBER                           for all its seeds
-// s: safety, l: liveness; f: faults, p: pauses. '\1' separates the lines of a
-// TEXT.
+//   count f|p|c NAME NUMBER                         for all its seeds
+// s: safety, l: liveness; f: faults, p: pauses, c: checks. '\1' separates the
+// lines of a TEXT.
 constexpr char kLineBreak = '\1';
 
 void WriteCounts(std::FILE* out, const char* of,
@@ -49,6 +49,7 @@ void RunPart(const SeedRange& seeds, uint64_t first, uint64_t stride,
     const ScenarioResult result = RunScenario(seed, options);
     Add(runs.faults, result.faults);
     Add(runs.pauses, result.pauses);
+    Add(runs.checks, result.checks);
     if (!result.passed()) {
       const bool safety = !result.violations.empty();
       std::string what = safety ? result.violations.front() : result.unfinished;
@@ -62,6 +63,7 @@ void RunPart(const SeedRange& seeds, uint64_t first, uint64_t stride,
   }
   WriteCounts(out, "f", runs.faults);
   WriteCounts(out, "p", runs.pauses);
+  WriteCounts(out, "c", runs.checks);
   std::fflush(out);
 }
 
@@ -97,7 +99,10 @@ void Read(std::string_view line, SeedRuns& runs, uint64_t& begun) {
   if (words.size() < 2) return;
   if (words[0] == "count" && words.size() == 4) {
     if (!absl::SimpleAtoi(words[3], &number)) return;
-    (words[1] == "f" ? runs.faults : runs.pauses)[words[2]] += number;
+    auto& counts = words[1] == "f"   ? runs.faults
+                   : words[1] == "p" ? runs.pauses
+                                     : runs.checks;
+    counts[words[2]] += number;
     return;
   }
   if (!absl::SimpleAtoi(words[1], &number)) return;
@@ -205,6 +210,9 @@ std::string Describe(const SeedRuns& runs) {
   }
   for (const auto& [name, number] : runs.pauses) {
     absl::StrAppendFormat(&text, "  %-32s %12d\n", "pause: " + name, number);
+  }
+  for (const auto& [name, number] : runs.checks) {
+    absl::StrAppendFormat(&text, "  %-32s %12d\n", name, number);
   }
   absl::StrAppendFormat(
       &text,

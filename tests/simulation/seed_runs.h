@@ -33,9 +33,10 @@ struct SeedRuns {
   uint64_t seeds = 0;
   std::map<std::string, uint64_t> faults;
   std::map<std::string, uint64_t> pauses;
-  std::vector<SeedFailure> failures;  // by seed
-  double seconds = 0;                 // wall-clock time
-  double cpu_seconds = 0;             // of all processes
+  std::map<std::string, uint64_t> checks;  // ScenarioResult::checks
+  std::vector<SeedFailure> failures;       // by seed
+  double seconds = 0;                      // wall-clock time
+  double cpu_seconds = 0;                  // of all processes
   int processes = 1;
 };
 

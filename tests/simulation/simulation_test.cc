@@ -82,7 +82,10 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
                            "message: late",
                            "message: cut off",
                            "user: cancels",
-                           "user: releases"}) {
+                           "user: releases",
+                           "bidder: killed",
+                           "bidder: two of an app",
+                           "bidder: other habit"}) {
     EXPECT_TRUE(runs.faults.contains(kind) && runs.faults.at(kind) > 20)
         << kind;
   }
@@ -90,6 +93,16 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
     EXPECT_TRUE(runs.pauses.contains(tier) && runs.pauses.at(tier) > 20)
         << tier;
   }
+  // There were auctions and trials to check.
+  for (const char* kind : {"bids: counted", "auctions: held again",
+                           "trials: begun", "trials: kept"}) {
+    EXPECT_TRUE(runs.checks.contains(kind) && runs.checks.at(kind) > 20)
+        << kind;
+  }
+  // Few come to that: one seed of five tries, and its jobs are short. 300 seeds
+  // have about 7.
+  const char* rare = "trials: undone";
+  EXPECT_TRUE(runs.checks.contains(rare) && runs.checks.at(rare) > 2) << rare;
 }
 
 // Two gangs take turns with steps of four seconds.

@@ -12,6 +12,12 @@ TEST(ParseCluster, ReadsTypesCountsAndServers) {
                           ClusterPart{"my-gpu", 1, 1}));
 }
 
+TEST(ParseCluster, ATypeMayHaveServersOfDifferentSizes) {
+  ASSERT_OK_AND_ASSIGN(const auto cluster, ParseCluster("v100:8x4,v100:4x2"));
+  EXPECT_THAT(cluster, ElementsAre(ClusterPart{"v100", 8, 4},
+                                   ClusterPart{"v100", 4, 2}));
+}
+
 TEST(ParseCluster, ReadsTheThreeNumbersOfGavel) {
   ASSERT_OK_AND_ASSIGN(const auto cluster, ParseCluster("12:0:8x2"));
   EXPECT_THAT(cluster, ElementsAre(ClusterPart{"v100", 12, 12},
@@ -37,7 +43,8 @@ TEST(ParseCluster, WhatIsWrongIsQuotedWithTheRemedy) {
       {"v100:36x", "\"36x\" does not fill servers"},
       {"v100:36x0", "\"36x0\" does not fill servers"},
       {"v100:36x4x2", "\"36x4x2\" does not fill servers"},
-      {"v100:1,k80:2,v100:3", "\"v100:3\" is a second part of v100"},
+      {"v100:4x2,k80:2,v100:6x2",
+       "\"v100:6x2\" is a second part of v100 with servers of this size"},
       {"36", "\"36\" has 1 numbers; write three (v100:p100:k80)"},
       {"36:36", "\"36:36\" has 2 numbers"},
       {"1:2:3:4", "\"1:2:3:4\" has 4 numbers"},

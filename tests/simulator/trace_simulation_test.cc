@@ -794,6 +794,31 @@ TEST(TraceSimulation, AScaledRhoGainsNothingInTheAuction) {
   }
 }
 
+// ---- gangs that lose speed when spread
+
+// An app whose one job needs two accelerators: on a server of two, and on two
+// servers of one.
+SimulationResult WithSpreadLoss(const char* cluster, double part) {
+  Trace trace = SmallTrace({{"a", 16'000, 0, 2}});
+  trace.apps = {"x"};
+  trace.jobs[0].app = 0;
+  SimulationOptions options = SmallOptions(cluster);
+  options.spread_loss = {part, 0.5};
+  return Simulate(options, trace);
+}
+
+TEST(TraceSimulation, ASensitiveGangLosesSpeedOnSeveralServersAlone) {
+  const double alone_s = WithSpreadLoss("fast:2x2", 1).jobs[0].completion_s;
+  EXPECT_EQ(WithSpreadLoss("fast:2x2", 0).jobs[0].completion_s, alone_s);
+  // By the table alone.
+  const double spread_s = WithSpreadLoss("fast:2x1", 0).jobs[0].completion_s;
+  EXPECT_NEAR(WithSpreadLoss("fast:2x1", 1).jobs[0].completion_s, 2 * spread_s,
+              400);
+  // The accelerators of both parts are one type, and have names of their own.
+  EXPECT_EQ(WithSpreadLoss("fast:2x2,fast:4x1", 1).jobs[0].completion_s,
+            alone_s);
+}
+
 TEST(TraceSimulation, BadInputIsNamed) {
   const Trace good = SmallTrace({{"a", 100}});
   const SimulationOptions fine = SmallOptions("fast:1");

@@ -102,7 +102,7 @@ TEST(SimulationSpec, EveryFieldIsVisited) {
   int fields = 0;
   const SimulationSpec spec;
   VisitFields(spec, [&](const char*, const auto&) { ++fields; });
-  EXPECT_EQ(fields, 35);
+  EXPECT_EQ(fields, 37);
 }
 
 TEST(SimulationSpec, FieldsAsTextReadBack) {

@@ -243,6 +243,33 @@ TEST(ClusterSpec, VariablesThatWorkersKeepAreNamesOrPrefixes) {
   EXPECT_THAT(parse("[\"GAVEL_*\"]"), IsInvalid("the agent's own"));
 }
 
+TEST(ClusterSpec, PeopleAreToldByAProgramOrAnAddress) {
+  ASSERT_OK_AND_ASSIGN(
+      const ClusterSpec spec,
+      Parse("[notify]\ncommand = [\"/bin/tell\", \"--all\"]\n"));
+  EXPECT_THAT(spec.notify.command, ElementsAre("/bin/tell", "--all"));
+  EXPECT_THAT(spec.notify.events, ElementsAre("ended", "at_risk", "node_lost"));
+  EXPECT_FALSE(spec.notify.empty());
+  ASSERT_OK_AND_ASSIGN(const ClusterSpec nobody, Parse(kExample));
+  EXPECT_TRUE(nobody.notify.empty());
+  const std::pair<const char*, const char*> cases[] = {
+      {"command = []", "2:11: command names no program by its whole path"},
+      {"command = [\"tell\"]", "command names no program by its whole path"},
+      {"webhook = \"ftp://a\"", "2:11: webhook is no address; write"},
+      {"webhook = \"https://a b\"", "webhook is no address"},
+      {"webhook = \"https://a\\nurl = b\"", "webhook is no address"},
+      {"command = [\"/a\"]\nwebhook = \"http://a\"",
+       "3:11: command and webhook both say how people are told; leave one out"},
+      {"events = []", "2:10: the list of events is empty"},
+      {"events = [\"ends\"]", "\"ends\" is no event; write started"},
+      {"events = [\"none\", \"failed\"]", "\"none\" stands beside other"},
+  };
+  for (const auto& [lines, error] : cases) {
+    EXPECT_THAT(Parse(std::string("[notify]\n") + lines), IsInvalid(error))
+        << lines;
+  }
+}
+
 TEST(ClusterSpec, GpusAreWrittenOneByOne) {
   EXPECT_THAT(ParseAccelerator("device = \"cuda:0\"\ncount = 8"),
               IsInvalid("6:9: count is for CPU slots; leave it out for "

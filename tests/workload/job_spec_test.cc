@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/str_join.h"
 #include "coordinator/workload/file_keys.h"
 #include "core/text.h"
 #include "tests/support/test.h"
@@ -17,14 +18,13 @@ working_directory = "/home/ada/resnet"
 checkpoint_directory = "checkpoints"
 app = "ResNet-18 (batch size 64)"
 entity = "vision"
-class = "inference"
+class = "training"
 scale_factor = 4
 scale_factor_min = 2
 scale_factor_max = 8
 weight = 2.5
 steps_total = 100000
 deadline_s = 86400
-budget = 12.5
 retries_max = 0
 hang_timeout_s = 900
 start_timeout_s = 300
@@ -87,6 +87,17 @@ TEST(JobSettings, OverrideTheFileAndTheLastOneCounts) {
   EXPECT_EQ(*ParseJobSpec(FormatJobSpec(*spec), "again"), *spec);
 }
 
+TEST(JobSettings, OverrideAKeyByAnotherOfTheSameMeaning) {
+  for (const char* key : {"after", "after_success"}) {
+    const std::vector<JobSetting> settings = {{"--after", key, "b,c"}};
+    ASSERT_OK_AND_ASSIGN(
+        const JobSpec spec,
+        ParseJobSpec("name = \"a\"\ncommand = [\"./t\"]\nafter = [\"x\"]\n",
+                     "job.toml", settings));
+    EXPECT_THAT(spec.after_success, ElementsAre("b", "c"));
+  }
+}
+
 TEST(JobSettings, ReplaceAWholeTableInBraces) {
   const absl::StatusOr<JobSpec> spec =
       ParseWithFlags({"environment={ A = \"1\", name = \"x\" }"});
@@ -140,15 +151,28 @@ TEST(JobSpec, AServerIsWantedOrExcluded) {
               HasSubstr("servers has an empty name"));
 }
 
-TEST(JobSpecNotes, NameWhatHasNoEffectYet) {
-  JobSpec spec;
-  EXPECT_TRUE(WithoutEffect(spec).empty());
-  spec.job_class = JobClass::kInteractive;
-  spec.budget = 10;
-  const std::vector<std::string> notes = WithoutEffect(spec);
-  ASSERT_EQ(notes.size(), 2u);
-  EXPECT_THAT(notes[0], HasSubstr("class \"interactive\" has no effect"));
-  EXPECT_THAT(notes[1], HasSubstr("budget has no effect"));
+TEST(JobSpec, RefusesWhatIsNotActedOnWithARemedy) {
+  EXPECT_EQ(ParseWith("budget = 12.5").status().message(),
+            "job.toml:3:10: budget is not supported: the coordinator does not "
+            "count what a job costs; leave it out, and limit the job's running "
+            "time with time_limit");
+  EXPECT_THAT(ParseWith("class = \"inference\""),
+              IsInvalid("has no meaning yet; write \"opaque\""));
+}
+
+TEST(JobSpec, AnInteractiveJobHasAnIdleLimit) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseWith("class = \"interactive\"\nidle_limit = 60"));
+  EXPECT_EQ(spec.IdleLimit(), 60);
+  EXPECT_TRUE(spec.opaque());
+  EXPECT_EQ(ParseWith("class = \"interactive\"")->IdleLimit(), 3600);
+  ASSERT_OK_AND_ASSIGN(const JobSpec read,
+                       ParseJobSpec(FormatJobSpec(spec), "b"));
+  EXPECT_EQ(read, spec);
+  EXPECT_THAT(ParseWith("idle_limit = 60"),
+              IsInvalid("idle_limit is for jobs of class \"interactive\""));
+  EXPECT_THAT(ParseWith("class = \"interactive\"\nidle_limit = 0"),
+              IsInvalid("idle_limit"));
 }
 
 TEST(JobSpec, ReadsEveryKey) {
@@ -162,14 +186,13 @@ TEST(JobSpec, ReadsEveryKey) {
                           Pair("_DATA", "/data with \"quotes\"")));
   EXPECT_EQ(spec.app, "ResNet-18 (batch size 64)");
   EXPECT_EQ(spec.entity, "vision");
-  EXPECT_EQ(spec.job_class, JobClass::kInference);
+  EXPECT_EQ(spec.job_class, JobClass::kTraining);
   EXPECT_EQ(spec.scale_factor, 4);
   EXPECT_EQ(spec.scale_factor_min, 2);
   EXPECT_EQ(spec.scale_factor_max, 8);
   EXPECT_EQ(spec.weight, 2.5);
   EXPECT_EQ(spec.steps_total, 100000U);
   EXPECT_EQ(spec.deadline_s, 86400);
-  EXPECT_EQ(spec.budget, 12.5);
   EXPECT_THAT(spec.throughputs,
               ElementsAre(Pair("k80", 0), Pair("v100", 45.5)));
   EXPECT_EQ(spec.retries_max, 0);
@@ -199,8 +222,6 @@ TEST(JobSpec, ReadsEveryClass) {
   EXPECT_EQ(ParseWith("class = \"training\"")->job_class, JobClass::kTraining);
   EXPECT_EQ(ParseWith("class = \"interactive\"")->job_class,
             JobClass::kInteractive);
-  EXPECT_EQ(ParseWith("class = \"inference\"")->job_class,
-            JobClass::kInference);
   EXPECT_EQ(ParseWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
 }
 
@@ -209,7 +230,6 @@ TEST(JobSpec, HasATimeLimitAndATimeToStart) {
                        ParseWith("time_limit = 7200\nnot_before_s = 60"));
   EXPECT_EQ(spec.not_before_s, 60);
   EXPECT_EQ(spec.time_limit_s, 7200);
-  EXPECT_TRUE(WithoutEffect(spec).empty());
   ASSERT_OK_AND_ASSIGN(const JobSpec read,
                        ParseJobSpec(FormatJobSpec(spec), "b"));
   EXPECT_EQ(read, spec);
@@ -300,6 +320,24 @@ TEST(JobSpec, WrongTypesAreNamed) {
   }
 }
 
+TEST(JobSpec, TheEventsThatPeopleAreToldOfAreNamed) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseWith("notify = [\"ended\", \"at_risk\"]"));
+  for (const char* event :
+       {"finished", "failed", "held", "cancelled", "at_risk"}) {
+    EXPECT_TRUE(WantsNotice(spec.notify, event)) << event;
+  }
+  EXPECT_FALSE(WantsNotice(spec.notify, "started"));
+  EXPECT_FALSE(WantsNotice({"none"}, "failed"));
+  EXPECT_THAT(ParseWith("notify = [\"node_lost\"]"),
+              IsInvalid("\"node_lost\" is no event of a job; write started"));
+  EXPECT_THAT(ParseWith("notify = [\"failure\"]"),
+              IsInvalid("3:10: \"failure\" is no event of a job"));
+  EXPECT_THAT(ParseWith("notify = []"), IsInvalid("[\"none\"]"));
+  EXPECT_THAT(ParseWith("notify = [\"none\", \"ended\"]"),
+              IsInvalid("\"none\" stands beside other events"));
+}
+
 TEST(JobSpec, TheCommandIsAnArrayOfStrings) {
   const std::pair<const char*, const char*> cases[] = {
       {"\"./train --x\"", "2:11: command is a string; write an array of str"},
@@ -330,7 +368,6 @@ TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
       {"weight = inf", "weight is inf; write a number above 0"},
       {"steps_total = -5", "steps_total is -5; write an integer from 0"},
       {"deadline_s = 0", "deadline_s is 0; write a number above 0"},
-      {"budget = -2", "budget is -2; write a number above 0"},
       {"retries_max = -1", "retries_max is -1; write an integer from 0"},
       {"[throughputs]\nv100 = -1",
        "4:8: v100 is -1; write a number from 0 to 1e+09"},
@@ -376,6 +413,30 @@ TEST(JobSpec, WhatIsNotTomlIsPointedAt) {
               IsInvalid("job.toml:1:8: not TOML: "));
   EXPECT_THAT(ParseWith("name = \"b\""), IsInvalid("job.toml:3:"));
   EXPECT_THAT(ErrorOf("name = \"a\xff\""), IsInvalid("not TOML"));
+}
+
+TEST(JobSpec, NamesTheJobsThatItWaitsFor) {
+  ASSERT_OK_AND_ASSIGN(
+      const JobSpec spec,
+      ParseWith("after = [\"prepare\", \"12\"]\nafter_any = [\"b\"]"));
+  EXPECT_THAT(spec.after_success, ElementsAre("prepare", "12"));
+  EXPECT_THAT(spec.after_any, ElementsAre("b"));
+  EXPECT_THAT(FormatJobSpec(spec),
+              HasSubstr("after_success = [\"prepare\", \"12\"]\n"));
+  EXPECT_THAT(ParseWith("after_success = [\"a b\"]"),
+              IsInvalid("after_success names \"a b\", which is no job"));
+  EXPECT_THAT(ParseWith("after_any = [\"\"]"),
+              IsInvalid("after_any names \"\""));
+  EXPECT_THAT(ParseWith("after = [\"a\"]\nafter_success = [\"b\"]"),
+              IsInvalid("after and after_success mean the same"));
+  std::vector<std::string> most(kParentsMax - 1, "\"a\"");
+  const std::string any = "\nafter_any = [\"b\"]";
+  const auto list = [&] {
+    return StrCat("after_success = [", absl::StrJoin(most, ", "), "]", any);
+  };
+  EXPECT_OK(ParseWith(list()));
+  most.push_back("\"a\"");
+  EXPECT_THAT(ParseWith(list()), IsInvalid("name 65 jobs; write 64 at most"));
 }
 
 TEST(JobSpec, TooMuchIsRefused) {
@@ -427,13 +488,18 @@ class RandomSpecs {
     if (Int(0, 1) == 1) spec.working_directory = Text();
     if (Int(0, 1) == 1) spec.app = Text();
     if (Int(0, 1) == 1) spec.entity = Name();
-    spec.job_class = static_cast<JobClass>(Int(0, 3));
+    do {
+      spec.job_class = static_cast<JobClass>(Int(0, 3));
+    } while (spec.job_class == JobClass::kInference);
+    if (spec.interactive() && Int(0, 1) == 1) spec.idle_limit_s = Positive();
     spec.scale_factor = Int(1, 4096);
     if (Int(0, 1) == 1) spec.time_limit_s = Positive();
     if (Int(0, 1) == 1) spec.not_before_s = Positive();
     if (Int(0, 1) == 1) spec.env_file = Text();
     for (int n = Int(0, 2); n > 0; --n) spec.servers.push_back(Name() + "-a");
     if (Int(0, 1) == 1) spec.exclude_servers = {"b"};
+    for (int n = Int(0, 2); n > 0; --n) spec.after_success.push_back(Name());
+    if (Int(0, 1) == 1) spec.after_any = {"12"};
     if (!spec.opaque()) {
       spec.scale_factor_min = Int(0, spec.scale_factor);
       spec.scale_factor_max = Int(0, 1) * Int(spec.scale_factor, 4096);
@@ -441,7 +507,6 @@ class RandomSpecs {
     spec.weight = Positive();
     spec.steps_total = random_() >> Int(1, 63);
     if (Int(0, 1) == 1) spec.deadline_s = Positive();
-    if (Int(0, 1) == 1) spec.budget = Positive();
     for (int n = Int(0, 3); n > 0; --n) {
       spec.environment.emplace_back("V" + std::to_string(9 - n), Text());
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -50,6 +51,15 @@ std::optional<Event> ToEvent(const Message& message) {
           },
           [](const WorkerExited& m) -> std::optional<Event> {
             return event::WorkerGone{m};
+          },
+          [](const BidderHello& m) -> std::optional<Event> {
+            return event::BidderJoined{m.bidder};
+          },
+          [](const BidReply& m) -> std::optional<Event> {
+            return event::BidReceived{m};
+          },
+          [](const DivideReply& m) -> std::optional<Event> {
+            return event::ShareDivided{m};
           },
           [](const auto&) -> std::optional<Event> { return std::nullopt; }},
       message);
@@ -170,6 +180,11 @@ void VirtualCluster::Step(Coordinator& coordinator, const Event& event) {
        coordinator.invariants.Check(now, engine, actions)) {
     world_.truth.Violation(world_.now(), what);
   }
+  CheckTrials(coordinator, now, actions);
+  if (is_present) {
+    world_.auctions.Check(world_.now(), now, engine, actions,
+                          std::holds_alternative<event::Persisted>(event));
+  }
   bool changed = false;
   for (Action& action : actions) {
     changed |= std::holds_alternative<action::Persist>(action);
@@ -224,10 +239,11 @@ void VirtualCluster::CheckBeliefs() {
     const auto job = present_.engine->jobs().find(key.job);
     if (job != present_.engine->jobs().end()) {
       const Worker& worker = job->second.workers[static_cast<size_t>(key.rank)];
-      if (worker.incarnation == key.incarnation &&
-          worker.held_epoch == process.running_epoch()) {
-        return;
-      }
+      // An opaque process knows nothing of leases.
+      const bool held = process.is_opaque()
+                            ? worker.held_epoch != 0
+                            : worker.held_epoch == process.running_epoch();
+      if (worker.incarnation == key.incarnation && held) return;
     }
     const auto& quarantined = present_.engine->quarantined();
     const bool barred =
@@ -239,6 +255,21 @@ void VirtualCluster::CheckBeliefs() {
                              process.running_epoch(),
                              ", and the coordinator takes that as over"));
   });
+}
+
+void VirtualCluster::CheckTrials(Coordinator& coordinator, Time now,
+                                 const Actions& actions) {
+  if (!coordinator.engine->options().introspection) return;
+  for (const Action& action : actions) {
+    const auto* row = std::get_if<action::Persist>(&action);
+    if (row != nullptr) {
+      coordinator.trials.Take(*row, coordinator.engine->options());
+    }
+  }
+  for (const std::string& what : coordinator.trials.Check(
+           now, coordinator.started_at, *coordinator.engine)) {
+    world_.truth.Violation(world_.now(), what);
+  }
 }
 
 void VirtualCluster::Arm(Coordinator& coordinator) {
@@ -254,6 +285,13 @@ void VirtualCluster::Arm(Coordinator& coordinator) {
 }
 
 void VirtualCluster::Do(Coordinator& coordinator, action::Persist& action) {
+  const auto* ready =
+      action.event == nullptr
+          ? nullptr
+          : std::get_if<event::AllocationReady>(action.event.get());
+  if (ready != nullptr) {
+    world_.auctions.Answered(world_.now(), coordinator.life, *ready);
+  }
   journal_.Append(coordinator.writer, std::move(action));
 }
 
@@ -263,6 +301,13 @@ void VirtualCluster::Do(Coordinator& coordinator, action::SolvePolicy& action) {
     return world_.truth.Violation(world_.now(),
                                   std::string(result.status().message()));
   }
+  std::vector<std::string> apps(action.problem->apps.size());
+  for (const PolicyJob& row : action.problem->jobs) {
+    const Job* job = coordinator.engine->FindJob(row.id);
+    if (row.app < 0 || job == nullptr) continue;
+    apps[static_cast<size_t>(row.app)] = job->spec.app;
+  }
+  world_.auctions.Solved(world_.now(), coordinator.life, action, apps, *result);
   world_.queue.After(options_.solve_s,
                      [this, epoch = action.epoch, solved = *std::move(result),
                       life = coordinator.life] {
@@ -305,6 +350,19 @@ void VirtualCluster::Do(Coordinator& coordinator, action::SendToAgent& action) {
                       });
 }
 
+void VirtualCluster::Do(Coordinator& coordinator,
+                        action::SendToBidder& action) {
+  world_.auctions.Told(world_.now(), coordinator.life, action.message);
+  const auto found = bidders_.find(action.bidder);
+  if (found == bidders_.end()) return;
+  const size_t server = found->second->server();
+  if (!Reaches(coordinator, server)) return;
+  world_.network.Send(server, Direction::kToServer, [this, action] {
+    const auto bidder = bidders_.find(action.bidder);
+    if (bidder != bidders_.end()) bidder->second->Receive(action.message);
+  });
+}
+
 void VirtualCluster::Do(Coordinator& coordinator, action::Halt& action) {
   world_.Tell([&] { return StrCat("a coordinator halts: ", action.reason); });
   if (&coordinator == &former_) return KillFormerCoordinator();
@@ -323,6 +381,35 @@ uint64_t VirtualCluster::Command(JobId job, CommandKind kind) {
   if (!coordinator_up()) return 0;
   Step(present_, event::JobCommanded{job, kind, ++submissions_});
   return submissions_;
+}
+
+// ---- apps that bid themselves
+
+void VirtualCluster::StartBidder(const std::string& app,
+                                 const std::string& server, BidHabit habit) {
+  const BidderKey key{"", app, ++bidders_started_};
+  world_.Tell([&] {
+    return StrCat("bidder ", key.incarnation, " of ", app, " starts on ",
+                  server, ", habit ", static_cast<int>(habit));
+  });
+  bidders_[key] = std::make_unique<VirtualBidder>(
+      key, habit, ServerOf(server).index(), world_);
+}
+
+void VirtualCluster::KillBidders(const std::string& app) {
+  std::erase_if(bidders_,
+                [&](const auto& entry) { return entry.first.app == app; });
+}
+
+void VirtualCluster::SetBidHabit(BidHabit habit) {
+  for (const auto& [key, bidder] : bidders_) bidder->set_habit(habit);
+}
+
+void VirtualCluster::HealBidders() {
+  std::set<std::string> apps;
+  for (const auto& [key, bidder] : bidders_) apps.insert(key.app);
+  SetBidHabit(BidHabit::kPrompt);
+  world_.auctions.Healed(world_.now(), std::move(apps));
 }
 
 // ---- machines

@@ -19,6 +19,8 @@
 #include "coordinator/policy/policy.h"
 #include "tests/engine/invariants.h"
 #include "tests/simulation/world/machine_clock.h"
+#include "tests/simulation/world/trial_truth.h"
+#include "tests/simulation/world/virtual_bidder.h"
 #include "tests/simulation/world/virtual_journal.h"
 #include "tests/simulation/world/virtual_server.h"
 #include "tests/simulation/world/virtual_world.h"
@@ -49,6 +51,10 @@ class VirtualCluster {
   // answers, or 0 when there is no coordinator.
   uint64_t Submit(const JobSpec& spec, const VirtualTraining& training);
   uint64_t Command(JobId job, CommandKind kind);
+  // A process on this server that bids for the app from now on; earlier ones
+  // continue, and are refused.
+  void StartBidder(const std::string& app, const std::string& server,
+                   BidHabit habit);
 
   void RunUntil(Time time);
   // Runs until every job has ended; false when some have not by `limit`.
@@ -93,6 +99,10 @@ class VirtualCluster {
   // mended.
   void BreakAccelerator(const std::string& uuid) { world_.broken.insert(uuid); }
   void MendAccelerators() { world_.broken.clear(); }
+  void KillBidders(const std::string& app);
+  void SetBidHabit(BidHabit habit);  // of all that are there
+  // All bidders answer in time from now on, which has to show.
+  void HealBidders();
   void SetNetworkFaults(const NetworkFaults& faults);
   void SetCheckpointFaults(const CheckpointFaults& faults);
   void DamageCheckpoint(JobId job);
@@ -109,6 +119,8 @@ class VirtualCluster {
     return world_.truth.violations();
   }
   const VirtualWorld& world() const { return world_; }
+  // As the present coordinator has noted them.
+  const TrialTruth& trials() const { return present_.trials; }
   // Steps that the live process of a job has done, or those of the job's last
   // generation when there is no process.
   uint64_t StepsDone(JobId job) const;
@@ -140,6 +152,7 @@ class VirtualCluster {
     std::vector<Event> held;  // until it is resumed
     Time armed = kNever;
     Invariants invariants;
+    TrialTruth trials;
     // The last row that it recovered at its start, and the last one that it
     // wrote in each term.
     uint64_t seq_recovered = 0;
@@ -169,11 +182,12 @@ class VirtualCluster {
   bool HasRow(const Coordinator& coordinator,
               const JournalPosition& shown) const;
   void CheckBeliefs();
+  void CheckTrials(Coordinator& coordinator, Time now, const Actions& actions);
   void Do(Coordinator& coordinator, action::Persist& action);
   void Do(Coordinator& coordinator, action::SolvePolicy& action);
   void Do(Coordinator& coordinator, action::SendToWorker& action);
   void Do(Coordinator& coordinator, action::SendToAgent& action);
-  void Do(Coordinator&, action::SendToBidder&) {}  // no app bids itself
+  void Do(Coordinator& coordinator, action::SendToBidder& action);
   void Do(Coordinator&, action::Reply&) {}
   void Do(Coordinator& coordinator, action::Halt& action);
   void Arm(Coordinator& coordinator);
@@ -206,6 +220,8 @@ class VirtualCluster {
   std::map<std::string, std::unique_ptr<VirtualServer>> servers_;
   std::vector<VirtualServer*> server_of_;  // by index
   std::vector<Peer> peers_;                // by index
+  std::map<BidderKey, std::unique_ptr<VirtualBidder>> bidders_;
+  uint64_t bidders_started_ = 0;
   std::function<void(Time, const Action&)> observer_;
 };
 

@@ -11,6 +11,7 @@ namespace gavel {
 namespace {
 
 constexpr double kReportInterval_s = 1;
+constexpr int kSigterm = 15;
 
 }  // namespace
 
@@ -27,6 +28,11 @@ VirtualProcess::VirtualProcess(WorkerKey key, VirtualTraining training,
 }
 
 void VirtualProcess::Start() {
+  if (is_opaque()) {
+    accelerator_ = home_.accelerator;
+    world_.truth.Take(world_.now(), key_, accelerator_.uuid, /*slots=*/2);
+    return After(training_.opaque_s, [this] { Exit(0, 0); });
+  }
   After(training_.start_s, [this] {
     started_ = true;
     Step(lease_event::Started{ProgressNow(),
@@ -44,7 +50,7 @@ void VirtualProcess::After(double delay_s, std::function<void()> task) {
 }
 
 void VirtualProcess::Receive(const Message& message) {
-  if (!alive_) return;
+  if (!alive_ || is_opaque()) return;
   if (stalled_) {
     return held_.push_back([this, message] { Receive(message); });
   }
@@ -55,6 +61,7 @@ void VirtualProcess::Receive(const Message& message) {
 }
 
 void VirtualProcess::ReceiveOfAnother(const Message& message) {
+  if (is_opaque()) return;
   if (alive_ && !stalled_) Step(lease_event::MessageReceived{message});
 }
 
@@ -102,6 +109,7 @@ void VirtualProcess::Do(const lease_action::Send& action) {
 void VirtualProcess::Terminate() {
   if (!alive_ || training_.ignores_pauses) return;
   if (stalled_) return held_.push_back([this] { Terminate(); });
+  if (is_opaque()) return Exit(0, kSigterm);
   Do(lease_action::Pause{PauseTier::kEvict, "SIGTERM"});
 }
 
@@ -109,7 +117,8 @@ void VirtualProcess::Kill() { Exit(0, kSigkill); }
 
 void VirtualProcess::Orphan() {
   orphan_ = true;
-  if (is_stuck()) Kill();
+  // An opaque one dies with its agent: no lease would end its use.
+  if (is_stuck() || is_opaque()) Kill();
 }
 
 void VirtualProcess::Stall() {
@@ -150,6 +159,7 @@ void VirtualProcess::Do(const lease_action::Resume& action) {
                                           ReleaseCause::kDeviceFailed});
   }
   accelerator_ = action.accelerator;
+  slots_ = action.slots;
   running_epoch_ = action.epoch;
   deadline_ = action.deadline;
   gang_lease_.extension_lead_s = action.extension_lead_s;
@@ -253,7 +263,8 @@ double VirtualProcess::StepsPerSecond() const {
   const auto it = training_.steps_per_s.find(accelerator_.type);
   const double speed = it == training_.steps_per_s.end() ? 1 : it->second;
   const auto up = training_.speed_up.find(world_size_);
-  return speed * (up == training_.speed_up.end() ? 1 : up->second) /
+  return speed * (up == training_.speed_up.end() ? 1 : up->second) *
+         (slots_ == 1 ? training_.packed_pace : 1) /
          accelerator_.slow_down_factor;
 }
 
@@ -394,6 +405,7 @@ void VirtualProcess::Exit(int code, int signal, std::optional<int> finished) {
   // Rank 0 takes the store with it, from which the others learn of a stop.
   LeaveGang(/*broken=*/running_ && dies && (!stopping_ || key_.rank == 0));
   if (running_) StopRunning();
+  if (is_opaque()) world_.truth.Free(key_, accelerator_.uuid);
   LeaveMemory();
   alive_ = false;
   life_.reset();

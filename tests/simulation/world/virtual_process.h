@@ -26,6 +26,7 @@ class VirtualProcess {
   struct Home {
     size_t server = 0;  // of the network
     MachineClock clock;
+    AcceleratorInfo accelerator;  // of an opaque process
     // `finished`: the code that its session ended with, if it did.
     std::function<void(int exit_code, int signal, std::optional<int> finished)>
         exited;
@@ -65,7 +66,8 @@ class VirtualProcess {
            !training_.ignores_pauses;
   }
   // Whether it uses an accelerator: it may be stepping, or about to stop.
-  bool has_accelerator() const { return alive_ && running_; }
+  bool has_accelerator() const { return alive_ && (running_ || is_opaque()); }
+  bool is_opaque() const { return training_.opaque_s > 0; }
   bool is_orphan() const { return orphan_; }
   bool is_stuck() const { return stalled_ || hung_; }
   bool IsHeard() const;  // by other machines
@@ -141,6 +143,7 @@ class VirtualProcess {
   GangLease gang_lease_;
   bool checkpoint_due_ = false;  // of a gang
   AcceleratorInfo accelerator_;
+  int slots_ = 2;  // of the accelerator; 1: it shares it
   int world_size_ = 1;
   std::string gang_address_;
   std::string kept_on_;  // uuid of the accelerator that has its tensors

@@ -39,6 +39,11 @@ std::unique_ptr<Engine> VirtualCluster::Recovered(size_t from, size_t rows) {
 void VirtualCluster::Recover(size_t rows) {
   if (snapshot_.rows > rows) snapshot_ = {};
   present_.engine = Recovered(snapshot_.rows, rows);
+  present_.trials = TrialTruth();
+  for (size_t i = 0; i < rows; ++i) {
+    present_.trials.Take(journal_.rows()[i], options_.engine);
+  }
+  world_.auctions.Restarted();
   present_.life = ++lives_;
   present_.armed = kNever;
   present_.stalled = false;
@@ -71,7 +76,9 @@ void VirtualCluster::Recover(size_t rows) {
 // Begins a term that was never begun before, as Journal::BeginTerm does.
 void VirtualCluster::BeginTerm(uint64_t last) {
   begun_ = std::max(begun_, last) + 1;
-  Step(present_, event::CoordinatorStarted{begun_});
+  event::CoordinatorStarted started{begun_};
+  started.policy = options_.policy;
+  Step(present_, started);
 }
 
 // Whether all rows that the present coordinator wrote are on disk, and none of

@@ -144,6 +144,7 @@ void VirtualServer::Do(const agent_action::Spawn& action) {
   VirtualProcess::Home home;
   home.server = index_;
   home.clock = clock_;
+  home.accelerator = action.launch.accelerator;
   home.exited = [this, key](int code, int signal, std::optional<int> finished) {
     world_.Tell([&] {
       return StrCat(NameOf(key), " exits, code ", code, ", signal ", signal);

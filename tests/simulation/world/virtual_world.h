@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "core/messages.h"
+#include "tests/simulation/world/auction_truth.h"
 #include "tests/simulation/world/event_queue.h"
 #include "tests/simulation/world/virtual_checkpoints.h"
 #include "tests/simulation/world/virtual_gang.h"
@@ -28,9 +29,10 @@ struct VirtualTraining {
   // The factor on steps_per_s by number of workers; 1 for a number that is not
   // named.
   std::map<int, double> speed_up = {};
-  double start_s = 0.3;  // exec to hello, restore included
-  double park_s = 0.05;  // boundary to released
-  double keep_s = 0.05;  // the same when it is kept on the accelerator
+  double packed_pace = 1;  // the factor while it shares its accelerators
+  double start_s = 0.3;    // exec to hello, restore included
+  double park_s = 0.05;    // boundary to released
+  double keep_s = 0.05;    // the same when it is kept on the accelerator
   // Seconds from the grant to running, with the state kept on the accelerator
   // or parked in host memory. A process whose state is on disk starts anew,
   // which takes start_s.
@@ -45,6 +47,8 @@ struct VirtualTraining {
   int fail_incarnations = 0;
   bool ignores_pauses = false;  // never reaches a boundary
   bool in_shell = false;        // its shell exits with 0, whatever it does
+  // Without the runtime: it uses its accelerator from its start, for so long.
+  double opaque_s = 0;  // 0: it links the runtime
   // Gangs only. Rank 0's store opens after gang_open_s. A rank that waits for
   // the others longer than gang_timeout_s gives its lease back. A rank whose
   // gang has lost one exits with 75 after gang_abort_s. All ranks give up a
@@ -95,6 +99,7 @@ struct VirtualWorld {
   std::mt19937_64 random;
   VirtualNetwork network;
   WorldTruth truth;
+  AuctionTruth auctions{truth};
   std::map<JobId, VirtualCheckpoints> checkpoints;
   CheckpointFaults checkpoint_faults;
   VirtualGangs gangs;

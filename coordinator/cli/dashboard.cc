@@ -1,0 +1,319 @@
+#include "coordinator/cli/dashboard.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/history_table.h"
+#include "coordinator/cli/table.h"
+#include "coordinator/cli/what_if.h"
+#include "coordinator/http/metrics.h"
+#include "coordinator/policy/policy.h"
+#include "coordinator/server/history_tables.h"
+#include "coordinator/server/row_json.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "runtime/files/stopwatch.h"
+
+namespace gavel {
+namespace {
+
+constexpr double kDay_s = 24 * 3600;
+// A log's tail is looked for in its last minutes, then hours, then in all.
+constexpr double kLookBack_s[] = {600, 6 * 3600, 0};
+
+const std::vector<std::string> kPresentStates = {"PD", "R", "S", "CG", "F"};
+
+absl::StatusOr<std::string> Text(const absl::StatusOr<Json>& json) {
+  if (!json.ok()) return json.status();
+  return DumpJson(*json);
+}
+
+// The last lines of a text.
+std::string LastLines(std::string_view text, size_t lines) {
+  size_t begin = text.ends_with('\n') ? text.size() - 1 : text.size();
+  while (begin > 0) {
+    if (text[begin - 1] == '\n' && --lines == 0) break;
+    --begin;
+  }
+  return std::string(text.substr(lines == 0 ? begin : 0));
+}
+
+// The rows of the matrix: a job, and where each throughput comes from.
+Json MatrixRow(const ForecastRow& job) {
+  Json throughputs = Json::array();
+  for (const auto& [type, steps_per_s] : job.throughputs) {
+    const std::string* const source = FindNamed(job.sources, type);
+    throughputs.push_back({{"type", type},
+                           {"steps_per_s", steps_per_s},
+                           {"source", source == nullptr ? "" : *source}});
+  }
+  return {{"job", job.id},
+          {"name", job.name},
+          {"throughputs", std::move(throughputs)}};
+}
+
+}  // namespace
+
+absl::StatusOr<QueryReply> CoordinatorDocuments::Ask(
+    const DocumentRequest& from, const QueryRequest& query) {
+  return requests_.Ask<QueryReply>(from.key, from.address, query,
+                                   kReplyTimeout_s);
+}
+
+absl::StatusOr<Json> CoordinatorDocuments::Query(const DocumentRequest& from,
+                                                 QueryKind kind,
+                                                 const std::string& filter) {
+  return AskAllPages(
+      {0, kind, from.job, 0, filter},
+      [&](const QueryRequest& query) { return Ask(from, query); });
+}
+
+absl::StatusOr<Json> CoordinatorDocuments::PresentJobs(
+    const DocumentRequest& from) {
+  GAVEL_ASSIGN_OR_RETURN(const std::string filter,
+                         QueueFilter("", "", kPresentStates));
+  return Query(from, QueryKind::kQueue, filter);
+}
+
+absl::StatusOr<Json> CoordinatorDocuments::History(const DocumentRequest& from,
+                                                   const char* table,
+                                                   double since_s) {
+  HistoryFilter filter;
+  filter.table = table;
+  filter.since_s = since_s;
+  int pages = 0;
+  return AskAllPages(
+      {0, QueryKind::kHistory, from.job, 0, FormatHistoryFilter(filter)},
+      [&](const QueryRequest& query) -> absl::StatusOr<QueryReply> {
+        if (++pages <= kHistoryPagesMax) return Ask(from, query);
+        return absl::ResourceExhaustedError(
+            "the history is too long for the dashboard; `gavel history` and "
+            "`gavel usage` read all of it");
+      });
+}
+
+absl::StatusOr<std::string> CoordinatorDocuments::Get(
+    const DocumentRequest& request) {
+  switch (request.kind) {
+    case DocumentKind::kStatus:
+      return Text(Query(request, QueryKind::kStatus));
+    case DocumentKind::kNodes:
+      return Text(Query(request, QueryKind::kNodes));
+    case DocumentKind::kJobs:
+      return Text(JobsPage(request));
+    case DocumentKind::kJob:
+      return Text(OneJob(request));
+    case DocumentKind::kLog:
+      return Text(LogTail(request));
+    case DocumentKind::kLoss:
+      return Text(Losses(request));
+    case DocumentKind::kFairness:
+      return Text(Fairness(request));
+    case DocumentKind::kPolicy:
+      return Text(Policies(request));
+    case DocumentKind::kPreview:
+      return Text(SolvePreview(request));
+    case DocumentKind::kApps: {
+      GAVEL_ASSIGN_OR_RETURN(const Json jobs, PresentJobs(request));
+      return DumpJson(AppsJson(AppsOf(ParseQueue(jobs))));
+    }
+    case DocumentKind::kMetrics:
+      return Metrics(request);
+  }
+  return absl::NotFoundError("there is no such document");
+}
+
+absl::Status CoordinatorDocuments::Act(const std::string& key,
+                                       const std::string& address,
+                                       const CommandRequest& command) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const CommandReply reply,
+      requests_.Ask<CommandReply>(key, address, command, kReplyTimeout_s));
+  if (reply.error.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(reply.error);
+}
+
+// Rows from the cursor on, which is the id of the last one, as many as wanted.
+absl::StatusOr<Json> CoordinatorDocuments::JobsPage(
+    const DocumentRequest& request) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::string filter,
+      QueueFilter(request.user, request.app,
+                  request.states.empty() ? kPresentStates : request.states));
+  Json jobs = Json::array();
+  QueryRequest query{0, QueryKind::kQueue, JobId(), request.cursor, filter};
+  do {
+    GAVEL_ASSIGN_OR_RETURN(const QueryReply reply, Ask(request, query));
+    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
+    Json page = Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
+    for (Json& row : page) {
+      if (jobs.size() >= request.limit) break;
+      jobs.push_back(std::move(row));
+    }
+    query.cursor = reply.next_cursor;
+    if (jobs.size() >= request.limit && !jobs.empty()) {
+      // Perhaps the page had more.
+      query.cursor = jobs.back().value("id", uint64_t{0});
+      break;
+    }
+  } while (query.cursor != 0);
+  return Json{{"jobs", std::move(jobs)}, {"next_cursor", query.cursor}};
+}
+
+// A job that the engine has forgotten is still in the history.
+absl::StatusOr<Json> CoordinatorDocuments::OneJob(
+    const DocumentRequest& request) {
+  GAVEL_ASSIGN_OR_RETURN(Json past, History(request, "jobs"));
+  const absl::StatusOr<Json> rows = Query(request, QueryKind::kQueue);
+  if (absl::IsUnavailable(rows.status())) return rows.status();
+  if (!rows.ok() && past.empty()) {
+    return absl::NotFoundError(rows.status().message());
+  }
+  GAVEL_ASSIGN_OR_RETURN(Json leases, History(request, "leases"));
+  GAVEL_ASSIGN_OR_RETURN(Json steps, History(request, "steps"));
+  Json job;
+  job["job"] = rows.ok() && !rows->empty() ? rows->front() : Json();
+  const absl::StatusOr<Json> why = Query(request, QueryKind::kWhy);
+  job["why"] = why.ok() ? *why : Json();
+  job["history"] = past.empty() ? Json() : past.front();
+  job["leases"] = std::move(leases);
+  job["steps"] = std::move(steps);
+  return job;
+}
+
+// The output of rank 0 on the server where it ran last.
+absl::StatusOr<Json> CoordinatorDocuments::LogTail(
+    const DocumentRequest& request) {
+  const double now_s = WallClockNow();
+  std::string text;
+  std::string server;
+  bool complete = true;
+  for (const double look_back_s : kLookBack_s) {
+    LogRequest log;
+    log.worker = {request.job, 0};
+    log.since_s = look_back_s > 0 ? now_s - look_back_s : 0;
+    text.clear();
+    for (int piece = 0; piece < kLogPiecesMax; ++piece) {
+      GAVEL_ASSIGN_OR_RETURN(
+          const LogReply reply,
+          requests_.Ask<LogReply>(request.key, request.address, log,
+                                  kLogTimeout_s));
+      if (!reply.error.empty()) {
+        return absl::FailedPreconditionError(reply.error);
+      }
+      server = reply.server;
+      complete = reply.data.empty();
+      if (complete) break;
+      text = LastLines(text + reply.data, request.tail);
+      log.offset = reply.next_offset;
+    }
+    if (std::ranges::count(text, '\n') >=
+        static_cast<std::ptrdiff_t>(request.tail)) {
+      break;
+    }
+  }
+  return Json{{"job", request.job.value()},
+              {"rank", 0},
+              {"server", server},
+              {"complete", complete},
+              {"text", text}};
+}
+
+absl::StatusOr<Json> CoordinatorDocuments::Losses(
+    const DocumentRequest& request) {
+  GAVEL_ASSIGN_OR_RETURN(const Json json, Query(request, QueryKind::kWhy));
+  Json points = Json::array();
+  for (const LossRow& point : ParseWhy(json).losses) {
+    points.push_back({{"steps_done", point.steps}, {"loss", point.loss}});
+  }
+  return Json{{"job", request.job.value()}, {"points", std::move(points)}};
+}
+
+absl::Status CoordinatorDocuments::AddUsage(const DocumentRequest& request,
+                                            double since_s, double now_s,
+                                            Json* fairness, Json* shares) {
+  UsageHistory history;
+  GAVEL_ASSIGN_OR_RETURN(history.shares, History(request, "shares", since_s));
+  *shares = history.shares;
+  GAVEL_ASSIGN_OR_RETURN(history.jobs, History(request, "jobs", since_s));
+  GAVEL_ASSIGN_OR_RETURN(history.leases, History(request, "leases", since_s));
+  *fairness = UsageJson(UsageOf(history, since_s, now_s), since_s, now_s);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> CoordinatorDocuments::Fairness(
+    const DocumentRequest& request) {
+  const double now_s = WallClockNow();
+  const double since_s = now_s - kUsageDays * kDay_s;
+  GAVEL_ASSIGN_OR_RETURN(const Json jobs, PresentJobs(request));
+  Json fairness = Json::object();
+  Json shares;
+  const absl::Status read =
+      AddUsage(request, since_s, now_s, &fairness, &shares);
+  if (!read.ok()) fairness["usage_error"] = std::string(read.message());
+  fairness["apps"] = AppsJson(AppsOf(ParseQueue(jobs)));
+  if (shares.size() > kSharesMax) {
+    shares.erase(shares.begin(),
+                 shares.end() - static_cast<std::ptrdiff_t>(kSharesMax));
+  }
+  fairness["shares"] = std::move(shares);
+  return fairness;
+}
+
+absl::StatusOr<Json> CoordinatorDocuments::Policies(
+    const DocumentRequest& request) {
+  GAVEL_ASSIGN_OR_RETURN(Json status, Query(request, QueryKind::kStatus));
+  Json rows = Json::array();
+  QueryRequest query;
+  query.kind = QueryKind::kForecast;
+  do {
+    GAVEL_ASSIGN_OR_RETURN(const QueryReply reply, Ask(request, query));
+    if (!reply.error.empty()) return absl::FailedPreconditionError(reply.error);
+    const Json page =
+        Json::parse(reply.json, nullptr, /*allow_exceptions=*/false);
+    for (const ForecastRow& job : ParseForecast(page)) {
+      if (rows.size() < kMatrixRowsMax) rows.push_back(MatrixRow(job));
+    }
+    query.cursor = reply.next_cursor;
+  } while (query.cursor != 0 && rows.size() < kMatrixRowsMax);
+  Json policy;
+  policy["solve_s"] = status.value("solve_s", Json());
+  policy["status"] = std::move(status);
+  policy["policies"] = PolicyNames();
+  policy["throughputs"] = std::move(rows);
+  policy["throughputs_left_out"] = query.cursor != 0;
+  return policy;
+}
+
+absl::StatusOr<Json> CoordinatorDocuments::SolvePreview(
+    const DocumentRequest& request) {
+  const std::unique_lock lock(preview_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return absl::UnavailableError(
+        "another preview is being solved; try again in a moment");
+  }
+  GAVEL_ASSIGN_OR_RETURN(const Json status, Query(request, QueryKind::kStatus));
+  GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
+  GAVEL_ASSIGN_OR_RETURN(const Json jobs, Query(request, QueryKind::kForecast));
+  const LiveState live{ParseStatus(status), ParseNodes(nodes),
+                       ParseForecast(jobs)};
+  GAVEL_ASSIGN_OR_RETURN(const PolicyPreview preview,
+                         Preview(live, request.name));
+  return PreviewJson(preview);
+}
+
+absl::StatusOr<std::string> CoordinatorDocuments::Metrics(
+    const DocumentRequest& request) {
+  GAVEL_ASSIGN_OR_RETURN(const Json status, Query(request, QueryKind::kStatus));
+  GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
+  GAVEL_ASSIGN_OR_RETURN(const Json jobs, PresentJobs(request));
+  return MetricsText(ParseStatus(status), ParseNodes(nodes), ParseQueue(jobs));
+}
+
+}  // namespace gavel

@@ -1,0 +1,492 @@
+#include "coordinator/http/http_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "coordinator/http/connections.h"
+#include "coordinator/http/events.h"
+#include "coordinator/http/http_checks.h"
+#include "core/status.h"
+#include "core/text.h"
+#include "httplib.h"
+#include "nlohmann/json.hpp"
+#include "runtime/files/stopwatch.h"
+#include "runtime/transport/dealer_router.h"
+
+namespace gavel {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+
+constexpr char kJson[] = "application/json";
+constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
+constexpr int kBacklog = 128;
+constexpr char kRetryAfter_s[] = "1";
+// Between two looks at whether a watcher is still there.
+constexpr double kWatcherLook_s = 1;
+constexpr size_t kFilterBytesMax = 128;
+
+constexpr char kRefusal[] =
+    "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+    "Content-Type: application/json\r\nConnection: close\r\n\r\n"
+    "{\"error\":\"too many connections; retry later\"}";
+
+int CodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kFailedPrecondition:
+      return 409;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+void Refuse(int code, std::string_view why, Response& response) {
+  nlohmann::json body;
+  body["error"] = why;
+  response.status = code;
+  if (code == 503) response.set_header("Retry-After", kRetryAfter_s);
+  if (code == 401) response.set_header("WWW-Authenticate", "Bearer");
+  response.set_content(
+      body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+      kJson);
+}
+
+void Refuse(const absl::Status& why, Response& response) {
+  Refuse(CodeOf(why), ToStd(why.message()), response);
+}
+
+void Give(std::string_view body, const char* type, Response& response) {
+  response.status = 200;
+  response.set_content(body.data(), body.size(), type);
+}
+
+// A number of the query; `value` as it was where the query has none.
+template <class T>
+absl::Status ReadNumber(const Request& request, const char* name, T max,
+                        T* value) {
+  if (!request.has_param(name)) return absl::OkStatus();
+  uint64_t read = 0;
+  if (!absl::SimpleAtoi(request.get_param_value(name), &read) || read > max) {
+    return absl::InvalidArgumentError(
+        StrCat(name, " is no number from 0 to ", max));
+  }
+  *value = static_cast<T>(read);
+  return absl::OkStatus();
+}
+
+absl::Status ReadText(const Request& request, const char* name,
+                      std::string* value) {
+  if (!request.has_param(name)) return absl::OkStatus();
+  *value = request.get_param_value(name);
+  const bool is_text = value->find('\0') == std::string::npos;
+  if (is_text && value->size() <= kFilterBytesMax) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(
+      name, " is longer than ", kFilterBytesMax, " characters, or no text"));
+}
+
+// The document of a path below /api/ with its query. NOT_FOUND: there is none.
+absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
+  static const std::map<std::string_view, DocumentKind> kPaths = {
+      {"/api/status", DocumentKind::kStatus},
+      {"/api/nodes", DocumentKind::kNodes},
+      {"/api/jobs", DocumentKind::kJobs},
+      {"/api/fairness", DocumentKind::kFairness},
+      {"/api/policy", DocumentKind::kPolicy},
+      {"/api/apps", DocumentKind::kApps},
+      {"/metrics", DocumentKind::kMetrics},
+      {"/healthz", DocumentKind::kStatus}};
+  static const std::map<std::string_view, DocumentKind> kOfJob = {
+      {"", DocumentKind::kJob},
+      {"/log", DocumentKind::kLog},
+      {"/loss", DocumentKind::kLoss}};
+  constexpr std::string_view kJobPath = "/api/job/";
+
+  DocumentRequest read;
+  const std::string_view path = request.path;
+  if (const auto known = kPaths.find(path); known != kPaths.end()) {
+    read.kind = known->second;
+  } else if (path.starts_with(kJobPath)) {
+    const std::string_view rest = path.substr(kJobPath.size());
+    const size_t slash = std::min(rest.find('/'), rest.size());
+    const auto of_job = kOfJob.find(rest.substr(slash));
+    uint64_t id = 0;
+    if (of_job == kOfJob.end() ||
+        !absl::SimpleAtoi(ToAbsl(rest.substr(0, slash)), &id) || id == 0) {
+      return absl::NotFoundError("there is no such document of a job");
+    }
+    read.kind = of_job->second;
+    read.job = JobId(id);
+  } else {
+    return absl::NotFoundError("there is nothing at this path");
+  }
+  if (read.kind == DocumentKind::kJobs) {
+    std::string states;
+    GAVEL_RETURN_IF_ERROR(ReadText(request, "state", &states));
+    GAVEL_RETURN_IF_ERROR(ReadText(request, "user", &read.user));
+    GAVEL_RETURN_IF_ERROR(ReadText(request, "app", &read.app));
+    GAVEL_RETURN_IF_ERROR(
+        ReadNumber(request, "cursor", UINT64_MAX, &read.cursor));
+    GAVEL_RETURN_IF_ERROR(
+        ReadNumber(request, "limit", DocumentRequest::kRowsMax, &read.limit));
+    read.limit = std::max<size_t>(1, read.limit);
+    read.states = absl::StrSplit(states, ',', absl::SkipEmpty());
+  } else if (read.kind == DocumentKind::kPolicy &&
+             request.has_param("preview")) {
+    read.kind = DocumentKind::kPreview;
+    GAVEL_RETURN_IF_ERROR(ReadText(request, "preview", &read.name));
+  } else if (read.kind == DocumentKind::kLog) {
+    GAVEL_RETURN_IF_ERROR(
+        ReadNumber(request, "tail", DocumentRequest::kTailMax, &read.tail));
+  }
+  return read;
+}
+
+std::string MediaTypeOfContent(const Request& request) {
+  const std::string type = request.get_header_value("Content-Type");
+  return std::string(
+      absl::StripAsciiWhitespace(type.substr(0, type.find(';'))));
+}
+
+// Refuses actions of pages of other sites, before the body is read.
+absl::Status CheckPost(const Request& request) {
+  const std::string origin = request.get_header_value("Origin");
+  if (request.has_header("Origin") &&
+      !IsSameOrigin(origin, request.get_header_value("Host"))) {
+    return absl::PermissionDeniedError(
+        "a page of another site may not act here; behind a proxy, let it pass "
+        "the Host header on");
+  }
+  if (!absl::EqualsIgnoreCase(MediaTypeOfContent(request), kJson) ||
+      request.has_header("Content-Encoding")) {
+    return absl::InvalidArgumentError(
+        "an action is of Content-Type application/json, and not encoded");
+  }
+  uint64_t bytes = 0;
+  if (request.has_header("Transfer-Encoding") ||
+      !absl::SimpleAtoi(request.get_header_value("Content-Length"), &bytes) ||
+      bytes > HttpServer::kBodyBytesMax) {
+    return absl::InvalidArgumentError(
+        StrCat("an action has a Content-Length of at most ",
+               HttpServer::kBodyBytesMax, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+// With the connections of ours: see BoundedStream.
+class BoundedServer final : public httplib::Server {
+ public:
+  BoundedServer(const HttpTimes& times, std::atomic<bool>& stopping) {
+    limits_.times = times;
+    limits_.is_stopping = [&stopping] { return stopping.load(); };
+    limits_.is_busy = [this] { return pool_ != nullptr && pool_->is_busy(); };
+    new_task_queue = [this] {
+      pool_ = new ConnectionPool(
+          HttpServer::kRequestThreads + HttpServer::kEventClientsMax,
+          HttpServer::kWaitingMax);
+      return pool_;
+    };
+  }
+  // httplib's own backlog is 5.
+  void LengthenBacklog() { ::listen(svr_sock_, kBacklog); }
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    if (ConnectionPool::is_refusing()) {
+      send(socket, kRefusal, sizeof kRefusal - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } else {
+      BoundedStream stream(socket, limits_);
+      bool closed = false;
+      process_request(stream, /*close_connection=*/true, closed, nullptr);
+      stream.Linger();
+    }
+    close(socket);
+    return true;
+  }
+
+  BoundedStream::Limits limits_;
+  ConnectionPool* pool_ = nullptr;  // httplib's, while it listens
+};
+
+}  // namespace
+
+struct HttpServer::Impl {
+  Impl(const HttpServerOptions& given, Documents& of,
+       const DashboardTokens& valid)
+      : options(given),
+        own_name(HostOfUrl(given.url)),
+        documents(of),
+        tokens(valid),
+        shared(of),
+        events(shared, given.times.update_interval_s, kEventClientsMax),
+        server(given.times, stopping) {
+    for (const Page& page : given.pages) {
+      pages[StrCat("/", page.name)] = &page;
+      if (page.name == "index.html") pages["/"] = &page;
+    }
+    server.set_default_headers(
+        {{"Content-Security-Policy",
+          "default-src 'self'; base-uri 'none'; form-action 'none'; "
+          "frame-ancestors 'none'; object-src 'none'"},
+         {"X-Content-Type-Options", "nosniff"},
+         {"X-Frame-Options", "DENY"},
+         {"Referrer-Policy", "no-referrer"},
+         {"Cross-Origin-Resource-Policy", "same-origin"},
+         {"Cache-Control", "no-store"}});
+    // Only SO_REUSEADDR: with httplib's own SO_REUSEPORT two servers would
+    // share a port in silence.
+    server.set_socket_options([](socket_t socket) {
+      const int on = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    });
+    server.set_payload_max_length(kBodyBytesMax);
+    server.set_tcp_nodelay(true);
+    server.set_pre_routing_handler(
+        [this](const Request& request, Response& response) {
+          return Route(request, response)
+                     ? httplib::Server::HandlerResponse::Handled
+                     : httplib::Server::HandlerResponse::Unhandled;
+        });
+    server.Post("/api/action",
+                [this](const Request& request, Response& response) {
+                  Act(request, response);
+                });
+    server.set_error_handler(
+        httplib::Server::Handler([](const Request&, Response& response) {
+          if (!response.body.empty()) return;
+          Refuse(response.status, "this request can't be answered", response);
+        }));
+    server.set_exception_handler(
+        [](const Request&, Response& response, const std::exception_ptr&) {
+          Refuse(500, "the dashboard failed to answer", response);
+        });
+  }
+
+  ~Impl() {
+    stopping = true;
+    events.Stop();
+    server.stop();
+    if (listener.joinable()) listener.join();
+  }
+
+  absl::Status Listen() {
+    GAVEL_ASSIGN_OR_RETURN(HttpAddress address,
+                           ParseHttpAddress(options.address));
+    if (!options.url.empty() && own_name.empty()) {
+      return absl::InvalidArgumentError(
+          StrCat("--http-url \"", options.url,
+                 "\" is no URL; give one such as https://gavel.example.org"));
+    }
+    if (!options.has_keys && !IsLoopback(options.address)) {
+      return absl::PermissionDeniedError(
+          StrCat("--http ", options.address,
+                 " is not of this machine alone, and without keys everybody "
+                 "who reaches it may act; listen on 127.0.0.1 and use `ssh "
+                 "-L`, or give the coordinator keys"));
+    }
+    errno = 0;
+    if (address.port == 0) {
+      address.port = server.bind_to_any_port(address.host);
+    } else if (!server.bind_to_port(address.host, address.port)) {
+      address.port = -1;
+    }
+    if (address.port < 0) return NotBound(errno);
+    port = address.port;
+    server.LengthenBacklog();
+    url = options.url;
+    if (url.empty()) {
+      const bool is_v6 = address.host.find(':') != std::string::npos;
+      url = StrCat("http://",
+                   is_v6 ? StrCat("[", address.host, "]") : address.host, ":",
+                   address.port);
+    }
+    if (!url.ends_with('/')) url += '/';
+    listener = std::thread([this] { server.listen_after_bind(); });
+    // Before that it can't be stopped.
+    while (!server.is_running()) std::this_thread::yield();
+    return absl::OkStatus();
+  }
+
+  absl::Status NotBound(int error) const {
+    if (error == EADDRINUSE) {
+      return absl::AlreadyExistsError(
+          StrCat("--http ", options.address,
+                 ": another program listens there; end it, or give another "
+                 "port"));
+    }
+    return absl::InvalidArgumentError(StrCat(
+        "--http ", options.address, " can't be listened on",
+        error == 0 ? std::string() : StrCat(" (", std::strerror(error), ")"),
+        "; give an address of this machine"));
+  }
+
+  // False: an action, whose body is to be read.
+  bool Route(const Request& request, Response& response) {
+    ++requests;
+    if (request.get_header_value_count("Host") != 1 ||
+        !IsHostAllowed(request.get_header_value("Host"), own_name)) {
+      Refuse(403,
+             "this name is not the dashboard's; use its address, or start the "
+             "coordinator with --http-url",
+             response);
+    } else if (request.has_header("Range")) {
+      Refuse(416, "parts of documents are not given", response);
+    } else if (request.method == "POST" && request.path == "/api/action") {
+      return !MayRead(request, response);
+    } else if (request.method != "GET" && request.method != "HEAD") {
+      Refuse(405, "only GET, and POST of /api/action", response);
+    } else if (request.path == "/api/events") {
+      Stream(response);
+    } else if (const auto page = pages.find(request.path);
+               page != pages.end()) {
+      Give(page->second->bytes,
+           std::string(MediaTypeOf(page->second->name)).c_str(), response);
+    } else {
+      GiveDocument(request, response);
+    }
+    return true;
+  }
+
+  bool MayRead(const Request& request, Response& response) {
+    absl::Status good = CheckPost(request);
+    if (good.ok()) good = KeyOf(request).status();
+    if (good.ok()) return true;
+    Refuse(good, response);
+    return false;
+  }
+
+  // The key for which the request's token stands.
+  absl::StatusOr<std::string> KeyOf(const Request& request) const {
+    std::optional<std::string> key = tokens.Find(
+        MonotonicNow(), BearerToken(request.get_header_value("Authorization")));
+    if (key.has_value()) return *std::move(key);
+    return absl::UnauthenticatedError(
+        "the token is missing, unknown or older than twelve hours; `gavel "
+        "dashboard` gives a new link");
+  }
+
+  void GiveDocument(const Request& request, Response& response) {
+    absl::StatusOr<DocumentRequest> read = ReadRequest(request);
+    if (!read.ok()) return Refuse(read.status(), response);
+    read->address = AddressOf(request);
+    if (request.has_header("Authorization")) {
+      absl::StatusOr<std::string> key = KeyOf(request);
+      if (!key.ok()) return Refuse(key.status(), response);
+      read->key = *std::move(key);
+    }
+    const SharedDocuments::Shared document = shared.Get(*read);
+    if (!document->ok()) return Refuse(document->status(), response);
+    if (request.path == "/healthz") return Give("ok\n", "text/plain", response);
+    if (read->kind != DocumentKind::kMetrics) {
+      return Give(**document, kJson, response);
+    }
+    Give(StrCat(**document, OwnMetrics()), kPrometheusText, response);
+  }
+
+  std::string OwnMetrics() const {
+    return StrCat(
+        "# HELP gavel_http_requests_total Requests over HTTP.\n"
+        "# TYPE gavel_http_requests_total counter\n"
+        "gavel_http_requests_total ",
+        requests.load(),
+        "\n# HELP gavel_http_watchers Streams of events that are open.\n"
+        "# TYPE gavel_http_watchers gauge\n"
+        "gavel_http_watchers ",
+        events.watchers(), "\n");
+  }
+
+  void Act(const Request& request, Response& response) {
+    const absl::StatusOr<std::string> key = KeyOf(request);
+    if (!key.ok()) return Refuse(key.status(), response);
+    const absl::StatusOr<CommandRequest> command = ParseAction(request.body);
+    if (!command.ok()) return Refuse(command.status(), response);
+    const absl::Status done = documents.Act(*key, AddressOf(request), *command);
+    shared.Forget();
+    if (!done.ok()) return Refuse(done, response);
+    Give("{\"done\":true}", kJson, response);
+  }
+
+  void Stream(Response& response) {
+    if (!events.Enter()) {
+      return Refuse(503, "too many watch already; retry later", response);
+    }
+    response.status = 200;
+    response.set_header("X-Accel-Buffering", "no");
+    response.set_chunked_content_provider(
+        "text/event-stream",
+        [this, seen = uint64_t{0}, quiet_since = MonotonicNow()](
+            size_t, httplib::DataSink& sink) mutable {
+          const auto event = events.Next(seen, kWatcherLook_s);
+          if (stopping || !sink.is_writable()) return false;
+          std::string text;
+          if (event != nullptr) {
+            seen = event->seq;
+            text = event->text;
+          } else if (MonotonicNow() - quiet_since >=
+                     options.times.comment_interval_s) {
+            text = ": quiet\n\n";
+          }
+          if (text.empty()) return true;
+          quiet_since = MonotonicNow();
+          return sink.write(text.data(), text.size());
+        },
+        [this](bool) { events.Leave(); });
+  }
+
+  static std::string AddressOf(const Request& request) {
+    return StrCat("http ", request.remote_addr);
+  }
+
+  const HttpServerOptions options;
+  const std::string own_name;
+  Documents& documents;
+  const DashboardTokens& tokens;
+  std::map<std::string, const Page*> pages;  // by path
+  std::atomic<bool> stopping{false};
+  std::atomic<uint64_t> requests{0};
+  SharedDocuments shared;
+  Events events;
+  BoundedServer server;
+  std::string url;
+  int port = 0;
+  std::thread listener;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() = default;
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
+    const HttpServerOptions& options, Documents& documents,
+    const DashboardTokens& tokens) {
+  auto impl = std::make_unique<Impl>(options, documents, tokens);
+  GAVEL_RETURN_IF_ERROR(impl->Listen());
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+const std::string& HttpServer::url() const { return impl_->url; }
+int HttpServer::port() const { return impl_->port; }
+
+}  // namespace gavel

@@ -1,0 +1,73 @@
+// Job arrays and sweeps: one job file that stands for several jobs, its
+// elements, which differ by an index or by values. The client (to check and
+// count), the server and the engine call it. Pure, thread-safe.
+//
+// The elements follow from the spec alone: `array` names their indices; those
+// of a sweep count from 0, and the last parameter changes fastest.
+#ifndef GAVEL_COORDINATOR_WORKLOAD_JOB_ARRAY_H_
+#define GAVEL_COORDINATOR_WORKLOAD_JOB_ARRAY_H_
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/workload/job_spec.h"
+
+namespace gavel {
+
+inline constexpr size_t kElementsMax = 10'000;
+inline constexpr int kElementIndexMax = 999'999;
+// The programs and variables of all elements of one array, together.
+inline constexpr size_t kArrayBytesMax = size_t{64} << 20;
+
+// The indices of "0-9,20,30-40:5", ascending. INVALID_ARGUMENT, naming the part
+// that is wrong: none, one twice, a range that falls, more than kElementsMax,
+// or an index beyond kElementIndexMax.
+absl::StatusOr<std::vector<int>> ParseIndices(std::string_view text);
+// The shortest such text of indices that ascend.
+std::string FormatIndices(std::span<const int> indices);
+
+struct ArrayText {
+  std::vector<int> indices;
+  int at_once = 0;  // 0: no limit
+};
+// "0-99%10": the indices, of which at most 10 run at once. INVALID_ARGUMENT as
+// above.
+absl::StatusOr<ArrayText> ParseArray(std::string_view text);
+
+// Whether the spec stands for several jobs.
+inline bool HasElements(const JobSpec& spec) {
+  return !spec.array.empty() || !spec.sweep.empty();
+}
+// Their indices, ascending. None: the spec is that of one job, or one that
+// ParseJobSpec refuses.
+std::vector<int> IndicesOf(const JobSpec& spec);
+// How many of them may run at once; 0: no limit.
+int AtOnceOf(const JobSpec& spec);
+
+// The spec of one element: "NAME_INDEX", with a checkpoint directory, arguments
+// and variables of its own. It belongs to the app and the workload of the
+// array's name, unless the file names others. The spec has passed CheckArray.
+JobSpec ElementSpec(const JobSpec& spec, int index);
+
+// INVALID_ARGUMENT: `array` or `sweep` is wrong, an element would have a name
+// or a program that no job may have, or all of them are too large together.
+absl::Status CheckArray(const JobSpec& spec);
+
+// True for [A-Za-z_][A-Za-z0-9_]{0,63}.
+bool IsIdentifier(std::string_view name);
+// `text` with each {NAME} replaced by what `value_of` returns for it; braces
+// around anything else stay. The first error of `value_of`, if any.
+absl::StatusOr<std::string> FillBraces(
+    std::string_view text,
+    const std::function<absl::StatusOr<std::string>(std::string_view name)>&
+        value_of);
+
+}  // namespace gavel
+
+#endif  // GAVEL_COORDINATOR_WORKLOAD_JOB_ARRAY_H_

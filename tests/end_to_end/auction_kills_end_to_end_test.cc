@@ -1,0 +1,138 @@
+// The auctions of `themis` under SIGKILL, with real processes: two apps of two
+// jobs each share two CPU slots, and a program bids for one of the apps
+// (docs/apps.md). While the coordinator waits for a bid, the coordinator, the
+// agent or the program itself is killed. The auction is held again, no two jobs
+// have one slot, and all jobs end with all their steps.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "core/text.h"
+#include "tests/reliability/worker_log.h"
+#include "tests/support/gavel_fixture.h"
+
+namespace gavel::testing {
+namespace {
+
+constexpr uint64_t kSteps = 1000;
+constexpr double kJobPatience_s = 100;
+
+class AuctionKills : public GavelClusterTest {
+ protected:
+  void SetUp() override {
+    WriteCluster(2, 2, 1);
+    ASSERT_NO_FATAL_FAILURE(StartThemis());
+    agent_ = StartAgent();
+    for (const char* app : {"search", "other"}) {
+      for (int i = 1; i <= 2; ++i) SubmitTrial(StrCat(app, "-", i), app);
+    }
+    StartBidder();
+    ASSERT_TRUE(BidderIs("itself")) << bidder_->errors();
+  }
+
+  void StartThemis() { StartCoordinator({"--policy", "themis"}); }
+  void SubmitTrial(const std::string& name, const std::string& app) {
+    jobs_.push_back(name);
+    Submit(WriteJob(name,
+                    {"--steps", StrCat(kSteps), "--step-ms", "10", "--log",
+                     Path(name + ".log")},
+                    StrCat("app = \"", app, "\"\nsteps_total = ", kSteps,
+                           "\nretries_max = 100\n[throughputs]\ncpu = 90\n")));
+  }
+  void StartBidder() {
+    bidder_ = std::make_unique<Process>(
+        std::vector<std::string>{GAVEL_AUCTION_BIDDER, "search", endpoint_,
+                                 Path("bids"), Path("victim")},
+        Path(StrCat("bidder.", ++bidders_)));
+  }
+
+  int Bids() const { return Count(ReadText(Path("bids")), "bid\n"); }
+  std::string BidderShown() {
+    for (const nlohmann::json& app : Json({"apps"})) {
+      if (app["app"] == "search") return app.value("bidder", "");
+    }
+    return "";
+  }
+  bool BidderIs(const std::string& text) {
+    return Eventually(
+        [&] { return BidderShown().find(text) != std::string::npos; });
+  }
+  // Has the next bid kill the process, and waits until it is dead.
+  void KillInAuction(Process& victim, bool itself = false) {
+    Write("victim.new", StrCat(itself ? 0 : victim.pid()));
+    std::filesystem::rename(Path("victim.new"), Path("victim"));
+    ASSERT_EQ(victim.Wait(), -SIGKILL) << "no auction was held";
+    EXPECT_FALSE(std::filesystem::exists(Path("victim")));
+  }
+  bool BidsAgain() {
+    const int bids = Bids();
+    return Eventually([&] { return Bids() > bids; });
+  }
+
+  void ExpectAllEndWithNothingLostOrShared() {
+    std::map<std::string, std::string> logs;
+    for (const std::string& name : jobs_) {
+      const auto ended = [&] {
+        const nlohmann::json row = QueueRow(endpoint_, name);
+        return row.is_object() && row["state"] == "CD";
+      };
+      EXPECT_TRUE(Eventually(ended, kJobPatience_s))
+          << Do({"why", name}).output;
+      ExpectEachStepOnce(name, kSteps);
+      logs[name] = ReadText(Path(name + ".log"));
+    }
+    const Findings found = CheckWorkerLogs(logs);
+    EXPECT_EQ(found.lost_steps, 0);
+    EXPECT_EQ(found.shared, 0);
+    EXPECT_THAT(found.details, IsEmpty());
+    // The app has ended, so its program has nothing left to bid for.
+    EXPECT_EQ(bidder_->Wait(), 0) << bidder_->errors();
+  }
+  // The bids and divisions in the journal lead to the decisions that are there.
+  void ExpectReplayDecidesTheSame() {
+    coordinator_->Signal(SIGTERM);
+    EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->errors();
+    const Ended replay = Run({"replay", state()});
+    EXPECT_EQ(replay.exit_code, 0) << replay.errors;
+    EXPECT_THAT(replay.output, HasSubstr(", 0 otherwise today"));
+  }
+
+  std::vector<std::string> jobs_;
+  std::unique_ptr<Process> bidder_;
+  int bidders_ = 0;
+};
+
+TEST_F(AuctionKills, ACoordinatorThatDiesInAnAuctionHoldsItAgain) {
+  ASSERT_NO_FATAL_FAILURE(KillInAuction(*coordinator_));
+  const int bids = Bids();
+  ASSERT_NO_FATAL_FAILURE(StartThemis());
+  // The program registers again by itself.
+  EXPECT_TRUE(Eventually([&] { return Bids() > bids; })) << bidder_->errors();
+  EXPECT_TRUE(BidderIs("itself")) << BidderShown();
+  ExpectAllEndWithNothingLostOrShared();
+  ExpectReplayDecidesTheSame();
+}
+
+TEST_F(AuctionKills, AnAgentThatDiesInAnAuctionComesBackToTheNextOne) {
+  ASSERT_NO_FATAL_FAILURE(KillInAuction(*agent_));
+  agent_ = StartAgent();
+  EXPECT_TRUE(BidsAgain()) << bidder_->errors();
+  ExpectAllEndWithNothingLostOrShared();
+  ExpectReplayDecidesTheSame();
+}
+
+TEST_F(AuctionKills, AProgramThatDiesWhileItBidsIsStoodInForUntilItIsBack) {
+  ASSERT_NO_FATAL_FAILURE(KillInAuction(*bidder_, /*itself=*/true));
+  // `gavel apps` shows why the coordinator bids in its place.
+  EXPECT_TRUE(BidderIs("no bid came in time")) << BidderShown();
+  StartBidder();
+  EXPECT_TRUE(BidderIs("itself")) << bidder_->errors();
+  EXPECT_TRUE(BidsAgain()) << bidder_->errors();
+  ExpectAllEndWithNothingLostOrShared();
+  ExpectReplayDecidesTheSame();
+}
+
+}  // namespace
+}  // namespace gavel::testing

@@ -1,0 +1,434 @@
+// Jobs that wait for others: after_success and after_any.
+#include "coordinator/engine/dependencies.h"
+
+#include "tests/engine/engine_driver.h"
+
+namespace gavel {
+namespace {
+
+using Names = std::vector<std::string>;
+
+JobSpec After(Names parents, std::string owner = "") {
+  JobSpec spec;
+  spec.after_success = std::move(parents);
+  spec.owner = std::move(owner);
+  return spec;
+}
+
+JobSpec AfterAny(Names parents) {
+  JobSpec spec;
+  spec.after_any = std::move(parents);
+  return spec;
+}
+
+JobSpec Of(std::string owner) { return After({}, std::move(owner)); }
+
+void Do(EngineDriver& driver, JobId job, CommandKind kind) {
+  driver.Step(event::JobCommanded{job, kind, 1});
+  EXPECT_EQ(driver.LastReply(), "");
+}
+
+void Cancel(EngineDriver& driver, JobId job) {
+  Do(driver, job, CommandKind::kCancel);
+}
+
+// The job runs to its end.
+void Finish(EngineDriver& driver, JobId job) {
+  if (driver.job(job).assigned.empty()) {
+    driver.At(driver.now + 101);  // the next round
+  }
+  ASSERT_FALSE(driver.job(job).assigned.empty());
+  driver.Gone(driver.Run(job), 0);
+  ASSERT_EQ(driver.job(job).state, JobState::kFinished);
+}
+
+std::string Update(EngineDriver& driver, JobId job,
+                   std::optional<Names> after_success,
+                   std::optional<Names> after_any = std::nullopt) {
+  event::JobUpdated updated{job, {}, 1};
+  updated.update.after_success = std::move(after_success);
+  updated.update.after_any = std::move(after_any);
+  driver.Step(updated);
+  return driver.LastReply();
+}
+
+bool Waits(const EngineDriver& driver, JobId job) {
+  return engine::AwaitsJobs(driver.job(job)) &&
+         driver.job(job).assigned.empty();
+}
+
+int CountCancelled(const Engine& engine) {
+  return static_cast<int>(
+      std::ranges::count_if(engine.jobs(), [](const auto& entry) {
+        return entry.second.state == JobState::kCancelled;
+      }));
+}
+
+TEST(AfterSuccess, TheJobStartsOnceItsParentHasFinished) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("prepare");
+  const JobId child = driver.Submit("train", 1, After({"prepare"}));
+  EXPECT_EQ(driver.LastReply(), "");
+  EXPECT_EQ(driver.Why(child),
+            "waiting: for job 1 prepare (waiting); `gavel release 2` lets it "
+            "start without them");
+  const WorkerKey key = driver.Run(parent);
+  EXPECT_THAT(driver.Why(child), HasSubstr("job 1 prepare (running)"));
+  driver.At(8);
+  EXPECT_TRUE(Waits(driver, child)) << "an accelerator is idle";
+  driver.Gone(key, 0);
+  EXPECT_TRUE(driver.job(child).active());
+  EXPECT_EQ(driver.job(child).assigned.size(), 1u);
+}
+
+TEST(AfterSuccess, TheJobIsCancelledAtOnceIfItsParentIs) {
+  EngineDriver driver;
+  const JobId parent = driver.Submit("prepare");
+  const JobId child = driver.Submit("train", 1, After({"prepare"}));
+  Cancel(driver, parent);
+  EXPECT_EQ(driver.job(child).state, JobState::kCancelled);
+  EXPECT_THAT(driver.Why(child), HasSubstr("its parent 1 prepare failed"));
+  EXPECT_THAT(driver.job(child).parents, IsEmpty());
+}
+
+TEST(AfterSuccess, AChainRunsOneJobAfterTheOther) {
+  EngineDriver driver(3);
+  const JobId a = driver.Submit("a");
+  const JobId b = driver.Submit("b", 1, After({"a"}));
+  const JobId c = driver.Submit("c", 1, After({"b"}));
+  Finish(driver, a);
+  EXPECT_TRUE(driver.job(b).active());
+  EXPECT_TRUE(Waits(driver, c));
+  Finish(driver, b);
+  EXPECT_TRUE(driver.job(c).active());
+}
+
+TEST(AfterSuccess, AJobWaitsForAllOfItsParents) {
+  EngineDriver driver(2);
+  const JobId top = driver.Submit("top");
+  const JobId left = driver.Submit("left", 1, After({"top"}));
+  const JobId right = driver.Submit("right", 1, After({"top"}));
+  const JobId bottom = driver.Submit("bottom", 1, After({"left", "right"}));
+  EXPECT_THAT(driver.Why(bottom), HasSubstr("job 2 left (waiting) and 1 more"));
+  Finish(driver, top);
+  Finish(driver, left);
+  EXPECT_TRUE(Waits(driver, bottom));
+  EXPECT_THAT(driver.Why(bottom),
+              HasSubstr("waiting: for job 3 right (waiting);"));
+  Finish(driver, right);
+  EXPECT_TRUE(driver.job(bottom).active());
+}
+
+TEST(AfterSuccess, OneFailedParentOfSeveralIsEnough) {
+  EngineDriver driver(2);
+  const JobId left = driver.Submit("left");
+  const JobId right = driver.Submit("right");
+  const JobId child = driver.Submit("c", 1, After({"left", "right"}));
+  Cancel(driver, right);
+  EXPECT_EQ(driver.job(child).state, JobState::kCancelled);
+  Finish(driver, left);
+  EXPECT_EQ(driver.job(child).state, JobState::kCancelled);
+}
+
+TEST(AfterSuccess, AHeldParentHasNotEnded) {
+  EngineDriver driver;
+  const JobId parent = driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  const WorkerKey key = driver.Run(parent);
+  Do(driver, parent, CommandKind::kHold);
+  driver.GiveBack(key);
+  driver.Gone(key, kExitEvicted);
+  driver.At(500);
+  EXPECT_TRUE(Waits(driver, child));
+  EXPECT_THAT(driver.Why(child), HasSubstr("job 1 a (held)"));
+  Do(driver, parent, CommandKind::kRelease);
+  Finish(driver, parent);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(AfterAny, TheJobStartsHoweverItsParentsEnd) {
+  EngineDriver driver(2);
+  const JobId good = driver.Submit("good");
+  const JobId bad = driver.Submit("bad");
+  const JobId child = driver.Submit("c", 1, AfterAny({"good", "2"}));
+  Finish(driver, good);
+  EXPECT_TRUE(Waits(driver, child));
+  Cancel(driver, bad);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(AfterAny, AParentOfBothListsHasToFinish) {
+  EngineDriver driver;
+  const JobId parent = driver.Submit("a");
+  JobSpec spec = After({"a"});
+  spec.after_any = {"1"};
+  const JobId child = driver.Submit("b", 1, spec);
+  EXPECT_EQ(driver.job(child).parents.size(), 1u);
+  Cancel(driver, parent);
+  EXPECT_EQ(driver.job(child).state, JobState::kCancelled);
+}
+
+TEST(Dependencies, AParentThatHasEndedCountsAtOnce) {
+  EngineDriver driver(2);
+  Finish(driver, driver.Submit("good"));
+  Cancel(driver, driver.Submit("bad"));
+  EXPECT_TRUE(driver.job(driver.Submit("a", 1, After({"good"}))).active());
+  EXPECT_TRUE(driver.job(driver.Submit("b", 1, AfterAny({"bad"}))).active());
+  const JobId late = driver.Submit("c", 1, After({"good", "bad"}));
+  EXPECT_EQ(driver.LastReply(), "");
+  EXPECT_EQ(driver.job(late).state, JobState::kCancelled);
+}
+
+TEST(Dependencies, ANameIsThatOfTheLatestJobAtSubmission) {
+  EngineDriver driver(6);
+  const JobId old = driver.Submit("a");
+  Cancel(driver, old);
+  const JobId parent = driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  ASSERT_EQ(driver.job(child).parents.size(), 1u);
+  EXPECT_EQ(driver.job(child).parents[0].job, parent);
+  Finish(driver, parent);
+  EXPECT_TRUE(driver.job(child).active());
+
+  const JobId other = driver.Submit("other");
+  const JobId third = driver.Submit("c", 1, After({"a", "other"}));
+  driver.Submit("a");
+  EXPECT_EQ(driver.job(third).parents.size(), 1u) << "the new one is not meant";
+  Finish(driver, other);
+  EXPECT_TRUE(driver.job(third).active());
+}
+
+TEST(Dependencies, JobsThatAreNotTheOwnersAreRefused) {
+  EngineDriver driver(2);
+  driver.Submit("a", 1, Of("ada"));
+  driver.Submit("b", 1, After({"a"}, "bob"));
+  EXPECT_THAT(driver.LastReply(),
+              HasSubstr("job \"b\": after_success names \"a\", and its owner "
+                        "has no such job"));
+  driver.Submit("b", 1, After({"1"}, "bob"));
+  EXPECT_THAT(driver.LastReply(),
+              HasSubstr("names job 1, which is another user's"));
+  JobSpec any = Of("bob");
+  any.after_any = {"77"};
+  driver.Submit("b", 1, any);
+  EXPECT_THAT(driver.LastReply(), HasSubstr("after_any names job 77, and"));
+  EXPECT_EQ(driver.engine().jobs().size(), 1u);
+  const JobId child = driver.Submit("b", 1, After({"a"}, "ada"));
+  EXPECT_TRUE(Waits(driver, child));
+}
+
+TEST(Dependencies, StayOverARestart) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  const JobId other = driver.Submit("b");
+  const JobId child = driver.Submit("c", 1, After({"a", "b"}));
+  Finish(driver, parent);
+  driver.Restart();
+  EXPECT_TRUE(Waits(driver, child));
+  EXPECT_EQ(driver.job(child).parents.size(), 1u);
+  Finish(driver, other);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+// The coordinator dies between the row of the parent's end and that of the
+// child's start.
+TEST(Dependencies, ARestartReleasesWhatWasYetToBeReleased) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  Finish(driver, parent);
+  const auto row = std::ranges::find_if(driver.rows, [](const auto& one) {
+    return std::holds_alternative<event::ParentsEnded>(*DecodeEvent(one.row));
+  });
+  ASSERT_NE(row, driver.rows.end());
+  driver.rows.erase(row, driver.rows.end());
+  driver.Replay();
+  EXPECT_TRUE(Waits(driver, child));
+  driver.Restart();
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(Dependencies, ASnapshotHasThem) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  const JobId next = driver.Submit("c", 1, After({"b"}));
+  Engine restored = driver.Restored();
+  EXPECT_EQ(RenderReason(restored.Why(child, 0)), driver.Why(child));
+  restored.Step(0, event::JobCommanded{parent, CommandKind::kCancel, 1});
+  EXPECT_EQ(restored.FindJob(child)->state, JobState::kCancelled);
+  EXPECT_EQ(restored.FindJob(next)->state, JobState::kCancelled);
+}
+
+TEST(Dependencies, AParentMayBeForgottenOnceItHasEnded) {
+  EngineDriver driver(2, "fifo",
+                      [](EngineOptions& o) { o.ended_jobs_kept = 1; });
+  const JobId first = driver.Submit("a");
+  const JobId second = driver.Submit("b");
+  const JobId child = driver.Submit("c", 1, After({"a", "b"}));
+  Finish(driver, first);
+  Cancel(driver, driver.Submit("d"));
+  Cancel(driver, driver.Submit("e"));
+  ASSERT_EQ(driver.engine().FindJob(first), nullptr);
+  EXPECT_TRUE(Waits(driver, child));
+  driver.Restart();
+  Finish(driver, second);
+  EXPECT_TRUE(driver.job(child).active());
+  driver.Submit("f", 1, After({"a"}));
+  EXPECT_THAT(driver.LastReply(), HasSubstr("its owner has no such job"));
+}
+
+TEST(Dependencies, AnUpdateNamesOtherParents) {
+  EngineDriver driver(2);
+  const JobId a = driver.Submit("a");
+  const JobId b = driver.Submit("b");
+  const JobId child = driver.Submit("c", 1, After({"a"}));
+  EXPECT_EQ(Update(driver, child, Names{"b"}), "");
+  Cancel(driver, a);
+  EXPECT_TRUE(Waits(driver, child)) << "that is no parent any more";
+  driver.Restart();
+  Finish(driver, b);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(Dependencies, AnUpdateOfOneListLeavesTheOther) {
+  EngineDriver driver(2);
+  const JobId a = driver.Submit("a");
+  const JobId b = driver.Submit("b");
+  const JobId child = driver.Submit("c", 1, After({"a"}));
+  EXPECT_EQ(Update(driver, child, std::nullopt, Names{"b"}), "");
+  EXPECT_EQ(driver.job(child).parents.size(), 2u);
+  EXPECT_EQ(Update(driver, child, std::nullopt, Names()), "");
+  EXPECT_EQ(driver.job(child).parents.size(), 1u);
+  EXPECT_EQ(Update(driver, child, Names()), "");
+  EXPECT_TRUE(driver.job(child).active()) << "it waits for nothing";
+  EXPECT_TRUE(driver.job(a).active());
+  EXPECT_TRUE(driver.job(b).active());
+}
+
+TEST(Dependencies, AnUpdateOfOneListLeavesAParentOfBothInTheOther) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  EXPECT_EQ(Update(driver, child, std::nullopt, Names{"a"}), "");
+  EXPECT_EQ(driver.job(child).parents.size(), 1u);
+  EXPECT_EQ(Update(driver, child, Names()), "");
+  EXPECT_TRUE(Waits(driver, child)) << "however it ends";
+  Cancel(driver, parent);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(Dependencies, AJobThatWaitsInTheQueueCanGetParents) {
+  EngineDriver driver(1);
+  const JobId first = driver.Submit("a");
+  driver.Run(first);
+  const JobId second = driver.Submit("b");
+  EXPECT_EQ(Update(driver, second, Names{"a"}), "");
+  EXPECT_TRUE(Waits(driver, second));
+  EXPECT_THAT(Update(driver, first, Names{"b"}),
+              HasSubstr("job 1: it has started"));
+}
+
+TEST(Dependencies, NoJobWaitsForItself) {
+  EngineDriver driver(1);
+  driver.Run(driver.Submit("runs"));
+  const JobId a = driver.Submit("a");
+  const JobId b = driver.Submit("b", 1, After({"a"}));
+  const JobId c = driver.Submit("c", 1, After({"b"}));
+  EXPECT_THAT(Update(driver, a, Names{"a"}),
+              HasSubstr("it can't wait for itself"));
+  EXPECT_THAT(Update(driver, a, Names{"c"}),
+              HasSubstr("job 2: job 3 b waits for it"));
+  EXPECT_THAT(Update(driver, b, std::nullopt, Names{"c"}),
+              HasSubstr("job 4 c waits for it"));
+  EXPECT_TRUE(driver.job(a).active()) << "nothing has changed";
+  EXPECT_EQ(driver.job(b).parents.size(), 1u);
+  EXPECT_EQ(driver.job(c).parents.size(), 1u);
+}
+
+TEST(Dependencies, AnUpdateThatWouldLookAtTooManyJobsIsRefused) {
+  EngineDriver driver(1);
+  driver.Run(driver.Submit("runs"));
+  const JobId top = driver.Submit("top");
+  driver.Submit("child", 1, After({"top"}));
+  driver.Submit("a0");
+  for (int i = 1; i <= 1001; ++i) {
+    driver.Submit(StrCat("a", i), 1, After({StrCat("a", i - 1)}));
+  }
+  EXPECT_THAT(Update(driver, top, Names{"a1001"}),
+              HasSubstr("more than 1000 jobs would have to end before it"));
+}
+
+// One step does a bounded part of it.
+TEST(Dependencies, ThousandsOfJobsEndInStepsThatStallNobody) {
+  constexpr int kJobs = 1000;
+  EngineDriver driver(1);
+  driver.hold_solver = true;
+  const JobId parent = driver.Submit("a");
+  std::string chain = "a";
+  for (int i = 0; i < kJobs; ++i) {
+    const std::string name = StrCat("b", i);
+    driver.Submit(name, 1, After({i < kJobs / 2 ? "a" : chain}));
+    chain = name;
+  }
+  driver.hold_disk = true;
+  driver.Step(event::JobCommanded{parent, CommandKind::kCancel, 1});
+  EXPECT_EQ(CountCancelled(driver.engine()), 1 + 64);
+  driver.Step(event::Tick{});
+  EXPECT_EQ(CountCancelled(driver.engine()), 1 + 2 * 64);
+  driver.At(driver.now);
+  EXPECT_EQ(CountCancelled(driver.engine()), 1 + kJobs);
+}
+
+TEST(Dependencies, TheOwnerMayStartOrCancelAJobThatWaits) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  const JobId released = driver.Submit("b", 1, After({"a"}));
+  Do(driver, released, CommandKind::kRelease);
+  EXPECT_TRUE(driver.job(released).active());
+  const JobId cancelled = driver.Submit("c", 1, After({"a"}));
+  Cancel(driver, cancelled);
+  Cancel(driver, parent);
+  EXPECT_TRUE(driver.job(released).active()) << "it waits for nobody any more";
+  EXPECT_EQ(driver.job(cancelled).state, JobState::kCancelled);
+}
+
+TEST(Dependencies, AJobThatIsHeldWaitsOnAfterItsRelease) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  Do(driver, child, CommandKind::kHold);
+  EXPECT_FALSE(Waits(driver, child));
+  Do(driver, child, CommandKind::kRelease);
+  EXPECT_TRUE(Waits(driver, child));
+  Do(driver, child, CommandKind::kHold);
+  Finish(driver, parent);
+  EXPECT_EQ(driver.job(child).state, JobState::kHeld) << "by its owner";
+  Do(driver, child, CommandKind::kRelease);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(Dependencies, AJobsTimeCountsOnceItsParentsHaveEnded) {
+  EngineDriver driver(2);
+  const JobId parent = driver.Submit("a");
+  JobSpec spec = After({"a"});
+  spec.not_before_s = 300;
+  const JobId child = driver.Submit("b", 1, spec);
+  EXPECT_TRUE(Waits(driver, child));
+  Finish(driver, parent);
+  EXPECT_FALSE(driver.job(child).active());
+  EXPECT_THAT(driver.Why(child), HasSubstr("does not start before"));
+  driver.At(301);
+  EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(Dependencies, TheNameIsTakenWhileAJobWaits) {
+  EngineDriver driver;
+  driver.Submit("a");
+  driver.Submit("b", 1, After({"a"}));
+  driver.Submit("b");
+  EXPECT_THAT(driver.LastReply(), HasSubstr("the name is taken by job 2"));
+}
+
+}  // namespace
+}  // namespace gavel

@@ -1,0 +1,112 @@
+#include "coordinator/http/documents.h"
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include "core/text.h"
+#include "tests/support/eventually.h"
+#include "tests/support/test.h"
+
+namespace gavel::testing {
+namespace {
+
+class SlowDocuments : public Documents {
+ public:
+  absl::StatusOr<std::string> Get(const DocumentRequest& request) override {
+    ++asked;
+    while (waiting) std::this_thread::yield();
+    if (throws) throw std::runtime_error("of another form");
+    return std::string(bytes, 'x') + request.key;
+  }
+  absl::Status Act(const std::string&, const std::string&,
+                   const CommandRequest&) override {
+    return absl::OkStatus();
+  }
+  std::atomic<int> asked{0};
+  std::atomic<bool> waiting{false};
+  bool throws = false;
+  size_t bytes = 0;
+};
+
+TEST(SharedDocuments, AreMadeOnceForThoseWhoAskMeanwhile) {
+  SlowDocuments documents;
+  SharedDocuments shared(documents);
+  documents.waiting = true;
+  std::vector<std::thread> readers;
+  std::atomic<int> read{0};
+  for (int i = 0; i < 20; ++i) {
+    readers.emplace_back([&] {
+      EXPECT_OK(*shared.Get({}));
+      ++read;
+    });
+  }
+  EXPECT_TRUE(Eventually([&] { return documents.asked == 1; }));
+  EXPECT_EQ(read, 0);
+  documents.waiting = false;
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(documents.asked, 1);
+}
+
+TEST(SharedDocuments, AreNotSharedBetweenReadersOrQueries) {
+  SlowDocuments documents;
+  SharedDocuments shared(documents);
+  DocumentRequest request;
+  request.key = "alice";
+  EXPECT_EQ(**shared.Get(request), "alice");
+  request.key = "bob";
+  EXPECT_EQ(**shared.Get(request), "bob");
+  request.user = "ann";
+  shared.Get(request);
+  request.cursor = 7;
+  shared.Get(request);
+  EXPECT_EQ(documents.asked, 4);
+  shared.Get(request);
+  EXPECT_EQ(documents.asked, 4);
+}
+
+TEST(SharedDocuments, AreMadeAnewOnceSomethingHasChanged) {
+  SlowDocuments documents;
+  SharedDocuments shared(documents);
+  shared.Get({});
+  shared.Forget();
+  shared.Get({});
+  EXPECT_EQ(documents.asked, 2);
+}
+
+TEST(SharedDocuments, HoldForASecond) {
+  SlowDocuments documents;
+  SharedDocuments shared(documents);
+  EXPECT_TRUE(Eventually([&] {
+    shared.Get({});
+    return documents.asked == 2;
+  }));
+}
+
+TEST(SharedDocuments, ThatCanNotBeMadeAreErrors) {
+  SlowDocuments documents;
+  documents.throws = true;
+  SharedDocuments shared(documents);
+  EXPECT_THAT(*shared.Get({}), StatusIs(kInternal, "of another form"));
+  EXPECT_THAT(*shared.Get({}), StatusIs(kInternal, "of another form"));
+}
+
+TEST(SharedDocuments, TakeBoundedMemory) {
+  SlowDocuments documents;
+  SharedDocuments shared(documents);
+  documents.bytes = SharedDocuments::kBytesMax / 2;
+  DocumentRequest request;
+  for (uint64_t i = 1; i <= 4; ++i) {
+    request.cursor = i;
+    EXPECT_EQ((*shared.Get(request))->size() >= documents.bytes, true);
+  }
+  // The first one is forgotten, the last one is not.
+  shared.Get(request);
+  EXPECT_EQ(documents.asked, 4);
+  request.cursor = 1;
+  shared.Get(request);
+  EXPECT_EQ(documents.asked, 5);
+}
+
+}  // namespace
+}  // namespace gavel::testing

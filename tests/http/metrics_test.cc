@@ -1,0 +1,115 @@
+#include "coordinator/http/metrics.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "core/text.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test.h"
+
+namespace gavel::testing {
+namespace {
+
+QueueRow Job(uint64_t id, const std::string& state, double target, double got) {
+  QueueRow row;
+  row.id = id;
+  row.state = state;
+  row.code = state == "R" ? "running" : "priority";
+  row.share_target = target;
+  row.share_got = got;
+  row.pauses = 2;
+  row.pausing_s = 1.5;
+  return row;
+}
+
+NodeRow Node(const std::string& server, const std::string& state) {
+  NodeRow node;
+  node.server = server;
+  node.state = state;
+  AcceleratorRow one;
+  one.type = "v\"100\\";
+  one.state = "allocated";
+  one.utilisation_percent = 60;
+  node.accelerators = {one, one};
+  node.accelerators[1].utilisation_percent = 20;
+  return node;
+}
+
+std::string SomeMetrics() {
+  StatusRow status;
+  status.term = 3;
+  status.seq = 1234567890123;
+  status.policy = "fifo";
+  status.gap = 0.25;
+  status.outcome = "optimal";
+  status.solve_s = 0.5;
+  status.rows_unwritten = 4;
+  status.jobs = {{"PD", 1}, {"R", 2}};
+  status.kept_out.messages_refused = 5;
+  return MetricsText(
+      status, {Node("a", "mixed"), Node("a", "mixed"), Node("b", "down")},
+      {Job(1, "R", 0.5, 0.25), Job(2, "PD", 0.5, 0.5), Job(3, "CD", 1, 0)});
+}
+
+TEST(Metrics, HaveTheFiguresOfTheDocuments) {
+  const std::string text = SomeMetrics();
+  for (const char* line :
+       {"gavel_term 3\n", "gavel_journal_rows_total 1234567890123\n",
+        "gavel_journal_unwritten_rows 4\n", "gavel_jobs{state=\"R\"} 2\n",
+        "gavel_jobs_by_reason{state=\"PD\",reason=\"priority\"} 1\n",
+        "gavel_present_jobs_pauses 4\n",
+        "gavel_present_jobs_pausing_seconds 3\n",
+        "gavel_share_deviation_mean 0.125\n",
+        "gavel_share_deviation_max 0.25\n", "gavel_servers_up 1\n",
+        "gavel_servers{state=\"mixed\"} 1\n",
+        "gavel_accelerators{type=\"v\\\"100\\\\\",state=\"allocated\"} 6\n",
+        "gavel_accelerator_utilisation_ratio{type=\"v\\\"100\\\\\"} 0.4\n",
+        "gavel_solve_gap_ratio 0.25\n", "gavel_solve_duration_seconds 0.5\n",
+        "gavel_kept_out_total{kind=\"messages_refused\"} 5\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST(Metrics, LeaveOutWhatIsNotKnown) {
+  const std::string text = MetricsText({}, {}, {});
+  EXPECT_THAT(text, Not(HasSubstr("gavel_solve_gap")));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
+  EXPECT_THAT(text, HasSubstr("gavel_share_deviation_mean 0\n"));
+}
+
+TEST(Metrics, HaveBoundedLabels) {
+  std::vector<NodeRow> nodes(1);
+  for (size_t i = 0; i < 3 * kSeriesOfOneMax; ++i) {
+    AcceleratorRow one;
+    one.type = StrCat("type-", i);
+    one.state = "idle";
+    nodes[0].accelerators.push_back(one);
+  }
+  const std::string text = MetricsText({}, nodes, {});
+  size_t series = 0;
+  double sum = 0;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("gavel_accelerators{")) continue;
+    ++series;
+    sum += std::atof(line.substr(line.rfind(' ')).c_str());
+  }
+  EXPECT_EQ(series, kSeriesOfOneMax);
+  EXPECT_EQ(sum, 3 * kSeriesOfOneMax);
+  EXPECT_THAT(text, HasSubstr("{type=\"other\",state=\"other\"}"));
+}
+
+TEST(Metrics, PassPromtool) {
+  if (std::system("promtool --version >/dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "there is no promtool (Debian's package prometheus)";
+  }
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/metrics";
+  std::ofstream(file) << SomeMetrics();
+  EXPECT_EQ(std::system(StrCat("promtool check metrics <", file).c_str()), 0);
+}
+
+}  // namespace
+}  // namespace gavel::testing

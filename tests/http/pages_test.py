@@ -1,0 +1,525 @@
+#!/usr/bin/env python3
+"""The pages of the dashboard in Chromium, on a stub of the coordinator.
+
+    tests/http/pages_test.py                          # all
+    tests/http/pages_test.py Keyboard                 # one class
+    tests/http/pages_test.py Keyboard.test_arrows_move_between_rows
+
+Needs playwright of PyPI and a Chromium; where one is missing it says so and exits with 77, "skipped". With
+axe-playwright-python it also checks the rules of axe. The programs are found in PATH, or named by GAVEL_CHROMIUM.
+"""
+import os
+import re
+import shutil
+import sys
+import unittest
+
+import stub_coordinator
+
+SKIPPED = 77
+CHROMIUM = os.environ.get("GAVEL_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or ""
+try:
+    from playwright.sync_api import sync_playwright, expect
+except ImportError:
+    print("skipped: playwright is not installed (pip install playwright)")
+    sys.exit(SKIPPED)
+if not CHROMIUM:
+    print("skipped: there is no chromium (apt-get install chromium)")
+    sys.exit(SKIPPED)
+try:
+    from axe_playwright_python.sync_playwright import Axe
+except ImportError:
+    Axe = None
+
+PAGES = ["#/cluster", "#/jobs", "#/job/1", "#/fairness", "#/policy"]
+FIRST_PAINT_MS_MAX = 1000
+ROWS_IN_DOCUMENT_MAX = 120
+DRAW_MS_MAX = 150
+HEAP_GROWTH_MAX = 4 << 20
+
+
+def setUpModule():
+    global playwright, browser
+    playwright = sync_playwright().start()
+    browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--enable-precise-memory-info",
+                                                                          "--js-flags=--expose-gc"])
+    # The first page of a browser pays for its start.
+    browser.new_page().close()
+
+
+def tearDownModule():
+    browser.close()
+    playwright.stop()
+
+
+class PageTest(unittest.TestCase):
+    """Opens pages, and fails at the end if one of them wrote errors or asked another host."""
+    documents = {}
+    expected = ()  # parts of console errors that a test provokes
+
+    def setUp(self):
+        self.stub = stub_coordinator.Stub(stub_coordinator.Documents(**self.documents))
+        self.addCleanup(self.stub.close)
+        self.errors = []
+        self.foreign = []
+
+    def tearDown(self):
+        unexpected = [one for one in self.errors if not any(part in one for part in self.expected)]
+        self.assertEqual(unexpected, [])
+        self.assertEqual(self.foreign, [])
+
+    def open(self, route="#/cluster", token=False, **options):
+        context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+        self.addCleanup(context.close)
+        page = context.new_page()
+        page.set_default_timeout(8000)
+        page.on("console", lambda message: self.errors.append("%s %s" % (message.text, message.location.get("url")))
+                if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.foreign.append(request.url)
+                if not request.url.startswith((self.stub.address, "blob:")) else None)
+        if token:
+            page.goto("%s/#token=%s" % (self.stub.address, token))
+            page.wait_for_function("() => !location.hash.includes('token')")
+            page.evaluate("(route) => location.hash = route", route)
+        else:
+            page.goto("%s/%s" % (self.stub.address, route))
+        expect(page.locator("#live")).to_have_attribute("data-state", "live")
+        return page
+
+    def wait_until(self, is_so, page):
+        for _ in range(150):
+            if is_so():
+                return
+            page.wait_for_timeout(100)
+        self.fail("it did not come to that within 15 s")
+
+    def shown(self, page, route):
+        """The page of the route, once its documents are there."""
+        page.evaluate("(route) => location.hash = route", route)
+        page.locator({"#/cluster": ".map-server", "#/jobs": ".window tbody a", "#/fairness": "canvas",
+                      "#/policy": ".matrix"}.get(route, ".facts") + " >> nth=0").wait_for()
+
+
+class Shown(PageTest):
+    documents = {"jobs": 24}
+
+    def test_every_page_shows_its_documents(self):
+        page = self.open()
+        for route, text in [("#/cluster", "gpu-001.cluster"), ("#/jobs", "24 jobs"), ("#/job/1", "42,"),
+                            ("#/fairness", "rho"), ("#/policy", "max_min_fairness_perf")]:
+            self.shown(page, route)
+            if route != "#/job/1":
+                expect(page.locator("main")).to_contain_text(text)
+
+    def test_a_job_has_its_reason_its_moves_and_its_output(self):
+        page = self.open("#/job/2")
+        job = self.stub.documents.jobs[1]
+        expect(page.locator("h1")).to_have_text("Job 2 %s" % job["name"])
+        expect(page.locator(".why")).to_have_text(job["reason"])
+        expect(page.locator(".log")).to_contain_text("step   1990")
+        page.get_by_text("As a table").click()
+        moves = [a for a, b in zip(self.stub.documents.leases(job), self.stub.documents.leases(job)[1:])
+                 if a["uuid"] != b["uuid"]]
+        expect(page.locator(".behind tr", has_text="moved from")).to_have_count(len(moves))
+        expect(page.locator(".gantt .move")).to_have_count(len(moves))
+
+    def test_a_job_that_only_the_history_knows_is_shown(self):
+        self.stub.documents.answers["/api/job/900"] = {
+            "job": None, "why": None, "leases": [], "steps": [],
+            "history": {"job": 900, "name": "old", "user": "ann", "state": "CD", "reason": "finished",
+                        "submitted_s": 1.6e9, "ended_s": 1.6e9 + 60, "steps_done": 12345, "steps_total": 12345}}
+        self.stub.documents.answers["/api/job/900/log"] = {"text": ""}
+        self.stub.documents.answers["/api/job/900/loss"] = {"points": []}
+        page = self.open("#/job/900")
+        expect(page.locator("h1")).to_have_text("Job 900 old")
+        expect(page.locator("main")).to_contain_text("12,345 of 12,345 steps")
+        expect(page.locator("main .state").first).to_have_text("finished")
+
+    def test_links_lead_to_filtered_lists(self):
+        page = self.open("#/jobs?state=S&sort=-share_target")
+        expect(page.locator("select").nth(1)).to_have_value("S")
+        states = page.locator(".window tbody .state")
+        expect(states.first).to_have_text("paused")
+        self.assertEqual(set(states.all_text_contents()), {"paused"})
+        expect(page.locator("th[aria-sort]")).to_have_text(re.compile("Target"))
+
+    def test_a_filter_and_an_order_are_kept_in_the_address(self):
+        page = self.open("#/jobs")
+        page.get_by_label("Find").fill("resnet50")
+        page.get_by_role("button", name="Steps/s").click()
+        self.assertIn("q=resnet50", page.url)
+        self.assertIn("sort=-steps_per_s", page.url)
+        names = page.locator(".window tbody td:nth-child(2)").all_text_contents()
+        self.assertTrue(names)
+        self.assertTrue(all(name.startswith("resnet50") for name in names), names)
+
+    def test_times_are_relative_and_absolute_in_the_title(self):
+        page = self.open("#/job/1")
+        moment = page.locator("dd time").first
+        self.assertRegex(moment.text_content(), r" ago$|^in ")
+        self.assertRegex(moment.get_attribute("title"), r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$")
+
+    def test_each_chart_has_its_numbers_as_a_table(self):
+        page = self.open("#/job/2")
+        page.locator("canvas").first.wait_for()
+        for figure in page.locator("figure").all():
+            figure.locator("summary").click()
+            expect(figure.locator("table tbody tr").first).to_be_visible()
+
+
+class Small(PageTest):
+    documents = {"jobs": 0, "servers": 0}
+
+    def test_an_empty_cluster_says_what_to_do(self):
+        page = self.open("#/cluster")
+        expect(page.locator("main")).to_contain_text("gavel agent")
+        page.evaluate("location.hash = '#/jobs'")
+        expect(page.locator("main")).to_contain_text("gavel submit")
+        page.evaluate("location.hash = '#/fairness'")
+        expect(page.locator("main")).to_contain_text("No job names an app")
+
+    def test_missing_fields_are_dashes(self):
+        answers = self.stub.documents.answers
+        answers["/api/status"] = {}
+        answers["/api/nodes"] = [{"server": "bare", "accelerators": [{}]}, {}]
+        answers["/api/jobs"] = {"jobs": [{"id": 1}]}
+        answers["/api/job/1"] = {"job": {"id": 1}}
+        answers["/api/job/1/log"] = answers["/api/job/1/loss"] = answers["/api/fairness"] = answers["/api/policy"] = {}
+        self.stub.documents.status = lambda: {}
+        page = self.open("#/cluster")
+        expect(page.locator(".window tbody")).to_contain_text("–")
+        for route in PAGES[1:]:
+            page.evaluate("(route) => location.hash = route", route)
+            expect(page.locator("main")).to_contain_text("–" if route in ("#/jobs", "#/job/1", "#/policy") else "No job")
+            expect(page.locator(".fault:visible")).to_have_count(0)
+
+
+class Hostile(PageTest):
+    documents = {"jobs": 24, "hostile": True}
+
+    def test_names_that_are_html_are_text(self):
+        page = self.open()
+        for route in PAGES[:2] + ["#/job/3"] + PAGES[3:]:
+            self.shown(page, route)
+            page.wait_for_timeout(100)
+            self.assertIsNone(page.evaluate("() => window.hacked ?? null"))
+            self.assertEqual(page.locator("main script, main img").count(), 0)
+        page.evaluate("location.hash = '#/job/3'")
+        expect(page.locator("h1")).to_have_text("Job 3 " + stub_coordinator.HOSTILE)
+        expect(page.locator(".log")).to_contain_text("<b><script>")
+
+    def test_a_hostile_address_is_text(self):
+        self.expected = ("404",)
+        page = self.open("#/job/%3Cimg%20src%3Dx%20onerror%3Dwindow.hacked%3D1%3E")
+        expect(page.locator(".fault")).to_contain_text("There is no job")
+        self.assertIsNone(page.evaluate("() => window.hacked ?? null"))
+        self.assertEqual(page.locator("main img").count(), 0)
+
+
+class Many(PageTest):
+    documents = {"jobs": 10000, "servers": 120}
+
+    def test_ten_thousand_rows_stay_fast(self):
+        page = self.open("#/jobs")
+        expect(page.locator("[role=status].amount")).to_have_text("10,000 jobs", timeout=20000)
+        rows = page.locator(".window tbody tr")
+        self.assertLess(rows.count(), ROWS_IN_DOCUMENT_MAX)
+        self.assertEqual(page.locator(".window").get_attribute("aria-rowcount"), "10001")
+        longest = page.evaluate("""async () => {
+          const view = document.querySelector('.window-scroller');
+          let longest = 0;
+          for (let i = 1; i <= 20; ++i) {
+            await new Promise(requestAnimationFrame);
+            const begun = performance.now();
+            view.scrollTop = i * 14000;
+            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+            longest = Math.max(longest, performance.now() - begun);
+          }
+          return longest;
+        }""")
+        self.assertLess(longest, DRAW_MS_MAX)
+        page.evaluate("document.querySelector('.window-scroller').scrollTop = 1e9")
+        expect(page.locator("tr[aria-rowindex='10001']")).to_be_visible()
+        sorting = page.evaluate("""() => {
+          const begun = performance.now();
+          document.querySelectorAll('.sorter')[1].click();
+          return performance.now() - begun;
+        }""")
+        self.assertLess(sorting, 2 * DRAW_MS_MAX)
+        names = page.locator(".window tbody td:nth-child(2)").all_text_contents()
+        self.assertEqual(names, sorted(names))
+
+    def test_jobs_come_in_pages(self):
+        page = self.open("#/jobs")
+        expect(page.locator("[role=status].amount")).to_have_text("10,000 jobs", timeout=20000)
+        self.assertTrue(any("cursor=9000" in path for path in self.stub.requests), self.stub.requests[-20:])
+
+
+class Live(PageTest):
+    documents = {"jobs": 24}
+    expected = ("ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION", "503", "ERR_EMPTY_RESPONSE")
+
+    def test_an_event_updates_the_page(self):
+        page = self.open("#/jobs")
+        self.stub.documents.jobs[4]["name"] = "renamed_job"
+        self.stub.documents.policy = "fifo"
+        self.stub.update()
+        expect(page.locator(".window tbody")).to_contain_text("renamed_job")
+        expect(page.locator("#strip")).to_contain_text("fifo")
+
+    def test_a_lost_connection_is_told_and_comes_back(self):
+        page = self.open("#/jobs")
+        page.locator(".window tbody a").first.wait_for()
+        self.stub.set_events(False)
+        expect(page.locator("#banner .lost")).to_contain_text(re.compile(r"Disconnected since \d{4}-"))
+        expect(page.locator("#live-text")).to_contain_text("disconnected")
+        expect(page.locator(".window tbody a").first).to_be_visible()
+        self.stub.documents.jobs[3]["name"] = "while_away"
+        self.stub.set_events(True)
+        expect(page.locator("#live")).to_have_attribute("data-state", "live", timeout=15000)
+        expect(page.locator("#banner .lost")).to_have_count(0)
+        expect(page.locator(".window tbody")).to_contain_text("while_away")
+
+    def test_a_failed_document_is_told_and_the_rest_stays(self):
+        page = self.open("#/cluster")
+        page.locator(".map-server").first.wait_for()
+        self.stub.fails.add("/api/nodes")
+        self.stub.update()
+        expect(page.locator(".fault")).to_contain_text("the coordinator does not answer")
+        expect(page.locator(".map-server").first).to_be_visible()
+        self.stub.fails.clear()
+        self.stub.update()
+        expect(page.locator(".fault")).to_be_hidden()
+
+    def test_an_unknown_job_is_told(self):
+        self.expected = ("404",)
+        page = self.open("#/job/777")
+        expect(page.locator(".fault")).to_contain_text("There is no job 777")
+
+    def test_memory_stays_flat(self):
+        page = self.open("#/job/2")
+
+        def round_trip(times):
+            for _ in range(times):
+                for route in PAGES:
+                    page.evaluate("(route) => location.hash = route", route)
+                    self.stub.update()
+                    page.wait_for_timeout(120)
+            page.evaluate("location.hash = '#/cluster'")
+            page.wait_for_timeout(300)
+            return page.evaluate("() => { gc(); return performance.memory.usedJSHeapSize; }")
+
+        before = round_trip(2)
+        after = round_trip(5)
+        self.assertEqual(page.evaluate("() => Object.keys(Chart.instances).length"), 0)
+        self.assertLess(after - before, HEAP_GROWTH_MAX)
+
+
+class Actions(PageTest):
+    documents = {"jobs": 24}
+    token = stub_coordinator.TOKEN
+
+    def running(self):
+        return next(job for job in self.stub.documents.jobs if job["state"] == "R")
+
+    def test_the_token_leaves_the_address_at_once(self):
+        page = self.open(token=self.token)
+        self.assertNotIn(self.token, page.url)
+        self.assertEqual(page.evaluate("() => sessionStorage.getItem('gavel-token')"), self.token)
+        self.assertNotIn(self.token, page.content())
+        self.assertFalse(any(self.token in path for path in self.stub.requests))
+
+    def test_an_action_is_confirmed_first(self):
+        job = self.running()
+        page = self.open("#/job/%d" % job["id"], token=self.token)
+        page.get_by_role("button", name="Hold").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text(job["name"])
+        expect(dialog.get_by_role("button", name="Go back")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        self.assertEqual(self.stub.actions, [])
+        expect(page.get_by_role("button", name="Hold")).to_be_focused()
+        page.get_by_role("button", name="Hold").click()
+        dialog.get_by_role("button", name="Hold").click()
+        expect(dialog).to_have_count(0)
+        self.assertEqual(self.stub.actions, [{"action": "hold", "target": str(job["id"])}])
+        expect(page.locator("#announce")).to_contain_text("Hold: done")
+
+    def test_a_refusal_says_why_and_keeps_the_dialog(self):
+        self.expected = ("409",)
+        self.stub.refusal = (409, "job 1 belongs to bob; only bob or an operator may cancel it")
+        page = self.open("#/job/%d" % self.running()["id"], token=self.token)
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Cancel the job").click()
+        expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("belongs to bob")
+
+    def test_without_a_token_nothing_can_be_changed(self):
+        page = self.open("#/job/%d" % self.running()["id"])
+        expect(page.locator(".buttons")).to_contain_text("gavel dashboard")
+        self.assertEqual(page.locator(".buttons button").count(), 0)
+        self.shown(page, "#/cluster")
+        self.assertEqual(page.get_by_role("button", name="Drain").count(), 0)
+
+    def test_an_expired_token_makes_the_page_read_only(self):
+        self.expected = ("401",)
+        page = self.open("#/job/%d" % self.running()["id"], token="expired")
+        expect(page.locator("#rights")).to_have_text("read only")
+        expect(page.locator(".buttons")).to_contain_text("gavel dashboard")
+        expect(page.locator(".facts").first).to_be_visible()
+
+    def test_an_accelerator_is_drained(self):
+        page = self.open("#/cluster", token=self.token)
+        page.get_by_role("button", name="Drain cuda:0 of gpu-001.cluster").click()
+        page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+        uuid = self.stub.documents.nodes[0]["accelerators"][0]["uuid"]
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        self.assertEqual(self.stub.actions, [{"action": "drain", "target": "gpu-001.cluster/" + uuid}])
+
+    def test_another_policy_is_previewed_before_it_is_set(self):
+        page = self.open("#/policy", token=self.token)
+        page.locator("form select").select_option("fifo")
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator("main")).to_contain_text(re.compile("fifo instead of max_min_fairness_perf: of 24 jobs"))
+        self.assertEqual(self.stub.actions, [])
+        page.get_by_role("button", name="Set fifo").click()
+        page.get_by_role("dialog").get_by_role("button", name="Set policy").click()
+        expect(page.locator("main")).to_contain_text("fifo decides from now on")
+        self.assertEqual(self.stub.actions, [{"action": "policy", "target": "fifo"}])
+
+
+class Keyboard(PageTest):
+    documents = {"jobs": 200}
+
+    def test_the_first_tab_skips_to_the_content(self):
+        page = self.open("#/jobs")
+        page.keyboard.press("Tab")
+        expect(page.locator("#skip")).to_be_focused()
+        expect(page.locator("#skip")).to_be_in_viewport()
+        page.keyboard.press("Enter")
+        expect(page.locator("#main")).to_be_focused()
+        self.assertIn("#/jobs", page.url)
+
+    def test_arrows_move_between_rows(self):
+        page = self.open("#/jobs")
+        link = page.locator(".window tbody a")
+        link.first.wait_for()
+        self.assertEqual(page.locator(".window tbody a[tabindex='0']").count(), 1)
+        link.first.focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowDown")
+        focused = "() => document.activeElement.closest('tr').getAttribute('aria-rowindex')"
+        self.assertEqual(page.evaluate(focused), "5")
+        page.keyboard.press("End")
+        self.assertEqual(page.evaluate(focused), "201")
+        expect(page.locator(":focus")).to_be_in_viewport()
+        page.keyboard.press("Home")
+        self.assertEqual(page.evaluate(focused), "2")
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_contain_text("Job")
+        self.assertIn("#/job/", page.url)
+
+    def test_focus_survives_an_update(self):
+        page = self.open("#/jobs")
+        page.locator(".window tbody a").first.focus()
+        page.keyboard.press("ArrowDown")
+        before = page.evaluate("() => document.activeElement.textContent")
+        for job in self.stub.documents.jobs:
+            job["steps_done"] += 17
+        asked = len(self.stub.requests)
+        self.stub.update()
+        self.wait_until(lambda: any("/api/jobs" in path for path in self.stub.requests[asked:]), page)
+        page.wait_for_timeout(500)
+        self.assertEqual(page.evaluate("() => document.activeElement.textContent"), before)
+
+    def test_everything_can_be_reached_and_its_focus_is_seen(self):
+        page = self.open("#/policy")
+        page.locator(".matrix").wait_for()
+        seen = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            kind, outline = page.evaluate("""() => {
+              const one = document.activeElement;
+              return [one.tagName + (one.textContent || '').slice(0, 12), getComputedStyle(one).outlineStyle];
+            }""")
+            if kind.startswith("BODY"):
+                break
+            self.assertNotEqual(outline, "none", kind)
+            seen.add(kind)
+        self.assertIn("BUTTONPreview", seen)
+        self.assertTrue(any(kind.startswith("SELECT") for kind in seen), seen)
+
+    def test_a_header_sorts_by_key(self):
+        page = self.open("#/jobs")
+        page.get_by_role("button", name="Loss").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("th", has_text="Loss")).to_have_attribute("aria-sort", "descending")
+        page.keyboard.press("Enter")
+        expect(page.locator("th", has_text="Loss")).to_have_attribute("aria-sort", "ascending")
+
+
+class Looks(PageTest):
+    documents = {"jobs": 200}
+
+    def test_the_first_paint_is_within_a_second(self):
+        best = FIRST_PAINT_MS_MAX
+        for _ in range(3):
+            page = self.open("#/jobs")
+            best = min(best, page.evaluate(
+                "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 1e9"))
+        self.assertLess(best, FIRST_PAINT_MS_MAX)
+
+    def background(self, page):
+        return page.evaluate("() => getComputedStyle(document.documentElement).backgroundColor")
+
+    def test_the_theme_follows_the_system_and_the_switch(self):
+        page = self.open("#/jobs", color_scheme="dark")
+        dark = self.background(page)
+        page.get_by_label("Theme").select_option("light")
+        light = self.background(page)
+        self.assertNotEqual(dark, light)
+        page.reload()
+        self.assertEqual(self.background(page), light)
+        page.get_by_label("Theme").select_option("")
+        self.assertEqual(self.background(page), dark)
+
+    def test_charts_follow_the_theme(self):
+        page = self.open("#/job/2", color_scheme="light")
+        page.locator("canvas").first.wait_for()
+        color = "() => Object.values(Chart.instances)[0]?.data.datasets[0]?.borderColor ?? ''"
+        page.wait_for_function(color)
+        before = page.evaluate(color)
+        page.get_by_label("Theme").select_option("dark")
+        page.wait_for_timeout(500)
+        self.assertNotEqual(page.evaluate(color), before)
+
+    def test_state_is_never_told_by_colour_alone(self):
+        page = self.open("#/policy")
+        page.locator(".matrix td.heat").first.wait_for()
+        letters = page.locator(".matrix td.heat .key").all_text_contents()
+        self.assertEqual(len(letters), page.locator(".matrix td.heat").count())
+        self.assertLessEqual(set(letters), {"M", "G", "E"})
+
+    def test_a_narrow_window_does_not_scroll_sideways(self):
+        page = self.open("#/cluster", viewport={"width": 400, "height": 800})
+        for route in PAGES:
+            self.shown(page, route)
+            wide = page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+            self.assertLessEqual(wide, 0, route)
+
+    @unittest.skipIf(Axe is None, "axe-playwright-python is not installed")
+    def test_axe_finds_nothing_serious(self):
+        for theme in ("light", "dark"):
+            page = self.open("#/cluster", token=stub_coordinator.TOKEN, color_scheme=theme)
+            for route in PAGES:
+                self.shown(page, route)
+                page.wait_for_timeout(300)
+                found = Axe().run(page).response["violations"]
+                serious = [(one["id"], one["help"], [node["html"][:160] for node in one["nodes"]][:3])
+                           for one in found if one["impact"] in ("serious", "critical")]
+                self.assertEqual(serious, [], "%s, %s" % (route, theme))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
