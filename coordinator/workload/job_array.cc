@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "coordinator/workload/toml_reader.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -19,6 +20,12 @@ constexpr char kRemedy[] = "write indices as 0-99, 0-9,20 or 0-100:10";
 constexpr char kIndexVariable[] = "GAVEL_ARRAY_INDEX";
 constexpr std::string_view kSweepPrefix = "GAVEL_SWEEP_";
 constexpr std::string_view kIndexName = "index";
+
+// For messages, which have to fit a frame however long the text is.
+std::string Quoted(std::string_view text) {
+  constexpr size_t kCharactersMax = 64;
+  return QuoteToml(PrintableLine(text, kCharactersMax));
+}
 
 // Beyond all that may be written, and far from where sums overflow.
 constexpr int64_t kTooLarge = 1'000'000'000'000;
@@ -54,7 +61,7 @@ absl::Status TooMany(int64_t count) {
 absl::Status AddRange(std::string_view range, std::vector<int>* indices) {
   const auto wrong = [&](std::string_view why) {
     return absl::InvalidArgumentError(
-        StrCat(QuoteToml(range), " ", why, "; ", kRemedy));
+        StrCat(Quoted(range), " ", why, "; ", kRemedy));
   };
   std::string_view rest = range;
   std::string_view bounds = TakeUntil(rest, ':');
@@ -140,7 +147,7 @@ absl::Status CheckParameters(const JobSpec& spec) {
   for (const auto& [name, values] : spec.sweep) {
     if (!IsIdentifier(name) || name == kIndexName) {
       return absl::InvalidArgumentError(
-          StrCat("sweep: ", QuoteToml(name),
+          StrCat("sweep: ", Quoted(name),
                  " can't name a parameter; write letters, digits and _, no "
                  "digit first, at most 64 (and not \"index\", the index of an "
                  "element)"));
@@ -216,7 +223,7 @@ absl::StatusOr<ArrayText> ParseArray(std::string_view text) {
   if (!at_once || *at_once < 1 ||
       *at_once > static_cast<int64_t>(kElementsMax)) {
     return absl::InvalidArgumentError(
-        StrCat(QuoteToml(text.substr(percent)),
+        StrCat(Quoted(text.substr(percent)),
                " does not say how many elements may run at once; write % and a "
                "number from 1 to ",
                kElementsMax, ", or leave it out"));
@@ -287,8 +294,8 @@ absl::Status CheckArray(const JobSpec& spec) {
   if (!spec.array.empty()) {
     const absl::Status status = ParseArray(spec.array).status();
     if (!status.ok()) {
-      return {status.code(), ToAbsl(StrCat("array ", QuoteToml(spec.array),
-                                           ": ", ToStd(status.message())))};
+      return {status.code(), ToAbsl(StrCat("array ", Quoted(spec.array), ": ",
+                                           ToStd(status.message())))};
     }
   }
   GAVEL_RETURN_IF_ERROR(CheckParameters(spec));

@@ -77,6 +77,15 @@ TEST(JobArray, WhatIsNoArrayIsRefusedWithWhatToWrite) {
   }
 }
 
+TEST(JobArray, TheRefusalOfALongTextIsShort) {
+  const std::string text(40'000, 'x');
+  for (const std::string& array : {text, "0-9%" + text}) {
+    const absl::Status status = ParseWith("array = \"" + array + "\"").status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_LT(status.message().size(), 1000u);
+  }
+}
+
 TEST(JobArray, AnElementHasItsNameItsIndexAndADirectoryOfItsOwn) {
   ASSERT_OK_AND_ASSIGN(
       const JobSpec spec,
