@@ -175,7 +175,9 @@ struct HistoryProjector::Observation {
       job->row.failures += failed ? 1 : 0;
     }
     CloseVanished(e.exit.worker.job, "process ended");
-    if (e.launched_on.valid()) AddSilent(*job, e);
+    // With its last row written, the job is no longer open.
+    OpenJob* const open = Find(e.exit.worker.job);
+    if (open != nullptr && e.launched_on.valid()) AddSilent(*open, e);
   }
 
   // It had the accelerator without a lease, and is paid for as if with one.
