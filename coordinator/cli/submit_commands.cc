@@ -419,7 +419,8 @@ void AddJobOptions(CLI::App& command, SubmitOptions* options) {
             "accelerators that it needs at once (`scale_factor`)");
   AddOption(command, "--after", options->after, "JOB",
             "starts once these jobs have finished: names or ids, by commas; "
-            "--set after_any=JOB: once they have ended in any way");
+            "--set after_any=JOB: once they have ended in any way")
+      ->check(CheckNonEmpty);
   AddOption(command, "--not-before", options->not_before, "TIME",
             "it does not start before: 2026-11-21T18:30, or 2h from now");
   AddOption(command, "--set", options->settings, "KEY=VALUE",
