@@ -174,10 +174,9 @@ struct HistoryProjector::Observation {
                               : e.end == event::ProcessEnd::kFailed;
       job->row.failures += failed ? 1 : 0;
     }
+    if (e.launched_on.valid()) AddSilent(*job, e);
+    // Writes the job's row, which may be the last one: then it is forgotten.
     CloseVanished(e.exit.worker.job, "process ended");
-    // With its last row written, the job is no longer open.
-    OpenJob* const open = Find(e.exit.worker.job);
-    if (open != nullptr && e.launched_on.valid()) AddSilent(*open, e);
   }
 
   // It had the accelerator without a lease, and is paid for as if with one.
@@ -199,7 +198,6 @@ struct HistoryProjector::Observation {
     if (row.rank == 0) job.row.run_s += held_s;
     if (job.row.started_s == 0) job.row.started_s = row.from_s;
     rows.emplace_back(std::move(row));
-    Tell(e.exit.worker.job);
   }
 
   void On(const event::WorkerAbandoned& e) {

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "coordinator/engine/event_codec.h"
+#include "coordinator/server/history_projector.h"
 #include "coordinator/server/history_tables.h"
 #include "coordinator/server/journal_writer.h"
 #include "nlohmann/json.hpp"
@@ -349,6 +350,46 @@ TEST_F(RecorderTest, HistoryIsWhatTheRowsGiveAgain) {
       EXPECT_EQ(again[i][key], jobs[i][key]) << key << " of job " << i + 1;
     }
   }
+}
+
+// The row of its end is the last one that the job has.
+TEST(HistoryProjectorTest, AProcessThatNeverSpokeIsPaidForAtTheJobsEnd) {
+  Engine engine(BusyOptions());
+  HistoryProjector projector;
+  uint64_t seq = 0;
+  std::vector<HistoryRow> rows;
+  const auto replay = [&](Time now, const Event& event) {
+    engine.Replay(++seq, 1, now, event);
+    rows = projector.Observe(seq, now, event, engine);
+  };
+  event::ServerJoined joined;
+  joined.hello.server = "here";
+  joined.hello.incarnation = 1;
+  joined.hello.accelerators.emplace_back();
+  joined.hello.accelerators[0].type = "v100";
+  joined.hello.accelerators[0].uuid = "here-0";
+  event::JobSubmitted submitted;
+  submitted.spec.name = "a";
+  submitted.spec.argv = {"./train"};
+  replay(0, event::CoordinatorStarted{1, 360, 60});
+  replay(1, joined);
+  replay(2, submitted);
+  replay(3, event::UnitsAssigned{{{{JobId(1), JobId()}, {AcceleratorId(1)}}}});
+  replay(10, event::JobCommanded{JobId(1), CommandKind::kCancel});
+  event::WorkerGone gone;
+  gone.exit.worker = {JobId(1), 0, 1};
+  gone.exit.server = "here";
+  gone.launched_on = AcceleratorId(1);
+  gone.launched_at = 4;
+  replay(24, gone);
+  ASSERT_EQ(rows.size(), 2u);
+  const auto* const lease = std::get_if<HistoryLease>(&rows[0]);
+  ASSERT_NE(lease, nullptr);
+  EXPECT_EQ(lease->ended, "never spoke");
+  const auto* const job = std::get_if<HistoryJob>(&rows[1]);
+  ASSERT_NE(job, nullptr);
+  EXPECT_TRUE(job->over);
+  EXPECT_EQ(job->accelerator_s.at("v100"), 20);
 }
 
 TEST_F(RecorderTest, LongHistoriesComeInPages) {
