@@ -308,7 +308,9 @@ static absl::StatusOr<QueueRow> WaitForEnd(Client& client, JobId job) {
 // ---- How it ended
 
 int ExitCodeOfJob(const QueueRow& job) {
-  if (job.state == "CD") return kExitOk;
+  if (job.state == "CD") {
+    return job.exit ? job.exit->exit_code.value_or(kExitOk) : kExitOk;
+  }
   const bool evicted = job.state == "CA" || job.code == "held_by_user" ||
                        job.code == "held_time_limit";
   if (evicted) return kExitEvicted;

@@ -48,9 +48,10 @@ absl::StatusOr<Followed> FollowOutput(
 absl::StatusOr<int> WaitForAll(Client& client, const std::vector<JobId>& jobs,
                                bool json);
 
-// The exit code of a command that waited for the job: 0 it has finished; the
-// code of its last failure, 128 and the signal that ended it, or 1 where it
-// never ran; kExitEvicted where somebody or a limit ended it.
+// The exit code of a command that waited for the job: 0 it has finished, or the
+// code with which an interactive job has; the code of its last failure, 128 and
+// the signal that ended it, or 1 where it never ran; kExitEvicted where
+// somebody or a limit ended it.
 int ExitCodeOfJob(const QueueRow& job);
 // "Job 3 (lm) finished", or why it did not.
 std::string OutcomeText(const QueueRow& job);

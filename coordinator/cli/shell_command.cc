@@ -35,7 +35,6 @@ constexpr double kQuietWait_s = 2;
 // From the end of its output to that of the job.
 constexpr double kEndWait_s = 10;
 constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
-constexpr int kExitOfSignal = 128;
 
 struct ShellOptions : Connection {
   std::vector<std::string> program;  // empty: the user's shell
@@ -142,12 +141,6 @@ absl::StatusOr<std::optional<QueueRow>> WaitForStart(
   return std::nullopt;
 }
 
-int ExitCodeOfShell(const QueueRow& job) {
-  if (job.state != "CD" || !job.exit) return ExitCodeOfJob(job);
-  if (job.exit->signal) return kExitOfSignal + *job.exit->signal;
-  return job.exit->exit_code.value_or(kExitOk);
-}
-
 // The exit code of the program, once the coordinator has heard of its end.
 absl::StatusOr<int> ExitCodeAtEnd(Client& client, JobId job) {
   const double until = MonotonicNow() + kEndWait_s;
@@ -157,7 +150,7 @@ absl::StatusOr<int> ExitCodeAtEnd(Client& client, JobId job) {
       if (row.state != "CD") {
         absl::FPrintF(stderr, "gavel: %s\n", OutcomeText(row));
       }
-      return ExitCodeOfShell(row);
+      return ExitCodeOfJob(row);
     }
     if (MonotonicNow() >= until) {
       return absl::UnavailableError(
@@ -187,7 +180,7 @@ absl::StatusOr<int> Shell(const ShellOptions& options) {
   // A short program may be over already, and its output is yet to be shown.
   if (started->Ended() && started->incarnations == 0) {
     absl::FPrintF(stderr, "gavel: %s\n", OutcomeText(*started));
-    return ExitCodeOfShell(*started);
+    return ExitCodeOfJob(*started);
   }
   GAVEL_ASSIGN_OR_RETURN(const SessionEnd end,
                          AttachTerminal(*client, job, *stop.get()));

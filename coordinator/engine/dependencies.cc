@@ -32,7 +32,7 @@ std::string TextOf(const State& s, JobId id) {
 
 std::string_view ProgressText(const Job& job) {
   if (job.active()) return job.HoldsAny() ? "running" : "waiting";
-  if (AwaitsJobs(job) || IsAhead(job)) return "waiting";
+  if (AwaitsJobs(job) || IsAhead(job) || WaitsForArray(job)) return "waiting";
   return JobStateName(job.state);
 }
 
