@@ -39,7 +39,7 @@ Question Proportional(const PolicyProblem& problem,
 // The targets of max-min fairness: w_m / s_m times the rate with an equal part
 // of the time on each accelerator.
 std::vector<double> FairTargets(const PolicyProblem& problem);
-// Finish-time fairness; its levels are -rho, as in finish_time_fairness.cc.
+// Finish-time fairness; its levels are -rho, as in fairness.cc.
 Question Finishing(const PolicyProblem& problem);
 // [n] The rate of each job on its fastest type, steps/s.
 std::vector<double> Fastest(const PolicyProblem& problem);

@@ -20,5 +20,6 @@ function(gavel_own_target target)
   target_link_options(${target} PRIVATE LINKER:--as-needed)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
                         CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
-                        VISIBILITY_INLINES_HIDDEN ON)
+                        VISIBILITY_INLINES_HIDDEN ON
+                        UNITY_BUILD ${GAVEL_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 6)
 endfunction()

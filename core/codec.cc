@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "core/closed_variant_members.h"
-#include "core/fields.h"
 #include "core/message_fields.h"
 #include "core/packer.h"
 #include "core/status.h"

@@ -2,7 +2,7 @@
 // msgpack array per struct. Fields are only ever appended: a reader uses the
 // defaults for fields that an older writer did not know, and ignores fields
 // that a newer writer has added. The journal's rows
-// (coordinator/engine/event_codec.h) follow the same rule. Called by the
+// (coordinator/engine/event.h) follow the same rule. Called by the
 // transport and the server. Stateless, thread-safe.
 #ifndef GAVEL_CORE_CODEC_H_
 #define GAVEL_CORE_CODEC_H_

@@ -7,8 +7,8 @@
 
 #include <tuple>
 
-#include "core/fields.h"
 #include "core/messages.h"
+#include "core/packer.h"
 
 namespace gavel {
 

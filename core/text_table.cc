@@ -140,4 +140,16 @@ std::string FormatNumber(double value, int decimals) {
   return absl::StrFormat("%.*f", decimals, value);
 }
 
+std::string SizeText(uint64_t bytes) {
+  constexpr double kStep = 1024;
+  const char* unit = "KiB";
+  double size = static_cast<double>(bytes) / kStep;
+  for (const char* larger : {"MiB", "GiB", "TiB"}) {
+    if (size < kStep) break;
+    size /= kStep;
+    unit = larger;
+  }
+  return absl::StrFormat("%.1f %s", size, unit);
+}
+
 }  // namespace gavel

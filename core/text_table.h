@@ -1,5 +1,5 @@
-// Tables of text for the terminal and for files, and the numbers in their
-// cells. Pure. Stateless, thread-safe.
+// Tables of text for the terminal and for files, and numbers as people read
+// them, in cells and elsewhere. Pure. Stateless, thread-safe.
 #ifndef GAVEL_CORE_TEXT_TABLE_H_
 #define GAVEL_CORE_TEXT_TABLE_H_
 
@@ -56,6 +56,9 @@ std::string FormatHours(double seconds);
 std::string FormatPercent(double fraction);
 // "1.234" of three decimals; "-" for NaN or infinity.
 std::string FormatNumber(double value, int decimals);
+
+// "3.5 GiB": the largest binary unit of which there is one; from KiB on.
+std::string SizeText(uint64_t bytes);
 
 }  // namespace gavel
 

@@ -12,15 +12,15 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/clock.h"
-#include "runtime/checkpoint/checkpoint_rules.h"
+#include "runtime/checkpoint/generation_store.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 
 namespace gavel::internal {
 namespace {
 
-// The entries that differ between the ranks of a gang (loop_position.cc has the
-// names).
+// The entries that differ between the ranks of a gang (training_state.cc has
+// the names).
 constexpr std::string_view kOwnEntries[] = {
     "gavel/random/", "gavel/loop/random", "gavel/loop/first"};
 

@@ -18,12 +18,12 @@
 #include "gavel/session_options.h"
 #include "iterator/clock.h"
 #include "iterator/coordinator_link.h"
-#include "iterator/gang_membership.h"
+#include "iterator/gang.h"
 #include "iterator/session_context.h"
 #include "iterator/training_state.h"
-#include "runtime/checkpoint/checkpoint_writer.h"
+#include "runtime/checkpoint/generation_store.h"
 #include "runtime/device/tensor_hash.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel::internal {
 

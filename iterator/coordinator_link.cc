@@ -14,8 +14,8 @@
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "iterator/step_profile.h"
-#include "runtime/files/descriptor.h"
-#include "runtime/files/signals_blocked.h"
+#include "runtime/files/files.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel::internal {
 namespace {

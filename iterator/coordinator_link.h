@@ -12,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "iterator/boundary_gate.h"
 #include "iterator/environment.h"
 #include "iterator/session_context.h"
 #include "iterator/step_profile.h"

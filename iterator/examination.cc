@@ -15,8 +15,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/size_text.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/size_text.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 #include "iterator/clock.h"
 
 namespace gavel::internal {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "iterator/checkpoint_saver.h"
 #include "iterator/coordinator_link.h"
-#include "iterator/gang_membership.h"
+#include "iterator/gang.h"
 #include "iterator/process_exit.h"
 #include "iterator/session_context.h"
 #include "iterator/training_state.h"

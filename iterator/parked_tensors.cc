@@ -12,8 +12,8 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/device/copy_list.h"
 #include "runtime/device/device_move.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/device/torch_errors.h"
 
 namespace gavel::internal {

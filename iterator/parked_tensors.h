@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/snapshot.h"
-#include "runtime/device/arena.h"
+#include "runtime/device/host_memory.h"
 
 namespace gavel::internal {
 

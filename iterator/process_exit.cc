@@ -14,7 +14,7 @@
 #include "core/text.h"
 #include "iterator/clock.h"
 #include "runtime/device/torch_errors.h"
-#include "runtime/transport/waker.h"
+#include "runtime/files/files.h"
 
 namespace gavel::internal {
 namespace {

@@ -9,10 +9,9 @@
 
 #include "absl/status/status.h"
 #include "core/messages.h"
-#include "iterator/boundary_gate.h"
 #include "iterator/checkpoint_saver.h"
 #include "iterator/coordinator_link.h"
-#include "iterator/gang_membership.h"
+#include "iterator/gang.h"
 #include "iterator/session_context.h"
 #include "iterator/training_state.h"
 

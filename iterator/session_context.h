@@ -1,20 +1,112 @@
-// The objects that all parts of a session share: its options, and those through
-// which they report to the program, to the coordinator and to each other.
+// The objects that all parts of a session share: its options, those through
+// which they report to the program, to the coordinator and to each other, and
+// the gate at which other threads call the training thread.
 #ifndef GAVEL_ITERATOR_SESSION_CONTEXT_H_
 #define GAVEL_ITERATOR_SESSION_CONTEXT_H_
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "gavel/session.h"
-#include "iterator/boundary_gate.h"
+#include "iterator/clock.h"
 #include "iterator/environment.h"
 #include "iterator/step_profile.h"
-#include "runtime/device/arena.h"
+#include "runtime/device/host_memory.h"
+#include "runtime/lease/lease_machine.h"
 
 namespace gavel::internal {
+
+// The calls of the lease thread and the signal handlers to the training thread.
+// At a boundary the training thread reads two atomics, and takes the lock only
+// when one of them says that there is a call.
+//
+// The lease thread calls Grant, Extend, Pause, WantCheckpoint; signal handlers
+// RequestStop and RequestCheckpoint; the training thread the rest.
+class BoundaryGate {
+ public:
+  // Training thread, each boundary: one acquire load and one compare.
+  bool IsCalled(int64_t now_ns) const {
+    return called_.load(std::memory_order_acquire) ||
+           now_ns >= deadline_ns_.load(std::memory_order_relaxed);
+  }
+
+  // A pause, a grant or a signal is there.
+  bool has_calls() const { return called_.load(std::memory_order_acquire); }
+
+  // The calls that are to be answered. A pause comes before a grant that is
+  // older than it.
+  struct Calls {
+    bool stop = false;  // a signal came
+    std::optional<lease_action::Pause> pause;
+    std::optional<lease_action::Resume> resume;
+    std::optional<int> threads;  // of the running lease, when they change
+    bool checkpoint = false;     // one is wanted now
+    bool any() const {
+      return stop || pause || resume || threads || checkpoint;
+    }
+  };
+  // Takes what there is, and waits for something else than threads when `wait`.
+  // A stop stays.
+  Calls Take(bool wait);
+  // The lease is over, or there is none to hold: every boundary calls.
+  void ForgetLease();
+  // Alone: no lease is needed.
+  void NeedNoLease() { deadline_ns_.store(kNever_ns); }
+  // The lease that Take gave last: boundaries call from its deadline on.
+  void HoldLease();
+  bool IsDeadlineOver(int64_t now_ns) const {
+    return now_ns >= deadline_ns_.load(std::memory_order_acquire);
+  }
+
+  // As of the latest grant.
+  double extension_lead_s() const {
+    return extension_lead_s_.load(std::memory_order_relaxed);
+  }
+
+  void Grant(const lease_action::Resume& resume);
+  void Extend(const lease_action::Extend& extend);
+  void Pause(const lease_action::Pause& pause);
+  void WantCheckpoint();
+
+  // Async-signal-safe. A training thread that waits sees it at NotifyStop.
+  void RequestStop() {
+    stop_.store(true, std::memory_order_relaxed);
+    called_.store(true, std::memory_order_release);
+  }
+  // Async-signal-safe: as WantCheckpoint.
+  void RequestCheckpoint() {
+    checkpoint_requested_.store(true, std::memory_order_relaxed);
+    called_.store(true, std::memory_order_release);
+  }
+  bool stop_requested() const { return stop_.load(std::memory_order_acquire); }
+  void NotifyStop();
+
+ private:
+  alignas(64) std::atomic<bool> called_{false};
+  std::atomic<int64_t> deadline_ns_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> checkpoint_requested_{false};  // by a signal
+  std::atomic<double> extension_lead_s_{0};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<lease_action::Pause> pause_;
+  std::optional<lease_action::Resume> resume_;
+  std::optional<int> threads_;
+  bool checkpoint_ = false;
+  // The epoch and the end of the latest lease are kept here, so that an Extend
+  // before HoldLease is not lost.
+  uint64_t epoch_ = 0;
+  Time deadline_ = 0;
+  int lease_threads_ = 1;
+  bool held_ = false;
+};
 
 // The errors of a session, one entry per cause. The first fatal error stays;
 // each of the others is replaced by the next of its cause. Thread-safe.

@@ -23,7 +23,7 @@
 #include "gavel/training.h"
 #include "iterator/optimizers.h"
 #include "iterator/tracked_state.h"
-#include "runtime/checkpoint/rng_state.h"
+#include "runtime/checkpoint/snapshot.h"
 #include "runtime/device/device_move.h"
 #include "runtime/device/torch_errors.h"
 

@@ -10,7 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "core/fields.h"
 #include "core/packer.h"
 #include "core/status.h"
 #include "core/text.h"

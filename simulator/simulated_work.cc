@@ -1,5 +1,3 @@
-#include "simulator/simulated_work.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,9 +5,10 @@
 #include <random>
 #include <utility>
 
-#include "coordinator/workload/trace_steps.h"
+#include "coordinator/workload/trace_generator.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "simulator/round_simulation.h"
 
 namespace gavel {
 namespace {

@@ -21,7 +21,6 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "simulator/round_simulation.h"
-#include "simulator/simulated_work.h"
 
 namespace gavel {
 namespace {

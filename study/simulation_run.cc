@@ -17,12 +17,11 @@
 #include "coordinator/policy/highs_solver.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/trace_generator.h"
-#include "coordinator/workload/trace_steps.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
-#include "runtime/files/user_files.h"
 #include "xxhash.h"
 
 namespace gavel::study {

@@ -10,7 +10,6 @@
 #include <tuple>
 #include <utility>
 
-#include "core/fields.h"
 #include "core/packer.h"
 #include "core/text.h"
 

@@ -22,8 +22,7 @@
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 namespace {

@@ -7,7 +7,7 @@
 // are too many, and whole folders when all logs together are too large or old.
 // CLUSTER separates jobs with equal ids of other clusters or journals. A folder
 // of another job is renamed, never appended to. All files belong to the agent's
-// user. Not thread-safe; blocks on the disk (see worker_outputs.h).
+// user. Not thread-safe; blocks on the disk (see agent_workers.h).
 #ifndef GAVEL_COORDINATOR_AGENT_HOST_AGENT_LOG_H_
 #define GAVEL_COORDINATOR_AGENT_HOST_AGENT_LOG_H_
 
@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
 
 namespace gavel {

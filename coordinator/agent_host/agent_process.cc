@@ -24,7 +24,7 @@
 #include "core/messages.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
 
 namespace gavel {

@@ -27,8 +27,7 @@
 #include "coordinator/agent_host/agent_record.h"
 #include "core/ids.h"
 #include "core/units.h"
-#include "runtime/files/descriptor.h"
-#include "runtime/transport/waker.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 

@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 namespace {

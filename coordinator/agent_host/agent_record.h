@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 

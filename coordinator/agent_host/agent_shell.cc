@@ -23,7 +23,7 @@
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
 #include "runtime/transport/dealer_router.h"
 #include "spdlog/sinks/null_sink.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_line.h"
 
 namespace gavel {
 

@@ -25,7 +25,7 @@
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/user_files.h"
+#include "runtime/files/files.h"
 #include "spdlog/pattern_formatter.h"
 #include "spdlog/sinks/base_sink.h"
 #include "spdlog/spdlog.h"

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/workload/cluster_spec.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 
 namespace CLI {
 class App;

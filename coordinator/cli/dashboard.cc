@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,13 +11,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/cli/client.h"
+#include "coordinator/cli/command_line.h"
+#include "coordinator/cli/command_options.h"
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/what_if.h"
 #include "coordinator/http/metrics.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/history_tables.h"
-#include "coordinator/server/row_json.h"
+#include "coordinator/server/history.h"
+#include "coordinator/server/rows.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/files/stopwatch.h"
@@ -314,6 +318,38 @@ absl::StatusOr<std::string> CoordinatorDocuments::Metrics(
   GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
   GAVEL_ASSIGN_OR_RETURN(const Json jobs, PresentJobs(request));
   return MetricsText(ParseStatus(status), ParseNodes(nodes), ParseQueue(jobs));
+}
+
+// ---- The command `dashboard`: a link to the coordinator's pages.
+
+namespace {
+
+absl::Status ShowLink(const ClientOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  GAVEL_ASSIGN_OR_RETURN(Json link, client->Query(QueryKind::kDashboard));
+  // Browsers send what follows "#" to nobody.
+  const std::string url =
+      StrCat(link.value("url", ""), "#token=", link.value("token", ""));
+  if (options.json) {
+    link["url"] = url;
+    std::printf("%s\n", link.dump(2).c_str());
+    return absl::OkStatus();
+  }
+  std::printf("%s\n", url.c_str());
+  PrintNotices({StrCat("for ", link.value("valid_s", 0.0) / 3600,
+                       " hours this link has your rights; give it to nobody")});
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddDashboardCommand(CLI::App& app, int* exit_code) {
+  auto [command, options] = AddCommand<ClientOptions>(
+      app, exit_code, "dashboard",
+      "Prints a link to the dashboard of a coordinator with --http; by it a "
+      "browser acts with your rights for twelve hours",
+      ShowLink);
+  AddClientOptions(command, &options);
 }
 
 }  // namespace gavel

@@ -15,7 +15,6 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/agent_host/agent_accelerators.h"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/doctor_advice.h"
 #include "coordinator/cli/doctor_examination.h"
 #include "coordinator/cli/doctor_run.h"
 #include "coordinator/cli/processes.h"

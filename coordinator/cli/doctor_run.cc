@@ -27,8 +27,8 @@
 #include "coordinator/cli/pytorch_files.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
-#include "runtime/files/user_files.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 #include "runtime/transport/lease_granter.h"
@@ -274,7 +274,7 @@ double Seconds(const statx_timestamp& time) {
          1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Entries of iterator/loop_position.h.
+// Entries of iterator/training_state.h.
 constexpr std::string_view kBegunAnew[] = {"gavel/loop/batches",
                                            "gavel/loop/random"};
 

@@ -8,7 +8,7 @@
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/user_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 

@@ -1,5 +1,5 @@
 // The files of jobs, clusters, journals and results that the user names
-// (runtime/files/user_files.h reads and writes them). Stateless, thread-safe.
+// (runtime/files/files.h reads and writes them). Stateless, thread-safe.
 #ifndef GAVEL_COORDINATOR_CLI_FILES_H_
 #define GAVEL_COORDINATOR_CLI_FILES_H_
 

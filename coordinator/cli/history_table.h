@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "coordinator/workload/json_fields.h"
 
 namespace gavel {

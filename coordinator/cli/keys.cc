@@ -24,8 +24,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
-#include "runtime/files/own_files.h"
-#include "runtime/files/user_files.h"
+#include "runtime/files/files.h"
 #include "runtime/transport/dealer_router.h"
 
 namespace gavel {

@@ -14,7 +14,7 @@
 #include "coordinator/workload/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/user_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 namespace {

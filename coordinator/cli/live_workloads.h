@@ -49,7 +49,7 @@ absl::Status StartWorkload(const ProfileWorkload& workload, LiveLaunch launch,
                            LiveProcesses* processes);
 
 // The steps of a worker's process, from the file that GAVEL_TRACE_FILE names
-// (iterator/profile_files.h). TracedStep is a value, thread-safe.
+// (iterator/step_profile.h). TracedStep is a value, thread-safe.
 
 // Times of the machine's monotonic clock, the same in all processes.
 struct TracedStep {

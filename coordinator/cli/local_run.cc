@@ -29,12 +29,12 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/server/coordinator_server.h"
-#include "coordinator/server/row_json.h"
+#include "coordinator/server/rows.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
-#include "runtime/files/user_files.h"
 #include "spdlog/spdlog.h"
 
 namespace gavel {

@@ -10,14 +10,14 @@
 
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/throughput_matrix.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "coordinator/server/journal.h"
 #include "coordinator/server/journal_writer.h"
 #include "coordinator/workload/json_fields.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
-#include "runtime/files/user_files.h"
+#include "runtime/files/files.h"
 #include "study/simulation_summary.h"
 
 namespace gavel {

@@ -10,8 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "runtime/files/descriptor.h"
-#include "runtime/transport/waker.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 

@@ -4,7 +4,7 @@
 // generation, its manifest and its place beside other generations are done
 // here.
 //
-// Called by checkpoint_commands.cc. No job may write to the directory
+// Called by `gavel checkpoint`. No job may write to the directory
 // meanwhile.
 #ifndef GAVEL_COORDINATOR_CLI_PYTORCH_FILES_H_
 #define GAVEL_COORDINATOR_CLI_PYTORCH_FILES_H_

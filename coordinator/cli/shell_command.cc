@@ -1,33 +1,293 @@
 // `gavel shell`: a terminal on an accelerator.
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <random>
 #include <set>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/cli/client.h"
+#include "coordinator/cli/command_line.h"
 #include "coordinator/cli/command_options.h"
-#include "coordinator/cli/commands.h"
 #include "coordinator/cli/files.h"
-#include "coordinator/cli/job_output.h"
+#include "coordinator/cli/job_commands.h"
 #include "coordinator/cli/processes.h"
-#include "coordinator/cli/shell_session.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/workload/job_spec.h"
+#include "core/messages.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/units.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
 
 namespace gavel {
 namespace {
+
+// ---- The user's terminal, attached to that of an interactive job.
+
+enum class SessionEnd {
+  kEnded,    // the process is gone, and all of its output was shown
+  kDetached  // `stop` was set
+};
+
+// How often the window and `stop` are looked at.
+constexpr double kLook_s = 0.2;
+// Between two requests that carry input, so that a fast typist stays within
+// the requests a second of a user.
+constexpr double kInputInterval_s = 0.02;
+// Behind an error that may pass.
+constexpr double kRetry_s = 1;
+// The client shows a trouble that has lasted so long.
+constexpr double kQuiet_s = 3;
+// The coordinator itself gives up on the agent after 10 s.
+constexpr double kLost_s = 12;
+// Input that was read and not yet taken.
+constexpr size_t kInputMax = 4096;
+
+// Standard input as a terminal that passes on every key; as it was before from
+// the destructor on. Nothing where it is no terminal.
+class RawInput {
+ public:
+  RawInput() : is_terminal_(tcgetattr(STDIN_FILENO, &before_) == 0) {
+    if (!is_terminal_) return;
+    termios raw = before_;
+    cfmakeraw(&raw);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
+  }
+  ~RawInput() {
+    if (is_terminal_) tcsetattr(STDIN_FILENO, TCSADRAIN, &before_);
+  }
+  RawInput(const RawInput&) = delete;
+  RawInput& operator=(const RawInput&) = delete;
+
+ private:
+  termios before_{};
+  const bool is_terminal_;
+};
+
+// Reads standard input on a thread of its own, at most kInputMax bytes ahead.
+class Keyboard {
+ public:
+  explicit Keyboard(Waker& waker) : thread_([this, &waker] { Work(waker); }) {}
+  ~Keyboard() {
+    ends_ = true;
+    thread_.join();
+  }
+  Keyboard(const Keyboard&) = delete;
+  Keyboard& operator=(const Keyboard&) = delete;
+
+  std::string Take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(input_, {});
+  }
+
+ private:
+  void Work(Waker& waker) {
+    constexpr int kLook_ms = 50;
+    constexpr char kEndOfInput = '\x04';
+    bool over = false;
+    while (!ends_ && !over) {
+      pollfd item{STDIN_FILENO, POLLIN, 0};
+      if (IsFull() || poll(&item, 1, kLook_ms) <= 0) {
+        if (IsFull()) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(kLook_ms));
+        }
+        continue;
+      }
+      std::array<char, kInputMax> data{};
+      const ssize_t bytes = read(STDIN_FILENO, data.data(), data.size());
+      if (bytes < 0 && errno == EINTR) continue;
+      over = bytes <= 0;
+      {
+        const std::lock_guard lock(mutex_);
+        over ? input_.push_back(kEndOfInput)
+             : static_cast<void>(
+                   input_.append(data.data(), static_cast<size_t>(bytes)));
+      }
+      waker.Wake();
+    }
+  }
+  bool IsFull() {
+    const std::lock_guard lock(mutex_);
+    return input_.size() >= kInputMax;
+  }
+
+  std::atomic<bool> ends_ = false;
+  std::mutex mutex_;  // guards the next one
+  std::string input_;
+  std::thread thread_;
+};
+
+void WriteAll(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t bytes = write(STDOUT_FILENO, text.data(), text.size());
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return;
+    text.remove_prefix(static_cast<size_t>(bytes));
+  }
+}
+
+class Session {
+ public:
+  Session(Client& client, JobId job) : client_(client) {
+    request_.worker = {job, 0, 0};
+    std::random_device random;
+    request_.client = (uint64_t{random()} << 32 | random()) | 1;
+    request_.attach = true;
+  }
+
+  absl::StatusOr<SessionEnd> Run(const std::atomic<bool>& stop) {
+    const RawInput raw;
+    Keyboard keyboard(client_.waker());
+    while (!stop) {
+      if (input_.size() < kInputMax) input_ += keyboard.Take();
+      AskIfDue();
+      auto received = client_.Receive(WaitTime());
+      if (!received.ok()) {
+        Tell(std::string(received.status().message()));
+        std::this_thread::sleep_for(std::chrono::duration<double>(kRetry_s));
+        continue;
+      }
+      if (!received->has_value()) continue;
+      const auto* const reply = std::get_if<TerminalReply>(&**received);
+      if (reply == nullptr || reply->request > last_request_) continue;
+      GAVEL_ASSIGN_OR_RETURN(const bool ended, Take(*reply));
+      if (ended) return SessionEnd::kEnded;
+    }
+    return SessionEnd::kDetached;
+  }
+
+ private:
+  // True: the process is gone.
+  absl::StatusOr<bool> Take(const TerminalReply& reply) {
+    if (reply.request == last_request_) is_waiting_ = false;
+    if (reply.refused) return absl::FailedPreconditionError(reply.error);
+    if (!reply.error.empty()) {
+      ask_at_ = MonotonicNow() + kLook_s;
+      Tell(reply.error);
+      return false;
+    }
+    if (!attached_) {
+      attached_ = true;
+      request_.attach = false;
+      request_.worker = reply.worker;
+      input_begin_ = sent_to_ = reply.input_taken;
+    }
+    told_ = false;
+    trouble_since_ = kNever;
+    const uint64_t taken = std::min<uint64_t>(
+        input_.size(),
+        std::max(reply.input_taken, input_begin_) - input_begin_);
+    input_.erase(0, taken);
+    input_begin_ += taken;
+    const uint64_t end = reply.offset + reply.output.size();
+    if (end > request_.offset) {
+      const uint64_t known =
+          std::max(reply.offset, request_.offset) - reply.offset;
+      WriteAll(std::string_view(reply.output).substr(known));
+      request_.offset = end;
+    }
+    return reply.ended;
+  }
+
+  bool HasNewInput() const {
+    return attached_ && input_begin_ + input_.size() > sent_to_;
+  }
+
+  void AskIfDue() {
+    const Time now = MonotonicNow();
+    const bool is_lost = is_waiting_ && now >= asked_at_ + kLost_s;
+    const bool may_hurry = now >= asked_at_ + kInputInterval_s;
+    const bool hurries = may_hurry && (HasNewInput() || LookAtWindow());
+    if (now < ask_at_ || (is_waiting_ && !is_lost && !hurries)) return;
+    // Input that was not taken, say for want of room, is sent again.
+    request_.input_offset = input_begin_;
+    request_.input = attached_ ? input_.substr(0, kTerminalBytesMax) : "";
+    request_.request = client_.NextRequest();
+    asked_at_ = now;
+    if (!client_.Send(request_).ok()) {
+      ask_at_ = now + kRetry_s;
+      return Tell("the coordinator does not answer");
+    }
+    last_request_ = request_.request;
+    is_waiting_ = true;
+    if (attached_) sent_to_ = input_begin_ + request_.input.size();
+  }
+
+  // True: it has another size than before.
+  bool LookAtWindow() {
+    winsize window{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) != 0) return false;
+    const bool changed =
+        window.ws_row != request_.rows || window.ws_col != request_.columns;
+    request_.rows = window.ws_row;
+    request_.columns = window.ws_col;
+    return changed;
+  }
+
+  double WaitTime() const {
+    if (!is_waiting_) return std::clamp(ask_at_ - MonotonicNow(), 0.0, kLook_s);
+    if (!HasNewInput()) return kLook_s;
+    return std::clamp(asked_at_ + kInputInterval_s - MonotonicNow(), 0.0,
+                      kLook_s);
+  }
+
+  // Shows the trouble once, until the terminal goes on; not if it passes soon.
+  void Tell(const std::string& trouble) {
+    const Time now = MonotonicNow();
+    trouble_since_ = std::min(trouble_since_, now);
+    if (now < trouble_since_ + kQuiet_s) return;
+    if (std::exchange(told_, true)) return;
+    WriteAll(StrCat("\r\n[gavel: ", trouble, "; trying on]\r\n"));
+  }
+
+  Client& client_;
+  TerminalRequest request_;   // the next one, and the last
+  bool attached_ = false;     // has been answered
+  std::string input_;         // read, and not taken by the agent
+  uint64_t input_begin_ = 0;  // where it begins
+  uint64_t sent_to_ = 0;      // input that was sent once
+  uint64_t last_request_ = 0;
+  bool is_waiting_ = false;  // for the answer to it
+  Time asked_at_ = -kNever;
+  Time ask_at_ = 0;  // not before
+  Time trouble_since_ = kNever;
+  bool told_ = false;
+};
+
+// Connects standard input and output with the terminal of the job's process
+// until that ends. Keys go to the process as they are, Ctrl-C too, when
+// standard input is a terminal; else its end is sent as Ctrl-D. While the
+// coordinator or the agent does not answer it tries on.
+// FAILED_PRECONDITION: the terminal is refused, or another client has attached.
+absl::StatusOr<SessionEnd> AttachTerminal(Client& client, JobId job,
+                                          const std::atomic<bool>& stop) {
+  return Session(client, job).Run(stop);
+}
+
+// ---- The command.
 
 constexpr double kWaitInterval_s = 0.1;
 // The user learns why a job waits for longer than this.

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/server/row_json.h"
+#include "coordinator/server/rows.h"
 #include "coordinator/workload/job_array.h"
-#include "core/size_text.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel {
 std::vector<QueueRow> ParseQueue(const Json& json) {

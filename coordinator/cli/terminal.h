@@ -1,13 +1,19 @@
 // Output of commands for people: standard output as a terminal, a progress bar,
-// and points in time as text.
+// points in time as text, and what a sweep of simulations shows.
 #ifndef GAVEL_COORDINATOR_CLI_TERMINAL_H_
 #define GAVEL_COORDINATOR_CLI_TERMINAL_H_
 
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "runtime/files/stopwatch.h"
+
+namespace gavel::study {
+struct SweepProgress;
+}
 
 namespace gavel {
 
@@ -59,6 +65,37 @@ absl::StatusOr<double> ParseTimeAhead(const std::string& text, double now_s);
 
 // "2026-11-21T18:30:05"; "-" for 0, which is "not yet".
 std::string FormatWallTime(double time_s);
+
+// ---- What a sweep of simulations shows while it runs
+//
+// Called by the commands that run one: `gavel sweep` and `gavel reproduce`.
+
+inline constexpr size_t kUncutWidth = 1000;
+
+// On a terminal a bar with the time that is left and the runs that go on; else
+// a line for each run that has ended. Not thread-safe.
+class SweepScreen {
+ public:
+  // `quiet`: no lines; standard output is for something else.
+  explicit SweepScreen(std::string label, bool quiet = false)
+      : label_(std::move(label)), quiet_(quiet) {}
+  void Show(const study::SweepProgress& progress);
+  void Clear();
+  // The width of tables: the terminal's; a file or pipe takes lines of any
+  // length.
+  size_t width() const {
+    return terminal_.is_terminal() ? terminal_.width() : kUncutWidth;
+  }
+
+ private:
+  void ShowLines(const study::SweepProgress& progress);
+
+  const std::string label_;
+  const bool quiet_;
+  Terminal terminal_;
+  Stopwatch clock_;
+  size_t told_ = 0;
+};
 
 }  // namespace gavel
 

@@ -10,24 +10,35 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <random>
 #include <set>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/cli/client.h"
+#include "coordinator/cli/command_line.h"
+#include "coordinator/cli/command_options.h"
+#include "coordinator/cli/processes.h"
 #include "coordinator/cli/pytorch_files.h"
 #include "coordinator/cli/table.h"
-#include "coordinator/cli/tune_table.h"
+#include "coordinator/cli/terminal.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
-#include "runtime/files/user_files.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
+#include "study/report_page.h"
 
 namespace gavel {
 
@@ -574,6 +585,350 @@ absl::StatusOr<int> TuneRun::CancelJobs() {
 uint64_t TuneRun::StepsNow(int trial) const {
   const auto found = steps_now_.find(trial);
   return found == steps_now_.end() ? 0 : found->second;
+}
+
+// ---- The trials as a table, as JSON and as a page.
+
+using tune::Method;
+using tune::Outcome;
+using tune::TrialSegment;
+
+namespace {
+
+std::string ValuesText(const tune::SearchSpec& spec,
+                       const std::vector<std::string>& values) {
+  std::string text;
+  for (size_t i = 0; i < spec.space.size(); ++i) {
+    StrAppend(&text, i == 0 ? "" : " ", spec.space[i].name, "=", values[i]);
+  }
+  return text;
+}
+
+// The best first; then those without a metric.
+void SortByMetric(bool maximise, std::vector<TrialRow>& rows) {
+  std::ranges::stable_sort(rows, [&](const TrialRow& a, const TrialRow& b) {
+    if (a.value.has_value() != b.value.has_value()) return a.value.has_value();
+    if (a.value_steps != b.value_steps) return a.value_steps > b.value_steps;
+    if (!a.value || *a.value == *b.value) return false;
+    return (*a.value > *b.value) == maximise;
+  });
+}
+
+std::string FirstText(const TrialRow& row) {
+  return row.first_s ? FormatDuration(*row.first_s) : "-";
+}
+
+study::ReportTable TableOf(const TuneRun& run) {
+  std::vector<TrialRow> rows = TrialRows(run);
+  SortByMetric(run.spec().maximise, rows);
+  study::ReportTable table;
+  table.titles = {
+      "Trial",      "State", "Steps", run.spec().metric, "First rung after",
+      "Parameters", "Why"};
+  for (const TrialRow& row : rows) {
+    table.rows.push_back({StrCat(row.trial), row.state, StrCat(row.steps),
+                          row.value ? study::PlotNumber(*row.value) : "-",
+                          FirstText(row), row.values, row.why});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<TrialRow> TrialRows(const TuneRun& run) {
+  std::map<int, TrialRow> by_trial;
+  std::map<int, double> begun_s;
+  for (const TrialSegment& one : run.state().segments) {
+    TrialRow& row = by_trial[one.segment.trial];
+    row.trial = one.segment.trial;
+    row.values = ValuesText(run.spec(), one.segment.values);
+    switch (one.outcome) {
+      case Outcome::kRunning:
+        row.state = "running";
+        row.steps = std::max(one.segment.from_steps, run.StepsNow(row.trial));
+        break;
+      case Outcome::kFailed:
+        row.state = "failed";
+        row.why = one.why;
+        break;
+      case Outcome::kDone:
+        row.steps = row.value_steps = one.segment.to_steps;
+        row.state = row.steps == run.spec().steps ? "done"
+                    : run.over()                  ? "stopped"
+                                                  : "paused";
+        row.value = one.value;
+        row.curve.emplace_back(row.steps, one.value);
+        row.directory = run.DirectoryOf(row.trial, row.steps);
+    }
+    begun_s.emplace(row.trial, one.begun_s);
+    if (one.segment.from_steps == 0 && one.outcome == Outcome::kDone) {
+      row.first_s = one.ended_s - begun_s[row.trial];
+    }
+  }
+  std::vector<TrialRow> rows;
+  for (auto& [trial, row] : by_trial) rows.push_back(std::move(row));
+  return rows;
+}
+
+uint64_t StepsPlanned(const tune::SearchSpec& spec) {
+  if (spec.method != Method::kHyperBand &&
+      spec.method != Method::kSuccessiveHalving) {
+    return static_cast<uint64_t>(spec.trials) * spec.steps;
+  }
+  uint64_t steps = 0;
+  for (const tune::Bracket& bracket : tune::BracketsOf(spec)) {
+    auto trials = static_cast<uint64_t>(bracket.trials);
+    uint64_t from = 0;
+    for (const uint64_t rung : bracket.rungs) {
+      steps += trials * (rung - from);
+      trials /= static_cast<uint64_t>(spec.eta);
+      from = rung;
+    }
+  }
+  return steps;
+}
+
+uint64_t StepsTaken(const TuneRun& run) {
+  uint64_t steps = 0;
+  for (const TrialSegment& one : run.state().segments) {
+    const tune::Segment& segment = one.segment;
+    uint64_t until = segment.to_steps;
+    if (one.outcome == Outcome::kRunning) {
+      until = std::max(segment.from_steps, run.StepsNow(segment.trial));
+    }
+    if (one.outcome == Outcome::kFailed) until = segment.from_steps;
+    steps += until - segment.from_steps;
+  }
+  return steps;
+}
+
+std::string RenderTrials(const TuneRun& run, size_t width) {
+  std::vector<TrialRow> rows = TrialRows(run);
+  SortByMetric(run.spec().maximise, rows);
+  TableRows cells;
+  for (const TrialRow& row : rows) {
+    cells.push_back(
+        {StrCat(row.trial), row.state, FormatSteps(row.steps, run.spec().steps),
+         row.value ? FormatScalar(*row.value) : "-", FirstText(row),
+         row.why.empty() ? row.values : StrCat(row.values, ": ", row.why)});
+  }
+  return RenderTable({Right("TRIAL"), Left("STATE"), Right("STEPS"),
+                      Right("METRIC"), Right("FIRST"), Left("PARAMETERS")},
+                     cells, width);
+}
+
+std::string RenderBest(const TuneRun& run) {
+  const auto best = tune::BestOf(run.spec(), run.state().begun());
+  if (!best) return "";
+  std::string values;
+  for (const TrialSegment& one : run.state().segments) {
+    if (one.segment.trial != best->trial) continue;
+    if (one.segment.to_steps != best->steps) continue;
+    values = ValuesText(run.spec(), one.segment.values);
+  }
+  return StrCat("Best: trial ", best->trial, ", ", run.spec().metric, " ",
+                study::PlotNumber(best->value), " at step ", best->steps, " (",
+                values, "), checkpoints in ",
+                run.DirectoryOf(best->trial, best->steps), "\n");
+}
+
+Json TrialsJson(const TuneRun& run) {
+  Json trials = Json::array();
+  for (const TrialRow& row : TrialRows(run)) {
+    trials.push_back({{"trial", row.trial},
+                      {"values", row.values},
+                      {"state", row.state},
+                      {"steps", row.steps},
+                      {"value", row.value ? Json(*row.value) : Json()},
+                      {"first_s", row.first_s ? Json(*row.first_s) : Json()},
+                      {"why", row.why},
+                      {"checkpoint_directory", row.directory},
+                      {"curve", row.curve}});
+  }
+  Json json = {{"name", run.spec().name},
+               {"method", tune::NameOf(run.spec().method)},
+               {"metric", run.spec().metric},
+               {"over", run.over()},
+               {"best", nullptr},
+               {"trials", std::move(trials)}};
+  if (const auto best = tune::BestOf(run.spec(), run.state().begun())) {
+    json["best"] = {
+        {"trial", best->trial},
+        {"steps", best->steps},
+        {"value", best->value},
+        {"checkpoint_directory", run.DirectoryOf(best->trial, best->steps)}};
+  }
+  return json;
+}
+
+std::string TrialsPage(const TuneRun& run) {
+  const tune::SearchSpec& spec = run.spec();
+  study::Plot plot;
+  plot.title = StrCat(spec.metric, " by steps");
+  plot.x.label = "steps";
+  plot.y.label = spec.metric;
+  plot.y.from_zero = false;
+  // The page has ten colours.
+  constexpr size_t kSeriesMax = 10;
+  std::vector<TrialRow> rows = TrialRows(run);
+  SortByMetric(spec.maximise, rows);
+  for (const TrialRow& row : rows) {
+    if (row.curve.empty() || plot.series.size() == kSeriesMax) break;
+    study::PlotSeries series;
+    series.name = StrCat("trial ", row.trial);
+    series.color = plot.series.size();
+    for (const auto& [steps, value] : row.curve) {
+      series.points.push_back({static_cast<double>(steps), value, row.values});
+    }
+    plot.series.push_back(std::move(series));
+  }
+  study::ReportSection section;
+  section.id = "trials";
+  section.title = "Trials";
+  section.text = StrCat(
+      "The trials of the search, the best first; the plot "
+      "has the best ",
+      kSeriesMax, " of them.");
+  if (!plot.series.empty()) section.figures = {study::RenderPlot(plot)};
+  section.table = TableOf(run);
+  section.csv = study::Csv(section.table);
+  study::ReportPage page;
+  page.title = StrCat("Search ", spec.name);
+  page.summary =
+      StrCat(tune::NameOf(spec.method), ", ", run.over() ? "over" : "under way",
+             ". ", RenderBest(run));
+  page.sections = {std::move(section)};
+  return study::RenderPage(page);
+}
+
+// ---- The options of `gavel tune`, and its output while a search runs.
+
+namespace {
+
+struct TuneOptions : ClientOptions {
+  std::string search;
+  std::vector<std::string> program;
+  std::string folder;
+  bool cancel = false;
+};
+
+// On a terminal the table with a bar below it; else a line for each segment
+// that has ended.
+class TuneScreen {
+ public:
+  TuneScreen(const TuneRun& run, bool quiet) : run_(run), quiet_(quiet) {}
+
+  void Show() {
+    if (quiet_) return;
+    if (!terminal_.is_terminal()) return ShowLines();
+    const uint64_t planned = StepsPlanned(run_.spec());
+    const uint64_t taken = StepsTaken(run_);
+    if (first_taken_ == kNone) first_taken_ = taken;
+    const double part =
+        static_cast<double>(taken) / static_cast<double>(planned);
+    const double begun =
+        static_cast<double>(first_taken_) / static_cast<double>(planned);
+    // The bar expects the remaining steps to take as long, each, as the steps
+    // since the command began.
+    const double elapsed_s =
+        part > begun ? clock_.elapsed_s() * part / (part - begun) : 0;
+    terminal_.Show(StrCat(RenderTrials(run_, terminal_.width()),
+                          run_.over()
+                              ? RenderBest(run_)
+                              : RenderBar(run_.spec().name, part, elapsed_s,
+                                          run_.trouble(), terminal_.width())));
+  }
+
+ private:
+  static constexpr uint64_t kNone = ~uint64_t{0};
+
+  void ShowLines() {
+    const std::vector<tune::TrialSegment>& all = run_.state().segments;
+    shown_.resize(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      const tune::TrialSegment& one = all[i];
+      if (shown_[i] || one.outcome == tune::Outcome::kRunning) continue;
+      shown_[i] = true;
+      const std::string what = one.outcome == tune::Outcome::kDone
+                                   ? StrCat(run_.spec().metric, " ", one.value,
+                                            " at step ", one.segment.to_steps)
+                                   : StrCat("failed: ", one.why);
+      std::printf("trial %d: %s\n", one.segment.trial, what.c_str());
+    }
+    if (run_.trouble() != trouble_) {
+      trouble_ = run_.trouble();
+      if (!trouble_.empty()) PrintNotices({trouble_});
+    }
+    if (run_.over()) std::printf("%s", RenderBest(run_).c_str());
+    std::fflush(stdout);
+  }
+
+  const TuneRun& run_;
+  const bool quiet_;
+  Terminal terminal_;
+  Stopwatch clock_;
+  uint64_t first_taken_ = kNone;
+  std::vector<bool> shown_;
+  std::string trouble_;
+};
+
+absl::Status Tune(const TuneOptions& options) {
+  const StopFlag stop;
+  TuneRun::Options run_options{options, options.search, "", options.program,
+                               options.folder};
+  GAVEL_ASSIGN_OR_RETURN(run_options.text,
+                         ReadFile(options.search, tune::kSearchBytesMax));
+  if (run_options.folder.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(
+        const tune::SearchSpec spec,
+        tune::ParseSearchSpec(run_options.text, options.search));
+    run_options.folder = "gavel-results/" + spec.name;
+  }
+  const std::string record = run_options.folder + "/search.json";
+  std::error_code error;
+  if (options.cancel && !std::filesystem::exists(record, error)) {
+    return absl::NotFoundError(StrCat(record,
+                                      " is not there; give --folder as "
+                                      "the search had it"));
+  }
+  GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<TuneRun> run,
+                         TuneRun::Open(std::move(run_options)));
+  if (options.cancel) {
+    GAVEL_ASSIGN_OR_RETURN(const int cancelled, run->CancelJobs());
+    if (!options.json) {
+      absl::PrintF("Cancelled %d jobs of the search\n", cancelled);
+    }
+    return absl::OkStatus();
+  }
+  TuneScreen screen(*run, options.json);
+  const absl::Status status =
+      run->Run(*stop.get(), [&screen] { screen.Show(); });
+  if (options.json) std::printf("%s\n", TrialsJson(*run).dump(2).c_str());
+  return status;
+}
+
+}  // namespace
+
+void AddTuneCommand(CLI::App& app, std::vector<std::string> program,
+                    int* exit_code) {
+  auto [command, options] = AddCommand<TuneOptions>(
+      app, exit_code, "tune",
+      "Searches hyperparameters: its trials are jobs of one app, which are "
+      "stopped, continued and forked between two steps. Called again, it "
+      "continues",
+      Tune);
+  options.program = std::move(program);
+  command.footer(
+      "Called as: gavel tune search.toml [OPTIONS] -- ./train {lr} {depth}\n"
+      "docs/tune.md explains the file and the methods.");
+  AddClientOptions(command, &options);
+  AddOption(command, "search", options.search, "SEARCH.toml", "the search file")
+      ->required();
+  AddOption(command, "--folder", options.folder, "FOLDER",
+            "for its record, checkpoints and report, on a disk that all "
+            "servers share (default gavel-results/NAME)");
+  command.add_flag("--cancel", options.cancel,
+                   "cancels the jobs of the search, and ends");
 }
 
 }  // namespace gavel

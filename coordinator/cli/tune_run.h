@@ -6,7 +6,7 @@
 // The search's folder has all of it, and must be on a disk that all servers
 // share:
 //
-//   search.json       the record (search_state.h), from which it resumes
+//   search.json       the record (optimiser.h), from which it resumes
 //   report.html       trials and the metric by steps
 //   trials/3/0/       checkpoints of trial 3 from its beginning on
 //   trials/3/2700/    the same since it continued another trial's at that step
@@ -18,20 +18,23 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/cli/client.h"
 #include "coordinator/server/rows.h"
-#include "coordinator/tune/search_state.h"
+#include "coordinator/tune/optimiser.h"
 #include "coordinator/workload/json_fields.h"
-#include "runtime/files/descriptor.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 
@@ -130,6 +133,41 @@ class TuneRun {
   std::string trouble_;
   bool over_ = false;
 };
+
+// ---- The trials of a search as a table, as JSON, and as a page with a plot
+//
+// Pure, stateless, thread-safe.
+
+struct TrialRow {
+  int trial = 0;
+  std::string values;  // "lr=0.01 depth=3", as it trains now
+  // running, paused (it may go on), done, stopped (it does not), failed.
+  std::string state;
+  uint64_t steps = 0;
+  std::optional<double> value;  // the metric at the last steps that have one
+  uint64_t value_steps = 0;
+  // From the first submission to the end of the first segment.
+  std::optional<double> first_s;
+  std::string why;
+  std::string directory;                           // of its checkpoints
+  std::vector<std::pair<uint64_t, double>> curve;  // the metric by steps
+};
+
+// The trials by number.
+std::vector<TrialRow> TrialRows(const TuneRun& run);
+
+// Most steps that all trials of the search can take together, and those that
+// they have taken.
+uint64_t StepsPlanned(const tune::SearchSpec& spec);
+uint64_t StepsTaken(const TuneRun& run);
+
+// TRIAL STATE STEPS METRIC FIRST PARAMETERS, the best first; FIRST is the time
+// to the first rung.
+std::string RenderTrials(const TuneRun& run, size_t width);
+// "Best: trial 3, loss 0.25 at step 8100 (lr=0.01), checkpoints in DIRECTORY".
+std::string RenderBest(const TuneRun& run);
+Json TrialsJson(const TuneRun& run);
+std::string TrialsPage(const TuneRun& run);
 
 }  // namespace gavel
 

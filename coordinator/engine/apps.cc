@@ -1,6 +1,14 @@
 #include "coordinator/engine/apps.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "coordinator/engine/solver.h"
+#include "coordinator/engine/state.h"
+#include "coordinator/policy/app_fairness.h"
+#include "coordinator/policy/assigner.h"
+#include "coordinator/policy/own_bids.h"
+#include "core/text.h"
 
 namespace gavel::engine {
 
@@ -72,6 +80,303 @@ void AppTable::Rebuild(const JobTable& jobs) {
       Add(job->submitted_at, *job);
     }
   }
+}
+
+// ---- apps that bid themselves
+
+namespace {
+
+using Stage = Bidding::Stage;
+
+// So that an offer fits into a frame.
+size_t OfferedJobsMax(size_t types) {
+  constexpr size_t kOfferBytes = 48 * 1024;
+  constexpr size_t kBytesOfType = 80;  // its name and number
+  constexpr size_t kBytesOfJob = 45;
+  constexpr size_t kBytesOfSpeed = 9;
+  if (types * kBytesOfType >= kOfferBytes) return 0;
+  return (kOfferBytes - types * kBytesOfType) /
+         (kBytesOfJob + types * kBytesOfSpeed);
+}
+
+BidderKey KeyOf(const AppTable::Key& app, const Bidder& bidder) {
+  return {app.first, app.second, bidder.incarnation};
+}
+
+void Send(State& s, const BidderKey& bidder, Message message) {
+  s.outbox.EmitNow(action::SendToBidder{bidder, std::move(message)});
+}
+
+void Tell(State& s, const BidderKey& bidder, BidderNoticeKind kind,
+          std::string text = "") {
+  Send(s, bidder,
+       BidderNotice{bidder, kind, s.bidding.auction, std::move(text)});
+}
+
+// The coordinator acts for the bidder in this auction.
+void TakeOver(State& s, const AppTable::Key& app, Bidder& bidder,
+              std::string why) {
+  bidder.why = why;
+  Tell(s, KeyOf(app, bidder), BidderNoticeKind::kDefault, std::move(why));
+}
+
+Bidder* Find(State& s, const BidderKey& key) {
+  const auto found = s.bidding.bidders.find({key.owner, key.app});
+  if (found == s.bidding.bidders.end() ||
+      found->second.incarnation != key.incarnation) {
+    return nullptr;
+  }
+  return &found->second;
+}
+
+void BeginStage(State& s, Time now, Stage stage) {
+  s.bidding.stage = stage;
+  s.bidding.asked_at = now;
+  for (auto& [app, bidder] : s.bidding.bidders) {
+    bidder.asked = bidder.answered = false;
+  }
+}
+
+bool MayAnswerCome(const State& s, Time now) {
+  return now < s.bidding.until() &&
+         std::ranges::any_of(s.bidding.bidders, [](const auto& entry) {
+           const Bidder& bidder = entry.second;
+           return bidder.asked && !bidder.answered && bidder.prompt;
+         });
+}
+
+// Takes over for those that did not answer.
+void EndStage(State& s, const std::string& why) {
+  s.bidding.stage = Stage::kClosed;
+  for (auto& [app, bidder] : s.bidding.bidders) {
+    if (!bidder.asked || bidder.answered) continue;
+    bidder.prompt = false;
+    TakeOver(s, app, bidder, why);
+  }
+}
+
+// The app's part of the next auction; nullopt if no job of it can run.
+std::optional<BidRequest> OfferTo(const State& s, Time now, const App& app) {
+  const PolicyProblem problem =
+      ProblemOfApp(s, now, &s.jobs.at(*app.jobs.begin()));
+  const Assigner assigner(problem);
+  const std::vector<policy::FairApp> fair =
+      policy::FairAppsOf(problem, assigner);
+  const size_t jobs =
+      std::min(problem.jobs.size(), OfferedJobsMax(problem.types.size()));
+  if (fair.empty() || jobs == 0) return std::nullopt;
+  BidRequest offer;
+  offer.auction = s.bidding.auction;
+  offer.types = problem.types;
+  offer.accelerators = problem.capacity;
+  offer.round_s = s.terms.round_duration_s();
+  offer.age_s = fair.front().age_s;
+  offer.ideal_s = fair.front().ideal_s;
+  for (size_t m = 0; m < jobs; ++m) {
+    const PolicyJob& job = problem.jobs[m];
+    OfferedJob& row = offer.jobs.emplace_back();
+    row.job = job.id;
+    row.scale_factor = job.scale_factor;
+    row.steps_done = job.steps_done;
+    row.steps_left = job.steps_remaining;
+    row.running_on = job.running_on;
+    for (size_t type = 0; type < problem.types.size(); ++type) {
+      row.steps_per_s.push_back(assigner.Throughput(m, type));
+    }
+  }
+  return offer;
+}
+
+void SendOffers(State& s, Time now) {
+  Bidding& bidding = s.bidding;
+  // Numbers of an earlier term are not used again.
+  constexpr int kAuctionsOfTermBits = 24;
+  bidding.auction =
+      std::max(bidding.auction, s.outbox.term() << kAuctionsOfTermBits) + 1;
+  bidding.offered = s.cluster.Capacity();
+  std::erase_if(bidding.bidders, [&](const auto& entry) {
+    return !s.apps.all().contains(entry.first);
+  });
+  BeginStage(s, now, Stage::kBids);
+  for (auto& [app, bidder] : bidding.bidders) {
+    bidder.bid.reset();
+    bidder.places.clear();
+    std::optional<BidRequest> offer = OfferTo(s, now, s.apps.all().at(app));
+    bidder.has_offer = offer.has_value();
+    if (!offer.has_value()) continue;
+    const BidderKey key = KeyOf(app, bidder);
+    offer->bidder = key;
+    bidder.asked = true;
+    Send(s, key, *std::move(offer));
+  }
+}
+
+// The bidder of each app of the problem that has one.
+std::map<int, const AppTable::Key*> BiddersOf(const State& s,
+                                              const PolicyProblem& problem) {
+  std::map<int, const AppTable::Key*> bidders;
+  if (s.bidding.bidders.empty()) return bidders;
+  for (const PolicyJob& row : problem.jobs) {
+    if (row.app < 0 || bidders.contains(row.app)) continue;
+    const Job* job = s.jobs.Find(row.id);
+    if (job == nullptr) continue;
+    const auto found = s.bidding.bidders.find({job->spec.owner, job->spec.app});
+    if (found != s.bidding.bidders.end()) bidders[row.app] = &found->first;
+  }
+  return bidders;
+}
+
+}  // namespace
+
+void Admit(State& s, Time, const event::BidderJoined& e) {
+  const BidderKey& key = e.bidder;
+  const AppTable::Key app{key.owner, key.app};
+  auto& bidders = s.bidding.bidders;
+  if (!s.apps.all().contains(app)) {
+    bidders.erase(app);
+    return Tell(s, key, BidderNoticeKind::kNoApp,
+                StrCat("app ", key.app, " has no job; submit one with app = \"",
+                       key.app, "\" first"));
+  }
+  if (!bidders.contains(app) && bidders.size() >= Bidding::kBiddersMax) {
+    return Tell(s, key, BidderNoticeKind::kRefused,
+                StrCat("at most ", Bidding::kBiddersMax,
+                       " apps may bid themselves, and so many do; try again "
+                       "when one of them has ended"));
+  }
+  Bidder& bidder = bidders[app];
+  if (bidder.incarnation > key.incarnation) {
+    return Tell(s, key, BidderNoticeKind::kRefused,
+                StrCat("a process that was started later bids for app ",
+                       key.app, "; end one of the two"));
+  }
+  if (bidder.incarnation < key.incarnation) {
+    bidder = Bidder();
+    bidder.incarnation = key.incarnation;
+  }
+  Tell(s, key, BidderNoticeKind::kAccepted);
+}
+
+void Admit(State& s, Time now, const event::BidReceived& e) {
+  Bidder* bidder = Find(s, e.reply.bidder);
+  if (bidder == nullptr || e.reply.auction != s.bidding.auction) return;
+  if (s.bidding.stage != Stage::kBids || !bidder->asked || bidder->answered) {
+    // The engine had not waited for it.
+    bidder->prompt |= now <= s.bidding.asked_at + Bidding::kAnswerWait_s;
+    return;
+  }
+  bidder->answered = bidder->prompt = true;
+  const absl::Status sound =
+      policy::CheckOwnBid(e.reply.bid, s.cluster.types(), s.bidding.offered);
+  if (!sound.ok()) {
+    return TakeOver(s, {e.reply.bidder.owner, e.reply.bidder.app}, *bidder,
+                    StrCat("its bid is not used: ", sound.message()));
+  }
+  bidder->bid = e.reply.bid;
+  bidder->why.clear();
+}
+
+void Admit(State& s, Time, const event::ShareDivided& e) {
+  Bidder* bidder = Find(s, e.reply.bidder);
+  if (bidder == nullptr || e.reply.auction != s.bidding.auction ||
+      s.bidding.stage != Stage::kDivisions || !bidder->asked) {
+    return;
+  }
+  bidder->answered = bidder->prompt = true;
+  bidder->places = e.reply.places;
+}
+
+bool WaitsForBids(State& s, Time now, const std::string& policy) {
+  if (!policy::HoldsAuctions(policy) || s.bidding.bidders.empty()) {
+    CloseAuction(s);
+    return false;
+  }
+  if (s.bidding.stage == Stage::kClosed) SendOffers(s, now);
+  if (MayAnswerCome(s, now)) return true;
+  EndStage(s, "no bid came in time (1 s at most)");
+  return false;
+}
+
+void AddBids(const State& s, PolicyProblem& problem) {
+  for (const auto& [app, key] : BiddersOf(s, problem)) {
+    problem.apps[static_cast<size_t>(app)].bid = s.bidding.bidders.at(*key).bid;
+  }
+}
+
+bool HoldForDivisions(State& s, Time now, event::AllocationReady& e) {
+  const PolicyProblem* problem = s.solving.problem.get();
+  if (problem == nullptr || !e.result.is_assignment ||
+      !policy::HoldsAuctions(s.operated.policy.name)) {
+    return false;
+  }
+  const auto bidders = BiddersOf(s, *problem);
+  const bool bid = std::ranges::any_of(
+      problem->apps, [](const PolicyApp& app) { return app.bid.has_value(); });
+  if (bidders.empty() && !bid) return false;
+  BeginStage(s, now, Stage::kDivisions);
+  const auto won = policy::AcceleratorsOf(*problem, e.result.assignment);
+  for (const auto& [app, key] : bidders) {
+    const std::vector<int>& of_app = won[static_cast<size_t>(app)];
+    Bidder& bidder = s.bidding.bidders.at(*key);
+    // One without the offer, as it came later, does not know what to divide.
+    const bool can_divide = bidder.prompt && bidder.has_offer;
+    if (!can_divide || std::ranges::count(of_app, 0) == std::ssize(of_app)) {
+      continue;
+    }
+    bidder.asked = true;
+    Send(s, KeyOf(*key, bidder),
+         DivideRequest{KeyOf(*key, bidder), s.bidding.auction, of_app});
+  }
+  s.bidding.ready = std::move(e);
+  return true;
+}
+
+std::optional<event::AllocationReady> TakeDivided(State& s, Time now) {
+  if (s.bidding.stage != Stage::kDivisions || MayAnswerCome(s, now)) {
+    return std::nullopt;
+  }
+  EndStage(s, "no division came in time (1 s at most)");
+  event::AllocationReady ready = *std::exchange(s.bidding.ready, std::nullopt);
+  const PolicyProblem& problem = *s.solving.problem;
+  std::map<int, OwnAnswer> own;
+  for (size_t app = 0; app < problem.apps.size(); ++app) {
+    if (!problem.apps[app].bid.has_value()) continue;
+    const int index = static_cast<int>(app);
+    own[index] = {index, problem.apps[app].bid, {}};
+  }
+  const auto bidders = BiddersOf(s, problem);
+  std::map<int, std::vector<JobPlace>> places;
+  for (const auto& [app, key] : bidders) {
+    const Bidder& bidder = s.bidding.bidders.at(*key);
+    if (bidder.asked && !bidder.places.empty()) places[app] = bidder.places;
+  }
+  for (const auto& [app, divided] :
+       policy::Divide(problem, places, ready.result.assignment)) {
+    if (divided.ok()) {
+      own[app].app = app;
+      own[app].places = std::move(places[app]);
+    } else {
+      const AppTable::Key& key = *bidders.at(app);
+      TakeOver(s, key, s.bidding.bidders.at(key),
+               StrCat("its division is not used: ", divided.message()));
+    }
+  }
+  for (auto& [app, answer] : own) ready.own.push_back(std::move(answer));
+  return ready;
+}
+
+void CloseAuction(State& s) {
+  s.bidding.stage = Stage::kClosed;
+  s.bidding.ready.reset();
+}
+
+std::string BidderText(const State& s, const Job& job) {
+  if (job.spec.app.empty() || !policy::HoldsAuctions(s.operated.policy.name)) {
+    return "";
+  }
+  const auto found = s.bidding.bidders.find({job.spec.owner, job.spec.app});
+  if (found == s.bidding.bidders.end()) return "";
+  return found->second.why.empty() ? "itself" : found->second.why;
 }
 
 }  // namespace gavel::engine

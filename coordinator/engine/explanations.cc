@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "coordinator/engine/dependencies.h"
 #include "coordinator/engine/interactive.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/related_jobs.h"
 #include "coordinator/engine/rounds.h"
 #include "coordinator/engine/state.h"
 #include "coordinator/engine/workers.h"

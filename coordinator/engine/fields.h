@@ -1,8 +1,8 @@
 // The fields of the engine's structs, in the order in which they are written to
-// the journal (event_codec.cc) and to snapshots (engine_snapshot.cc). New
-// fields are only appended. tests/engine/journal_fields_test.cc fails if a
-// member of a struct is not listed, or if the bytes of a row change. Only these
-// two files and tests include this header.
+// the journal (event.cc) and to snapshots (engine.cc). New fields are only
+// appended. tests/engine/journal_fields_test.cc fails if a member of a struct
+// is not listed, or if the bytes of a row change. Only these two files and
+// tests include this header.
 #ifndef GAVEL_COORDINATOR_ENGINE_FIELDS_H_
 #define GAVEL_COORDINATOR_ENGINE_FIELDS_H_
 
@@ -25,11 +25,11 @@
 #include "coordinator/engine/reason.h"
 #include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/mechanism/cluster.h"
-#include "coordinator/mechanism/time_received.h"
+#include "coordinator/mechanism/round_table.h"
 #include "coordinator/policy/policy.h"
-#include "core/fields.h"
 #include "core/ids.h"
 #include "core/message_fields.h"
+#include "core/packer.h"
 
 namespace gavel {
 

@@ -359,9 +359,9 @@ struct Job {
   // and those that failed. An active job has none.
   std::vector<Parent> parents;
 
-  // An element of an array (arrays.h): the id of the array, the index within
-  // it, and how many of its elements may run at once (0: no limit). Invalid: it
-  // is no element.
+  // An element of an array (related_jobs.h): the id of the array, the index
+  // within it, and how many of its elements may run at once (0: no limit).
+  // Invalid: it is no element.
   JobId array;
   int array_index = 0;
   int array_at_once = 0;

@@ -22,7 +22,7 @@
 #include "coordinator/engine/terms.h"
 #include "coordinator/engine/throughput_matrix.h"
 #include "coordinator/mechanism/cluster.h"
-#include "coordinator/mechanism/time_received.h"
+#include "coordinator/mechanism/round_table.h"
 #include "core/ids.h"
 #include "core/units.h"
 

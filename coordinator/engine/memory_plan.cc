@@ -12,8 +12,8 @@
 
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/state.h"
-#include "core/size_text.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel::engine {
 

@@ -14,7 +14,7 @@
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/job_table.h"
-#include "coordinator/engine/lease_book.h"
+#include "coordinator/engine/leases.h"
 #include "coordinator/engine/reason.h"
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/throughput_matrix.h"

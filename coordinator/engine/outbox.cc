@@ -6,7 +6,7 @@
 #include <string>
 #include <variant>
 
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "core/text.h"
 
 namespace gavel::engine {

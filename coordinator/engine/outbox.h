@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "coordinator/engine/action.h"
 #include "coordinator/engine/event.h"
 #include "core/messages.h"
 #include "core/queue.h"

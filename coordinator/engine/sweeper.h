@@ -1,8 +1,11 @@
-// Deadlines: agents, workers and leases that are overdue. Each look says when
-// the next one is due (agenda.h). Not thread-safe; stateless.
+// Deadlines: agents, workers and leases that are overdue, and the times that
+// job files name. Each look says when the next one is due (Agenda). Not
+// thread-safe; stateless.
 #ifndef GAVEL_COORDINATOR_ENGINE_SWEEPER_H_
 #define GAVEL_COORDINATOR_ENGINE_SWEEPER_H_
 
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/job.h"
 #include "coordinator/mechanism/cluster.h"
 #include "core/ids.h"
 #include "core/units.h"
@@ -13,6 +16,28 @@ struct State;
 
 // Looks at all deadlines.
 void Sweep(State& s, Time now);
+
+// The times that a job file names: not_before, when the job may start,
+// time_limit, how long it may run, and idle_limit. A job that is not yet to
+// start is held, and released when its time comes. One that has run for its
+// limit is asked to stop at a boundary with a checkpoint, and is held. An
+// interactive job that was idle for its limit is over (interactive.h). Not
+// thread-safe; stateless.
+
+// Whether it waits for its not_before.
+bool IsAhead(const Job& job);
+
+// Holds a job until its not_before, if that lies ahead.
+void HoldUntilDue(State& s, Time now, Job& job);
+// The same of an element of an array that was never in the queue. False: it may
+// start.
+bool HoldElementUntilDue(State& s, Job& job);
+// Finds those jobs again, in a state that was read.
+void RebuildTimes(State& s);
+
+// Looks at the times of all jobs.
+void SweepTimes(State& s, Time now);
+void On(State& s, Time now, const event::TimeReached& e);
 
 }  // namespace gavel::engine
 

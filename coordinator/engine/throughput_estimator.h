@@ -1,16 +1,23 @@
 // Throughputs of a job of which little was measured: a few of its cells
 // (accelerator type, partner) are enough to find the reference job that it is
 // most like, whose row it then gets. Gavel sections 3.3 and 6, after Paragon
-// and Quasar. The engine owns one for each scale factor. Not changed once made:
-// thread-safe. Deterministic.
+// and Quasar. ThroughputEstimator does this for one scale factor, ReferenceRows
+// for all of those in a throughput table. Not changed once made: thread-safe.
+// Deterministic.
 #ifndef GAVEL_COORDINATOR_ENGINE_THROUGHPUT_ESTIMATOR_H_
 #define GAVEL_COORDINATOR_ENGINE_THROUGHPUT_ESTIMATOR_H_
 
 #include <cstddef>
 #include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
+
+#include "coordinator/engine/job.h"
+#include "coordinator/workload/throughput_table.h"
 
 namespace gavel {
 
@@ -92,6 +99,40 @@ class ThroughputEstimator {
   std::vector<ReferenceJob> references_;
   std::vector<double> type_speeds_;  // [J] mean logarithm, of a row without own
   std::vector<double> rows_;         // [references x columns]
+};
+
+// The rows of a throughput table that stand for jobs which are not in it: of
+// each scale factor those that differ most, taken as profiled in full. The
+// engine asks it which of them a job is most like, the simulator beside which
+// of them jobs are profiled. Not changed once made: thread-safe. Gavel sections
+// 3.3 and 6.
+class ReferenceRows {
+ public:
+  // At most `models` >= 1 of each scale factor.
+  ReferenceRows(std::shared_ptr<const ThroughputTable> table, int models);
+
+  struct Match {
+    ThroughputTable::Row row = 0;
+    double speed = 0;  // as in ThroughputEstimator::Match
+  };
+  // Cells of types and partners that it does not know are ignored.
+  std::optional<Match> Find(int scale_factor,
+                            const std::vector<ProfiledCell>& cells) const;
+  // Ascending; empty: the table has no row of that scale factor.
+  const std::vector<ThroughputTable::Row>& RowsOf(int scale_factor) const;
+  // Some reference of that scale factor can share an accelerator with one.
+  bool CanShare(int scale_factor) const;
+
+ private:
+  struct Scale {
+    std::vector<ThroughputTable::Row> rows;
+    ThroughputEstimator estimator;
+  };
+  std::vector<ReferenceJob> JobsOf(
+      const std::vector<ThroughputTable::Row>& rows) const;
+
+  std::shared_ptr<const ThroughputTable> table_;
+  std::map<int, Scale> scales_;
 };
 
 }  // namespace gavel

@@ -1,5 +1,6 @@
-// The documents of the dashboard: who makes them (Documents), and how all
-// browsers share them (SharedDocuments).
+// The documents of the dashboard: who makes them (Documents), how all browsers
+// share them (SharedDocuments), and the stream of events by which browsers
+// learn of changes (Events).
 #ifndef GAVEL_COORDINATOR_HTTP_DOCUMENTS_H_
 #define GAVEL_COORDINATOR_HTTP_DOCUMENTS_H_
 
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -104,6 +106,46 @@ class SharedDocuments {
   std::condition_variable made_;
   // By all members of the request but the address.
   std::map<std::string, std::shared_ptr<Entry>> entries_;
+};
+
+// Asks for the status at an interval while somebody watches, and keeps the
+// last event for all watchers. One thread inside; thread-safe; borrows the
+// documents.
+class Events {
+ public:
+  Events(SharedDocuments& documents, double interval_s, size_t watchers_max);
+  ~Events();
+
+  // False: too many watch.
+  bool Enter();
+  void Leave();
+  size_t watchers() const;
+
+  struct Event {
+    uint64_t seq = 0;  // rises with each
+    std::string text;  // as it is sent
+  };
+  // An event newer than `seen`; null: there was none within `timeout_s`.
+  std::shared_ptr<const Event> Next(uint64_t seen, double timeout_s);
+  // Ends the thread; nobody waits any more.
+  void Stop();
+
+ private:
+  void Run();
+  // Makes the event of a status that differs from the last one.
+  void Take(const std::string& status);
+
+  SharedDocuments& documents_;
+  const double interval_s_;
+  const size_t watchers_max_;
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  size_t watchers_ = 0;
+  bool stopping_ = false;
+  uint64_t seq_ = 0;
+  std::string compared_;  // the last status, without what always changes
+  std::shared_ptr<const Event> last_;
+  std::thread thread_;
 };
 
 }  // namespace gavel

@@ -1,19 +1,101 @@
 // The dashboard's side of the coordinator: pages, documents as JSON, events,
-// actions and metrics over HTTP, on threads of its own.
+// actions and metrics over HTTP, on threads of its own (HttpServer); and what
+// it is made of apart from sockets: checks of what browsers send, the tokens by
+// which they act in the name of a principal (DashboardTokens), and the files of
+// the pages, which are compiled into the program.
 #ifndef GAVEL_COORDINATOR_HTTP_HTTP_SERVER_H_
 #define GAVEL_COORDINATOR_HTTP_HTTP_SERVER_H_
 
+#include <array>
 #include <cstddef>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "coordinator/http/documents.h"
-#include "coordinator/http/pages.h"
-#include "coordinator/http/tokens.h"
+#include "core/messages.h"
+#include "core/units.h"
 
 namespace gavel {
+
+// ---- Checks of what browsers send. Pure, thread-safe.
+
+// Host and port of "127.0.0.1:8080" or "[::1]:8080".
+struct HttpAddress {
+  std::string host;  // without brackets
+  int port = 0;
+};
+// INVALID_ARGUMENT, with the form: it is none.
+absl::StatusOr<HttpAddress> ParseHttpAddress(std::string_view text);
+
+// Whether a request may name this host. A foreign page can make its own name
+// lead to this machine (DNS rebinding), but neither an address nor
+// "localhost" nor `own_name`, the host of --http-url.
+bool IsHostAllowed(std::string_view host, std::string_view own_name);
+
+// Whether a page of `origin` is one of the dashboard's at `host`.
+bool IsSameOrigin(std::string_view origin, std::string_view host);
+
+// The token of "Bearer TOKEN"; empty: the header has none.
+std::string_view BearerToken(std::string_view authorization);
+
+// "gavel.example.org" of "https://gavel.example.org:444/gavel". Empty: no URL.
+std::string_view HostOfUrl(std::string_view url);
+
+// Reads the command of {"action": "hold", "target": "12"}. INVALID_ARGUMENT
+// names the mistake.
+absl::StatusOr<CommandRequest> ParseAction(std::string_view json);
+
+// ---- Tokens
+
+// Random tokens of 256 bits, each for the key of the principal that asked for
+// it. An action by a token is authorised as a request of that key, so it may do
+// no more than the principal, and nothing once the principal is removed. Only
+// hashes are kept. Thread-safe. `now` never falls.
+class DashboardTokens {
+ public:
+  static constexpr double kValid_s = 12 * 3600;
+  // Beyond, the oldest are forgotten: those of the same key first.
+  static constexpr size_t kTokensMax = 1024;
+  static constexpr size_t kTokensOfOneKeyMax = 16;
+
+  // A new token: 64 hexadecimal digits.
+  std::string Make(Time now, const std::string& public_key);
+  // The key of a token that is valid. Takes as long whichever token it is.
+  std::optional<std::string> Find(Time now, std::string_view token) const;
+
+ private:
+  using Hash = std::array<unsigned char, 32>;
+  struct Entry {
+    Hash hash;
+    std::string public_key;
+    Time until = 0;
+  };
+  static Hash HashOf(std::string_view token);
+
+  mutable std::mutex mutex_;    // guards the next
+  std::vector<Entry> entries_;  // the oldest first
+};
+
+// ---- Pages
+
+struct Page {
+  std::string_view name;  // "app.js"
+  std::string_view bytes;
+};
+
+// The files of coordinator/http/pages, and "chart.umd.js".
+std::span<const Page> CompiledPages();
+
+// "text/html; charset=utf-8", by the ending of the name.
+std::string_view MediaTypeOf(std::string_view name);
+
+// ---- The server
 
 struct HttpTimes {
   double update_interval_s = 1;

@@ -1,5 +1,3 @@
-#include "coordinator/policy/allox.h"
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -15,7 +13,6 @@
 #include <vector>
 
 #include "coordinator/policy/assigner.h"
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"
 

@@ -1,6 +1,6 @@
 // Hands out accelerators to one unit after another, for the policies that
 // choose accelerators themselves. Called by queues.cc, allox.cc, gandiva.cc,
-// loss_policies.cc, themis.cc and tiresias.cc. Not thread-safe.
+// loss_policies.cc and themis.cc. Not thread-safe.
 #ifndef GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 #define GAVEL_COORDINATOR_POLICY_ASSIGNER_H_
 

@@ -1,5 +1,3 @@
-#include "coordinator/policy/bundle_program.h"
-
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -13,6 +11,7 @@
 #include "Eigen/Cholesky"
 #include "Eigen/Core"
 #include "coordinator/policy/highs_solver.h"
+#include "coordinator/policy/partial_allocation.h"
 
 namespace gavel::policy {
 namespace {

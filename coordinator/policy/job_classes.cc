@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "coordinator/policy/policy.h"
-#include "coordinator/policy/row_table.h"
 #include "coordinator/policy/share_problem.h"
 
 namespace gavel::policy {

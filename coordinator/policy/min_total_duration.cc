@@ -12,14 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/policy/bound.h"
-#include "coordinator/policy/demands.h"
 #include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/policy/price_program.h"
+#include "coordinator/policy/price_water.h"
 #include "coordinator/policy/share_problem.h"
 #include "coordinator/policy/share_program.h"
-#include "coordinator/policy/target_program.h"
 #include "coordinator/policy/water_filling.h"
 
 namespace gavel::policy {

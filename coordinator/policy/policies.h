@@ -46,6 +46,101 @@ struct NashProduct : SolveReport {
 NashProduct MaximizeNashProduct(const ShareProblem& problem,
                                 std::optional<size_t> without = std::nullopt);
 
+// Curves through the losses that jobs report, for the policies that predict
+// training (loss_policies.cc). Pure, thread-safe.
+//
+//   kReciprocal   1 / (b k + c) + d              Optimus (EuroSys'18), eq. 1
+//   kSublinear    1 / (a k^2 + b k + c) + d      SLAQ (SoCC'17):
+//   kExponential  exp(-b k - c) + d              first-order methods, and those
+//                                                that converge linearly
+//
+// with a, b, c >= 0 (but c of any sign in kExponential) and k in steps. The
+// asymptote d is below all losses; it is at least 0 if they are all above 0,
+// and else no further below them than they have fallen.
+
+enum class CurveFamily : uint8_t { kReciprocal, kSublinear, kExponential };
+
+struct LossCurve {
+  CurveFamily family = CurveFamily::kReciprocal;
+  double a = 0, b = 0, c = 0, d = 0;
+  // The mean of the squared errors by weight, as a part of the squared range
+  // of the losses.
+  double error = 0;
+
+  double At(double steps) const;
+};
+
+// Fewer points than this have no curve.
+inline constexpr size_t kLossPointsMin = 4;
+
+// The curve of the family that is nearest to `points`, which ascend by steps:
+// non-negative least squares for each asymptote, and a search for the best
+// asymptote. The weight of a point is `decay` times that of the next one.
+// Nothing if there are too few points, or if the loss does not fall.
+std::optional<LossCurve> FitCurve(std::span<const PolicyLoss> points,
+                                  CurveFamily family, double decay = 1);
+
+// The two problems inside AlloX: what a second on each accelerator type is
+// worth, and the matching of jobs to positions. Called by allox.cc. Pure
+// functions, thread-safe.
+
+// The value of a second of each accelerator type to a mix of jobs: the dual of
+// the least makespan, max over p of sum_m min_j p_j t[m][j] with sum_j p_j N_j
+// = 1. A division of jobs among types that keeps all types busy to the end has
+// every job where p_j t[m][j] is least.
+//
+// `time_s` [n x J] row-major, accelerator-seconds that each job takes on each
+// type, > 0; infinity: it can't run there. `capacity` [J], N_j >= 0.
+//
+// [J] prices, the dearest 1; 0 where there are no accelerators. To some percent
+// (multiplicative weights, a fixed number of steps), O(n J) a step. All 1
+// without jobs.
+std::vector<double> TypePrices(std::span<const double> time_s,
+                               std::span<const int> capacity);
+
+// The assignment problem of AlloX (Le et al., EuroSys'20, section 4): jobs to
+// positions in the queues of machines. Machines of a type that become free at
+// the same time are alike, so their positions k = 1, 2, ... are one column of
+// as many places instead of a column each: a transport problem, whose optimum
+// is integral. See MatchPositions.
+
+// Machines that are alike.
+struct MachineGroup {
+  size_t type = 0;
+  double ready_s = 0;  // when they become free, >= 0
+  int machines = 0;    // >= 1
+};
+
+struct MatchingProblem {
+  size_t types = 0;                  // J
+  std::vector<MachineGroup> groups;  // by type, then ready_s, all different
+  // [n x J] row-major, > 0; kInfinity: cannot run there.
+  std::vector<double> time_s;
+  // [J] added to each job's from_end: that many more wait for a machine of the
+  // type while one is busy. >= 0; empty: 0 each.
+  std::vector<double> price;
+
+  size_t jobs() const { return types == 0 ? 0 : time_s.size() / types; }
+};
+
+struct Position {
+  size_t group = 0;
+  // From the end of the queue: 1 runs last and delays itself only, k delays
+  // itself and the k - 1 jobs behind it.
+  int from_end = 0;  // 0: no machine can run the job
+};
+
+struct Matching {
+  std::vector<Position> positions;  // by job
+  // Sum over jobs of (from_end + price) * time_s + ready_s.
+  double cost = 0;
+  double bound = 0;  // no matching is cheaper, to rounding: by its duals
+};
+
+// The cheapest one, by shortest augmenting paths (Jonker and Volgenant 1987),
+// O(n^3) at worst, as only the first empty positions are looked at.
+Matching MatchPositions(const MatchingProblem& problem);
+
 }  // namespace gavel::policy
 
 namespace gavel {

@@ -6,6 +6,9 @@
 #ifndef GAVEL_COORDINATOR_POLICY_POLICY_H_
 #define GAVEL_COORDINATOR_POLICY_POLICY_H_
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -18,7 +21,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/policy/row_table.h"
 #include "core/bids.h"
 #include "core/ids.h"
 #include "core/locality.h"
@@ -118,6 +120,63 @@ struct PolicySizes {
 struct PolicyPair {
   size_t first = 0;  // see PolicyProblem::kinds
   size_t second = 0;
+};
+
+// A hash table that numbers rows, so that equal rows have the same number. The
+// table stores hashes only: rows stay with the caller, which compares those
+// with equal hashes. Called by JobRows, job_classes.h and PriceClasses. A value
+// without locks.
+
+// Returns the hash of a row that is extended by `value`, given the hash of the
+// row so far. -0 and 0 give the same hash.
+inline uint64_t AddToHash(uint64_t hash, double value) {
+  hash ^= std::bit_cast<uint64_t>(value + 0.0);
+  hash *= 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: spreads the bits
+  return hash ^ (hash >> 29);
+}
+
+inline uint64_t AddToHash(uint64_t hash, std::span<const double> values) {
+  for (const double value : values) hash = AddToHash(hash, value);
+  return hash;
+}
+
+class RowTable {
+ public:
+  // Returns the number of the row that has this hash and for which
+  // is_row(number) is true. If there is none, the row is new and gets the next
+  // number, which is size() before the call.
+  template <class IsRow>
+  uint32_t Number(uint64_t hash, IsRow is_row) {
+    if (2 * hashes_.size() >= slots_.size()) Grow();
+    size_t slot = hash & (slots_.size() - 1);
+    for (; slots_[slot] != kEmptySlot; slot = Next(slot)) {
+      const uint32_t number = slots_[slot];
+      if (hashes_[number] == hash && is_row(number)) return number;
+    }
+    slots_[slot] = static_cast<uint32_t>(hashes_.size());
+    hashes_.push_back(hash);
+    return slots_[slot];
+  }
+  size_t size() const { return hashes_.size(); }
+
+ private:
+  static constexpr uint32_t kEmptySlot = std::numeric_limits<uint32_t>::max();
+
+  size_t Next(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+  void Grow() {
+    constexpr size_t kSlotsMin = 64;
+    slots_.assign(slots_.empty() ? kSlotsMin : 4 * slots_.size(), kEmptySlot);
+    for (size_t number = 0; number < hashes_.size(); ++number) {
+      size_t slot = hashes_[number] & (slots_.size() - 1);
+      while (slots_[slot] != kEmptySlot) slot = Next(slot);
+      slots_[slot] = static_cast<uint32_t>(number);
+    }
+  }
+
+  std::vector<uint64_t> hashes_;  // by number
+  // Open addressing. The number of slots is a power of two, and at most half of
+  // them are used.
+  std::vector<uint32_t> slots_;
 };
 
 // Which jobs of a problem are equal in everything that max-min fairness reads:
@@ -417,6 +476,43 @@ namespace gavel::policy {
 // positive throughput outside [1e-15, 1e15] are left out from the start.
 // kFailed: all attempts failed, and `detail` says why the first one did.
 PolicyResult GuardedSolve(const Policy& policy, const PolicyProblem& problem);
+
+// Checks that the bound of a solve certifies its objective. A bound proves that
+// no allocation is better, so a valid one is never worse than the achieved
+// objective by more than rounding. Called by all policies that prove their
+// results. Pure functions, thread-safe.
+
+// The direction in which objectives improve.
+enum class Sense : uint8_t { kMaximum, kMinimum };
+
+// Relative difference that rounding can make, in either direction, between an
+// exact optimum and its bound.
+inline constexpr double kBoundRounding = 1e-9;
+
+// Largest gap of a kOptimal result to its bound, relative to the larger of the
+// two.
+inline constexpr double kOptimalGapMax = 1e-6;
+
+// Checks `bound` against the achieved `value`. If `bound` is worse than `value`
+// by rounding only, that is by at most kBoundRounding * `scale`, it is set to
+// `value`; `scale` is the size of the terms that both are sums of. If it is
+// worse by more, it proves nothing: it stays as it is, and the error is
+// returned as a text. Returns "" if the bound is valid.
+std::string CheckBound(Sense sense, double value, double scale, double* bound);
+inline std::string CheckBound(Sense sense, double value, double* bound) {
+  return CheckBound(sense, value, std::max(std::abs(value), std::abs(*bound)),
+                    bound);
+}
+
+// Applies CheckBound to the objective and bound of a complete result, and sets
+// its gap. If the bound proves nothing, or the result is kOptimal but its gap
+// exceeds kOptimalGapMax, Certify adds this to `detail`, turns kOptimal into
+// kIterationLimit and returns false.
+bool Certify(Sense sense, PolicyResult* result);
+
+// Copies `report` into `result`, applies Certify and returns the result.
+PolicyResult Certified(Sense sense, const SolveReport& report,
+                       PolicyResult result);
 
 }  // namespace gavel::policy
 

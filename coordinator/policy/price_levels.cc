@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/column_master.h"
+#include "coordinator/policy/policy.h"
 #include "core/radix_sort.h"
 
 namespace gavel::policy {

@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/price_pass.h"
-#include "coordinator/policy/row_table.h"
 
 namespace gavel::policy {
 

@@ -23,7 +23,7 @@ inline constexpr size_t kPriceLanes = 8;
 inline constexpr size_t kPriceTypesMax = 64;
 
 // The demand of job m at level t. kRamp: min(b + t a, c); kFinish: a / (-t b -
-// c), the rate that finishes with the ratio rho = -t (finish_time_fairness.cc).
+// c), the rate that finishes with the ratio rho = -t (fairness.cc).
 enum class DemandCurve : uint8_t { kRamp, kFinish };
 
 // Jobs by blocks of kPriceLanes; the last block is filled up with jobs that

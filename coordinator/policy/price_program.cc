@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/column_master.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/price_levels.h"
 #include "coordinator/policy/price_pass.h"
 #include "coordinator/policy/price_water.h"

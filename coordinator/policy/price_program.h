@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/policy/demands.h"
 #include "coordinator/policy/price_levels.h"
 #include "coordinator/policy/price_pass.h"
 #include "coordinator/policy/price_water.h"

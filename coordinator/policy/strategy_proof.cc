@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "Eigen/LU"
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/highs_solver.h"
 #include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"

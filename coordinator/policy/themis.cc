@@ -11,7 +11,7 @@
 //    the app has made a bid itself (PolicyApp::bid). That bid counts until the
 //    app has won something, because its rows are about nothing else.
 //    Where placement matters, a bundle also says on which servers; equal ones
-//    are not told apart (auction_rooms.h). The coordinator bids for servers of
+//    are not told apart (AuctionRooms). The coordinator bids for servers of
 //    each kind, and rho counts what each gang loses there. Rows of an app name
 //    types only: they ask for the servers on which so many accelerators are
 //    closest to each other.
@@ -40,7 +40,6 @@
 #include "absl/status/statusor.h"
 #include "coordinator/policy/app_fairness.h"
 #include "coordinator/policy/assigner.h"
-#include "coordinator/policy/auction_rooms.h"
 #include "coordinator/policy/partial_allocation.h"
 #include "coordinator/policy/policies.h"
 #include "coordinator/policy/policy.h"

@@ -9,11 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "coordinator/policy/bound.h"
 #include "coordinator/policy/job_classes.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/price_program.h"
 #include "coordinator/policy/share_program.h"
-#include "coordinator/policy/target_program.h"
 #include "core/text.h"
 
 namespace gavel::policy {

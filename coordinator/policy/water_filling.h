@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/policy/demands.h"
 #include "coordinator/policy/highs_solver.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/policy/price_water.h"
 #include "coordinator/policy/share_problem.h"
 
 namespace gavel::policy {

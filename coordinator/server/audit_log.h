@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/units.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 #include "runtime/files/worker_thread.h"
 
 namespace gavel {

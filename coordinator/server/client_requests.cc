@@ -9,10 +9,10 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
-#include "coordinator/engine/arrays.h"
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/related_jobs.h"
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/server/query.h"
 #include "coordinator/workload/job_spec.h"

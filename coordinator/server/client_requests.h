@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/engine/action.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/server/audit_log.h"

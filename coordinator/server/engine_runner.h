@@ -1,24 +1,24 @@
-// Runs the engine (EngineRunner), and solves its policies on a thread
-// (SolverThread).
+// Runs the engine (EngineRunner), solves its policies on a thread
+// (SolverThread), and tells in the log what happened (ClusterFacts).
 #ifndef GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
 #define GAVEL_COORDINATOR_SERVER_ENGINE_RUNNER_H_
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/engine/action.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/client_requests.h"
-#include "coordinator/server/cluster_facts.h"
 #include "coordinator/server/journal_writer.h"
 #include "coordinator/server/peer_links.h"
 #include "coordinator/server/query.h"
@@ -26,9 +26,43 @@
 #include "core/units.h"
 #include "runtime/files/stopwatch.h"
 #include "runtime/files/worker_thread.h"
+#include "spdlog/common.h"
 #include "spdlog/logger.h"
 
 namespace gavel {
+
+struct Fact {
+  spdlog::level::level_enum level = spdlog::level::info;
+  std::string text;
+};
+
+// Lines of the coordinator's log about servers, workers and jobs: one line for
+// each fact, from the same durable events that make the history (history.h).
+// The event loop writes them; a replay of the journal does not write them
+// again. Not thread-safe.
+class ClusterFacts {
+ public:
+  // The facts of a durable event, which `engine` has already taken.
+  std::vector<Fact> Observe(const Event& event, const Engine& engine);
+
+  // A launch that its agent reports, however often.
+  std::optional<Fact> Of(const WorkerLaunched& launched, const Engine& engine);
+  // The fact of a message to an agent: the reason why a worker is ended that
+  // did not end itself, told once, or the refusal of an agent.
+  std::optional<Fact> Of(Time now, const StopWorker& stop,
+                         const Engine& engine);
+  static Fact Of(const AgentRejected& rejected);
+
+ private:
+  struct Observation;  // of one event
+  void Forget(const WorkerKey& worker);
+
+  std::map<JobId, JobState> jobs_;  // active or held
+  std::set<AcceleratorId> lost_;    // told of
+  std::set<WorkerKey> launched_;    // that their agents told of
+  std::set<WorkerKey> starting_;    // of those, that have not said hello
+  std::set<WorkerKey> stopping_;    // told of
+};
 
 // Solves policies on a thread of its own, so that the event loop never waits
 // for a solver. Only the newest of the waiting problems is kept, since the

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "xxhash.h"
 
 namespace gavel {

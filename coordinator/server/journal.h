@@ -17,12 +17,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/engine/action.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/server/history.h"
 #include "core/ids.h"
 #include "core/units.h"
 #include "runtime/database/sqlite.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 
@@ -122,7 +122,7 @@ struct JournalOptions {
 // The journal: the engine's durable events in one SQLite file (WAL, synchronous
 // FULL), each row chained to the one before by a hash, with snapshots of the
 // engine and the tables of history beside them (see the functions above and
-// history_tables.h). Replaying it gives the engine again.
+// history.h). Replaying it gives the engine again.
 // The coordinator reads it at its start; from then on its commit thread alone
 // owns it.
 //

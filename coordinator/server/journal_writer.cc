@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "core/packer.h"
 #include "core/status.h"
 #include "core/text.h"

@@ -18,10 +18,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/engine/action.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
-#include "coordinator/server/history_projector.h"
+#include "coordinator/server/history.h"
 #include "coordinator/server/journal.h"
 #include "core/units.h"
 #include "runtime/files/worker_thread.h"

@@ -18,13 +18,12 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "coordinator/server/row_json.h"
+#include "coordinator/server/rows.h"
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "runtime/database/sqlite.h"
-#include "runtime/files/descriptor.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "runtime/files/stopwatch.h"
 
 namespace gavel {

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "core/units.h"
 #include "runtime/files/worker_thread.h"

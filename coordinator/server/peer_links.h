@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "coordinator/engine/action.h"
+#include "coordinator/engine/event.h"
 #include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/local_requests.h"
 #include "core/ids.h"

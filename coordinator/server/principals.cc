@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "coordinator/engine/arrays.h"
+#include "coordinator/engine/related_jobs.h"
 #include "coordinator/server/incoming.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
@@ -22,7 +22,7 @@
 #include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "runtime/transport/curve.h"
 
 namespace gavel {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "coordinator/policy/policy.h"
-#include "coordinator/server/row_json.h"
+#include "coordinator/server/rows.h"
 #include "core/text.h"
 
 namespace gavel {

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/server/query.h"
-#include "coordinator/server/row_json.h"
+#include "coordinator/server/rows.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files/stopwatch.h"

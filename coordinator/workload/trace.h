@@ -45,7 +45,7 @@ struct TraceJob {
   int scale_factor = 1;     // >= 1
   double weight = 1;        // > 0
   // > 0, need not be whole when generated; 0: as many as `duration_s` takes,
-  // which the throughputs tell (trace_steps.h).
+  // which the throughputs tell (trace_generator.h).
   double steps_total = 0;
   double arrival_s = 0;  // >= 0, never before the job ahead
   double slo = 0;        // deadline as a multiple of `duration_s`; 0: none

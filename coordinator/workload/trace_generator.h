@@ -1,21 +1,52 @@
-// Draws jobs as the original Gavel does, number for number: with Python's
-// Mersenne Twister and its random(), uniform() and choice()
-// (docs/from-gavel.md). Deterministic by seed. Not thread-safe.
+// What makes traces complete by measured throughputs: steps from durations and
+// durations from steps, for traces that were read; and jobs drawn as the
+// original Gavel draws them, number for number, with Python's Mersenne Twister
+// and its random(), uniform() and choice() (docs/from-gavel.md).
 #ifndef GAVEL_COORDINATOR_WORKLOAD_TRACE_GENERATOR_H_
 #define GAVEL_COORDINATOR_WORKLOAD_TRACE_GENERATOR_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/trace.h"
 
 namespace gavel {
+
+// ---- Steps and durations, by the throughputs of the reference type.
+// Thread-safe.
+
+// Fills in the one of steps_total and duration_s that a job lacks. Where the
+// table has no row for it, steps are seconds (1 step/s), and durations stay 0.
+// INVALID_ARGUMENT names the job, its type and scale factor when it has a row,
+// but cannot run on the reference type, or would have too many steps.
+absl::Status CompleteTrace(const ThroughputTable& throughputs, Trace& trace);
+
+// `throughputs` with rows for the scale factors of `trace` that it lacks, of
+// types that it has: the speeds of the next smaller scale factor there (else
+// the smallest), in proportion; no pairs. Nothing when none is lacking. A
+// notice of the trace tells of it.
+std::optional<ThroughputTable> ScaleRows(const ThroughputTable& throughputs,
+                                         Trace& trace);
+
+// Gives jobs without a row and without a duration one, by 1 step/s; a notice of
+// the trace tells of it.
+void EqualizeUnknownTypes(const ThroughputTable& throughputs, Trace& trace);
+
+// INVALID_ARGUMENT names the first job whose type and scale factor the table
+// has no row for, and the closest type that it has. Jobs of kNoJobType need
+// none.
+absl::Status RequireKnownTypes(const ThroughputTable& throughputs,
+                               const Trace& trace);
+
+// ---- Drawing jobs. Deterministic by seed. Not thread-safe.
 
 // Python's random.Random, number for number: the Mersenne Twister seeded by an
 // integer, random(), uniform() and choice(). Deterministic. Not thread-safe.

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "core/generation.h"
 #include "runtime/checkpoint/snapshot_stage.h"
-#include "runtime/device/copy_list.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 

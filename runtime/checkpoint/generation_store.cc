@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/generation_store.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -9,8 +10,57 @@
 #include "runtime/checkpoint/attempt_writer.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/device/torch_errors.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel {
+
+double CheckpointInterval_s(double stall_s, double failure_interval_s,
+                            int world_size) {
+  if (!std::isfinite(stall_s) || stall_s < 0) stall_s = 0;
+  if (!std::isfinite(failure_interval_s) || failure_interval_s < 0) {
+    return kCheckpointIntervalMax_s;
+  }
+  const double of_the_job_s = failure_interval_s / std::max(1, world_size);
+  return std::clamp(std::sqrt(2 * stall_s * of_the_job_s),
+                    kCheckpointIntervalMin_s, kCheckpointIntervalMax_s);
+}
+
+std::optional<double> Retention::ScoreOf(const Attempt& attempt,
+                                         const ReadManifest& read) {
+  if (best_.scalar.empty()) return std::nullopt;
+  const auto known = scores_.find(attempt);
+  if (known != scores_.end()) return known->second;
+  const absl::StatusOr<Manifest> manifest = read(attempt);
+  if (!manifest.ok()) return std::nullopt;
+  std::optional<double>& score = scores_[attempt];
+  const auto found = manifest->scalars.find(best_.scalar);
+  if (found != manifest->scalars.end()) score = found->second;
+  return score;
+}
+
+std::vector<ScoredGeneration> Retention::Scored(
+    const std::vector<Attempt>& committed, const ReadManifest& read) {
+  std::vector<ScoredGeneration> all;
+  for (const Attempt& attempt : committed) {
+    all.push_back({attempt.generation, ScoreOf(attempt, read)});
+  }
+  return all;
+}
+
+std::vector<Generation> Retention::Preserved(
+    const std::vector<Attempt>& committed, const ReadManifest& read) {
+  return GenerationsToPreserve(Scored(committed, read), every_steps_,
+                               best_.highest);
+}
+
+std::optional<Generation> Retention::Best(const std::vector<Attempt>& committed,
+                                          const ReadManifest& read) {
+  const std::vector<Generation> best = GenerationsToPreserve(
+      Scored(committed, read), /*every_steps=*/0, best_.highest);
+  if (best.empty()) return std::nullopt;
+  return best.front();
+}
+
 namespace {
 
 GangWait WaitOf(const CommitOptions& options) {
@@ -580,6 +630,82 @@ absl::StatusOr<Restored> GenerationStore::ReadAttempt(
                   std::move(snapshot),
                   manifest.scalars,
                   {}};
+}
+
+CheckpointWriter::CheckpointWriter(GenerationStore store, Done done)
+    : store_(std::move(store)), done_(std::move(done)) {}
+
+absl::Status CheckpointWriter::Begin(Generation generation,
+                                     const Snapshot& snapshot,
+                                     const CommitOptions& options,
+                                     std::vector<HostCopy>* copies) {
+  Wait().IgnoreError();
+  GAVEL_RETURN_IF_ERROR(store_.Stage(snapshot, options));
+  if (copies != nullptr) *copies = store_.StagedCopies(snapshot);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    in_flight_ = generation;
+  }
+  Post([this, generation, options] {
+    absl::Status status = CatchAsStatus("writing a checkpoint", [&] {
+      return store_.CommitStaged(generation, options);
+    });
+    done_(generation, status);
+    std::lock_guard<std::mutex> lock(mutex_);
+    last_ = std::move(status);
+    in_flight_.reset();
+  });
+  return absl::OkStatus();
+}
+
+void CheckpointWriter::Prepare(const Snapshot& snapshot,
+                               const CommitOptions& options) {
+  Wait().IgnoreError();
+  // Reads the tensors in the training thread, which may change them later.
+  absl::StatusOr<uint64_t> size_bytes = store_.SizeOf(snapshot, options);
+  // An error in the state is not reported here: saving reports it.
+  if (!size_bytes.ok()) return;
+  Post([this, size = *size_bytes] { store_.Prepare(size).IgnoreError(); });
+}
+
+std::optional<Generation> CheckpointWriter::InFlight() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return in_flight_;
+}
+
+absl::Status CheckpointWriter::Wait() {
+  if (thread_) thread_->WaitUntilIdle();
+  std::lock_guard<std::mutex> lock(mutex_);
+  return last_;
+}
+
+absl::StatusOr<Restored> CheckpointWriter::Restore() {
+  Wait().IgnoreError();
+  return store_.Restore();
+}
+
+absl::StatusOr<Restored> CheckpointWriter::RestoreBest() {
+  Wait().IgnoreError();
+  return store_.RestoreBest();
+}
+
+absl::Status CheckpointWriter::RemoveLeftovers(uint64_t epoch) {
+  Wait().IgnoreError();
+  return store_.RemoveLeftovers(epoch);
+}
+
+void CheckpointWriter::Post(std::function<void()> job) {
+  if (!thread_) {
+    const internal::SignalsBlocked blocked;
+    // If the thread can't be started, the job runs in the caller's thread,
+    // which only takes longer.
+    absl::Status status = CatchAsStatus("the writer's thread", [this] {
+      thread_ = std::make_unique<TaskThread>();
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return job();
+  }
+  thread_->Post(std::move(job));
 }
 
 }  // namespace gavel

@@ -1,3 +1,84 @@
+// When a job checkpoints, which of its generations are kept, the store of its
+// generations, and the writer that fills it in the background.
+#ifndef GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
+#define GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "core/generation.h"
+#include "runtime/checkpoint/attempt_writer.h"
+#include "runtime/checkpoint/snapshot.h"
+#include "runtime/checkpoint/snapshot_stage.h"
+#include "runtime/device/host_memory.h"
+#include "runtime/files/worker_thread.h"
+#include "runtime/generation/file_system.h"
+#include "runtime/generation/manifest.h"
+
+namespace gavel {
+
+// How often to checkpoint: a pure function of what a checkpoint costs and how
+// often workers fail. Called by the iterator after each save.
+
+inline constexpr double kCheckpointIntervalMin_s = 10;
+inline constexpr double kCheckpointIntervalMax_s = 1800;
+
+// Seconds between two checkpoints at which the time lost is least: sqrt(2 *
+// stall_s * failure_interval_s), within the bounds above. `stall_s`: how long
+// one holds training up. `failure_interval_s`: mean time between failures of
+// one worker; a job fails when any of `world_size` workers does. A value that
+// is not finite or negative counts as the least (a cost) or greatest (a time
+// without failures). Source: J. W. Young, "A first order approximation to the
+// optimum checkpoint interval", CACM 17(9), 1974, equation 8; J. T. Daly, "A
+// higher order estimate of the optimum checkpoint interval", FGCS 22, 2006,
+// whose further terms matter only when a stall is not small against the time
+// between failures.
+double CheckpointInterval_s(double stall_s, double failure_interval_s,
+                            int world_size);
+
+// Which generations stay beside the newest ones: milestones, and the best by a
+// scalar that the job reports and manifests keep. Called by GenerationStore.
+// Not thread-safe.
+class Retention {
+ public:
+  using ReadManifest =
+      std::function<absl::StatusOr<Manifest>(const Attempt& attempt)>;
+
+  // See GenerationsToPreserve.
+  Retention(uint64_t every_steps, BestBy best)
+      : every_steps_(every_steps), best_(std::move(best)) {}
+
+  // Returns the generations of `committed` that stay; all of them must be
+  // undamaged. A manifest is read once; one that can't be read has no score.
+  std::vector<Generation> Preserved(const std::vector<Attempt>& committed,
+                                    const ReadManifest& read);
+  // The best of them; nullopt: none has the scalar.
+  std::optional<Generation> Best(const std::vector<Attempt>& committed,
+                                 const ReadManifest& read);
+  // It is deleted.
+  void Forget(const Attempt& attempt) { scores_.erase(attempt); }
+
+ private:
+  std::vector<ScoredGeneration> Scored(const std::vector<Attempt>& committed,
+                                       const ReadManifest& read);
+  std::optional<double> ScoreOf(const Attempt& attempt,
+                                const ReadManifest& read);
+
+  uint64_t every_steps_;
+  BestBy best_;
+  std::map<Attempt, std::optional<double>> scores_;
+};
+
 // The checkpoints of one job in one directory. Commit writes a generation so
 // that after a crash at any moment either this generation or an earlier one can
 // be restored. Restore returns the latest generation that verifies.
@@ -11,31 +92,6 @@
 // manifest and its folder are durable. Only after that are older generations
 // deleted, and never one later than it. Steps that this order does not
 // constrain overlap: names are made durable while the data is written.
-#ifndef GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
-#define GAVEL_RUNTIME_CHECKPOINT_GENERATION_STORE_H_
-
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "core/generation.h"
-#include "runtime/checkpoint/attempt_writer.h"
-#include "runtime/checkpoint/checkpoint_rules.h"
-#include "runtime/checkpoint/snapshot.h"
-#include "runtime/checkpoint/snapshot_stage.h"
-#include "runtime/device/arena.h"
-#include "runtime/device/copy_list.h"
-#include "runtime/generation/file_system.h"
-#include "runtime/generation/manifest.h"
-
-namespace gavel {
 
 struct GenerationStoreOptions {
   // The number of newest committed generations to keep, at least 2.
@@ -246,6 +302,63 @@ class GenerationStore {
   // enough later ones.
   std::set<Attempt> damaged_;
   std::set<Attempt> unreadable_;
+};
+
+// Saves checkpoints in the background. The caller waits only until its state is
+// copied. A thread then makes the copy a durable generation, while training
+// continues or the accelerator serves the next job. One save runs at a time.
+// Called by the iterator.
+//
+// Thread-safety: one thread makes all calls, except those marked otherwise.
+// `done` is called by the writer's thread, which starts with the first save and
+// blocks all signals. The destructor waits for the save under way.
+class CheckpointWriter {
+ public:
+  // Called after each save, before Wait() returns and IsBusy() says no.
+  using Done = std::function<void(Generation, const absl::Status&)>;
+
+  CheckpointWriter(GenerationStore store, Done done);
+
+  // Waits for the save under way, copies `snapshot`, and begins to write the
+  // copy. Returns the errors of GenerationStore::Stage, which copies; `done`
+  // gets the outcome of the write. The writer's thread calls
+  // options.before_commit. `copies`, if not null, is set to
+  // GenerationStore::StagedCopies.
+  absl::Status Begin(Generation generation, const Snapshot& snapshot,
+                     const CommitOptions& options,
+                     std::vector<HostCopy>* copies = nullptr);
+
+  // Begins to allocate the memory that Begin will need.
+  void Prepare(const Snapshot& snapshot, const CommitOptions& options);
+
+  // Returns whether a save, or the preparation of one, is under way.
+  bool IsBusy() const { return thread_ != nullptr && thread_->IsBusy(); }
+  // Returns the generation that is being written.
+  std::optional<Generation> InFlight() const;
+  // Waits until nothing is under way. Returns the outcome of the last save, OK
+  // if there was none.
+  absl::Status Wait();
+
+  // The same as in GenerationStore. These wait for the save under way.
+  absl::StatusOr<Restored> Restore();
+  absl::StatusOr<Restored> RestoreBest();
+  absl::Status RemoveLeftovers(uint64_t epoch);
+  // The same as in GenerationStore. May be called from any thread.
+  absl::StatusOr<Generation> LatestGeneration() const {
+    return store_.LatestGeneration();
+  }
+  // May be called from any thread.
+  const Arena& arena() const { return store_.arena(); }
+
+ private:
+  void Post(std::function<void()> job);
+
+  GenerationStore store_;
+  const Done done_;
+  mutable std::mutex mutex_;  // guards the two below
+  std::optional<Generation> in_flight_;
+  absl::Status last_;
+  std::unique_ptr<TaskThread> thread_;  // null before the first job
 };
 
 }  // namespace gavel

@@ -1,6 +1,6 @@
 // Tensors of LibTorch in shards: which may be stored, and views of those in a
 // shard that was read. A shard is a file in the safetensors layout
-// (runtime/generation/shard_layout.h) and also stands alone, for Python's
+// (runtime/generation/safetensors_files.h) and also stands alone, for Python's
 // safetensors or any other reader. Called by ShardPlan.
 //
 // Pure functions, thread-safe.
@@ -20,11 +20,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/snapshot.h"
-#include "runtime/device/arena.h"
-#include "runtime/device/copy_list.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
-#include "runtime/generation/shard_layout.h"
+#include "runtime/generation/safetensors_files.h"
 
 namespace gavel {
 

@@ -1,14 +1,10 @@
-// The state of a job at a boundary, as names and values: what a generation
-// holds. The iterator fills one and gives it to GenerationStore::Commit, and
-// reads one back from Restore.
-//
-// A value; tensors are shared handles as everywhere in LibTorch, so a Snapshot
-// of live parameters changes with them: commit it before the next step, or
-// clone first.
+// What a generation holds: the state of a job, and the states of random
+// generators in it.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_H_
 #define GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <map>
@@ -18,10 +14,23 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/generation/shard_layout.h"
+#include "runtime/generation/safetensors_files.h"
+
+namespace at {
+struct Generator;
+}
 
 namespace gavel {
+
+// The state of a job at a boundary, as names and values: what a generation
+// holds. The iterator fills one and gives it to GenerationStore::Commit, and
+// reads one back from Restore.
+//
+// A value; tensors are shared handles as everywhere in LibTorch, so a Snapshot
+// of live parameters changes with them: commit it before the next step, or
+// clone first.
 
 // Tensors that are larger than one rank's part of them: how they are cut over
 // the ranks of a gang, the names of the parts in a generation, and which
@@ -135,6 +144,35 @@ std::optional<int> RankOfEntry(std::string_view name);
 // PartEntryName. Sorts by name and place. DATA_LOSS: one is no such row, or no
 // part.
 absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors);
+
+// The states of LibTorch's default random generators as bytes, which the
+// iterator stores in a Snapshot. The generator of the CPU, and that of the
+// accelerator in use: its entry carries no index, so that a job which moves
+// from cuda:0 to cuda:1 goes on with the same random numbers.
+//
+//   PREFIX/cpu, PREFIX/cuda
+//
+// Thread-safety: as LibTorch's generators; each is locked while it is read.
+
+// INVALID_ARGUMENT: `generator` is not one, or `state` not that of its kind.
+absl::StatusOr<std::string> GetGeneratorState(at::Generator generator);
+absl::Status SetGeneratorState(at::Generator generator, std::string_view state);
+
+// UNIMPLEMENTED: neither CPU nor CUDA. FAILED_PRECONDITION: no such GPU here.
+absl::StatusOr<std::string> GetRngState(c10::Device device);
+
+// Also INVALID_ARGUMENT: `state` is not that of a generator of this kind.
+absl::Status SetRngState(c10::Device device, std::string_view state);
+
+// The CPU's state and, if `device` is a GPU, that of its generator.
+absl::Status CollectRngState(c10::Device device, std::string_view prefix,
+                             Snapshot* snapshot);
+
+// Sets the generators of the CPU and of `device` that the snapshot has a state
+// for; a job that comes from a device of another type keeps the seed there.
+// NOT_FOUND: the snapshot has no random states under `prefix`.
+absl::Status RestoreRngState(const Snapshot& snapshot, c10::Device device,
+                             std::string_view prefix);
 
 }  // namespace gavel
 

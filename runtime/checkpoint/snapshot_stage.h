@@ -22,9 +22,8 @@
 #include "absl/status/statusor.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/snapshot.h"
-#include "runtime/device/arena.h"
-#include "runtime/device/copy_list.h"
 #include "runtime/device/device_move.h"
+#include "runtime/device/host_memory.h"
 
 namespace gavel {
 

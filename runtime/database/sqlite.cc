@@ -11,7 +11,7 @@
 
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 namespace {

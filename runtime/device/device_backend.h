@@ -1,16 +1,11 @@
-// The functions of one kind of accelerator that LibTorch's generic interface
-// (streams, allocator, memory) lacks. Each kind has its implementation in a
-// component of its own, which registers itself if it is linked (runtime/cuda).
-// A kind without an implementation uses the defaults.
-//
-// Called by device_move.cc, process_group.cc and tensor_hash.cc; their headers
-// say what each function is for. Functions throw as LibTorch does. They may be
-// called from any thread.
+// The kinds of accelerators: how many LibTorch shows this process, and what its
+// generic interface lacks.
 #ifndef GAVEL_RUNTIME_DEVICE_DEVICE_BACKEND_H_
 #define GAVEL_RUNTIME_DEVICE_DEVICE_BACKEND_H_
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
@@ -25,6 +20,15 @@ class Store;
 }  // namespace c10d
 
 namespace gavel {
+
+// The functions of one kind of accelerator that LibTorch's generic interface
+// (streams, allocator, memory) lacks. Each kind has its implementation in a
+// component of its own, which registers itself if it is linked (runtime/cuda).
+// A kind without an implementation uses the defaults.
+//
+// Called by device_move.cc, process_group.cc and tensor_hash.cc; their headers
+// say what each function is for. Functions throw as LibTorch does. They may be
+// called from any thread.
 
 struct ProcessGroupOptions;
 
@@ -69,6 +73,14 @@ struct BackendIsRegistered {
   BackendIsRegistered(c10::DeviceType type,
                       std::unique_ptr<DeviceBackend> backend);
 };
+
+// How many of this kind the process sees; 0 also where LibTorch has no support
+// for it. Does not begin to use any.
+inline int CountDevices(c10::DeviceType type) {
+  return c10::impl::hasDeviceGuardImpl(type)
+             ? c10::impl::getDeviceGuardImpl(type)->deviceCount()
+             : 0;
+}
 
 }  // namespace gavel
 

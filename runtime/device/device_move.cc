@@ -28,9 +28,8 @@
 #include "absl/strings/numbers.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/device/copy_list.h"
 #include "runtime/device/device_backend.h"
-#include "runtime/device/torch_devices.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/device/torch_errors.h"
 
 namespace gavel {

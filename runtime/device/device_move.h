@@ -18,7 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/device/arena.h"
+#include "runtime/device/host_memory.h"
 
 namespace torch::nn {
 class Module;

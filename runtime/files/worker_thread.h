@@ -1,7 +1,9 @@
-// A thread with a queue. It does the slow work of an owner that must not wait:
-// commits, solves, lines of logs, checkpoints.
+// Threads of ours: one with a queue, and the signals that they leave to the
+// threads of the host.
 #ifndef GAVEL_RUNTIME_FILES_WORKER_THREAD_H_
 #define GAVEL_RUNTIME_FILES_WORKER_THREAD_H_
+
+#include <signal.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -17,13 +19,36 @@
 
 #include "core/units.h"
 
+namespace gavel::internal {
+
+// Blocks all signals in the calling thread for its own lifetime, and so in the
+// threads that are started meanwhile: signals are for the threads of the host.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace gavel::internal
+
 namespace gavel {
 
 // Whether items that still wait are worked on or dropped when the thread is
 // stopped. The call that is under way always comes to its end.
 enum class AtEnd { kFinish, kDrop };
 
-// Hands the items that are posted to `work`, on a thread of its own.
+// A thread with a queue. It does the slow work of an owner that must not wait:
+// commits, solves, lines of logs, checkpoints. Hands the items that are posted
+// to `work`.
 //
 // Thread-safe, except for Stop and the destructor: one thread calls them, once
 // no other thread calls anything. `work` may post, but must not wait for its

@@ -21,7 +21,7 @@
 #include "absl/status/statusor.h"
 #include "core/generation.h"
 #include "runtime/generation/file_system.h"
-#include "runtime/generation/shard_layout.h"
+#include "runtime/generation/safetensors_files.h"
 
 namespace gavel {
 
@@ -110,7 +110,7 @@ std::vector<std::string> DifferingTensors(const Manifest& a, const Manifest& b);
 // directories.
 
 // A file beside them that the program which saves there keeps locked: see
-// runtime/files/own_files.h.
+// runtime/files/files.h.
 inline constexpr std::string_view kInUseName = ".in-use";
 
 // A file beside them that says that a generation was committed here: a

@@ -43,8 +43,8 @@
 #include <thread>
 
 #include "core/units.h"
+#include "runtime/files/files.h"
 #include "runtime/transport/curve.h"
-#include "runtime/transport/waker.h"
 #include "zmq.hpp"
 
 struct tcp_info;  // <linux/tcp.h>

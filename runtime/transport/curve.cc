@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 
 namespace gavel {
 namespace {

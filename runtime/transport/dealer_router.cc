@@ -15,7 +15,7 @@
 #include "core/codec.h"
 #include "core/status.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 #include "runtime/transport/connection_guard.h"
 #include "runtime/transport/socket_options.h"
 

@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
+#include "runtime/files/files.h"
 #include "runtime/transport/curve.h"
-#include "runtime/transport/waker.h"
 
 namespace gavel {
 

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "core/messages.h"
-#include "runtime/transport/waker.h"
+#include "runtime/files/files.h"
 #include "zmq.hpp"
 
 namespace gavel::transport {

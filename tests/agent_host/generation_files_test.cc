@@ -1,9 +1,8 @@
 // Tests generations that come and go over a disk that fails. Only complete data
 // becomes a generation, whatever happens.
-#include "coordinator/agent_host/generation_files.h"
-
 #include <random>
 
+#include "coordinator/agent_host/agent_checkpoints.h"
 #include "core/text.h"
 #include "tests/agent_host/generation_samples.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"

@@ -1,7 +1,5 @@
 // Tests the files that the daemons keep on disk for themselves, and for the
 // owners of jobs.
-#include "runtime/files/own_files.h"
-
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 
 #include "coordinator/agent_host/agent_checkpoints.h"
 #include "coordinator/agent_host/agent_environment.h"
+#include "runtime/files/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -1,7 +1,5 @@
 // The output of workers, on its way from their channels to their logs and from
 // there to readers.
-#include "coordinator/agent_host/worker_outputs.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -14,8 +12,9 @@
 #include <fstream>
 #include <thread>
 
+#include "coordinator/agent_host/agent_workers.h"
 #include "core/text.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

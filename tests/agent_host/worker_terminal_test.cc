@@ -1,13 +1,12 @@
 // The agent's end of a terminal: credit, order and bounds.
-#include "coordinator/agent_host/worker_terminal.h"
-
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <string>
 
-#include "runtime/files/descriptor.h"
+#include "coordinator/agent_host/agent_workers.h"
+#include "runtime/files/files.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "core/units.h"
-#include "runtime/checkpoint/checkpoint_rules.h"
+#include "runtime/checkpoint/generation_store.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,11 +1,10 @@
-#include "runtime/checkpoint/checkpoint_writer.h"
-
 #include <ATen/ops/zeros.h>
 
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
+#include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/checkpoint/snapshot_samples.h"
 #include "tests/support/test.h"

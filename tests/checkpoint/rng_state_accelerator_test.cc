@@ -1,6 +1,6 @@
 #include <ATen/ops/randn.h>
 
-#include "runtime/checkpoint/rng_state.h"
+#include "runtime/checkpoint/snapshot.h"
 #include "tests/support/accelerator_test.h"
 
 namespace gavel::testing {

@@ -1,8 +1,7 @@
-#include "runtime/checkpoint/rng_state.h"
-
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
 
+#include "runtime/checkpoint/snapshot.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -8,7 +8,7 @@
 
 #include "core/text.h"
 #include "gavel_paths.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "runtime/generation/file_system.h"
 #include "runtime/generation/manifest.h"
 #include "tests/support/gavel_fixture.h"

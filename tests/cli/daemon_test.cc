@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "coordinator/cli/commands.h"
+#include "coordinator/cli/command_line.h"
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"

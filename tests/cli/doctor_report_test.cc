@@ -1,6 +1,6 @@
 // Tests how the reports of two runs are compared, and the advice on
 // differences.
-#include "coordinator/cli/doctor_advice.h"
+#include "coordinator/cli/doctor_examination.h"
 #include "coordinator/cli/doctor_run.h"
 #include "tests/support/test.h"
 

@@ -1,5 +1,4 @@
-#include "coordinator/cli/job_output.h"
-
+#include "coordinator/cli/job_commands.h"
 #include "core/messages.h"
 #include "tests/support/test.h"
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "coordinator/cli/live_workloads.h"
-#include "coordinator/cli/preemption_run.h"
 #include "coordinator/cli/reality.h"
 #include "coordinator/workload/trace.h"
 #include "tests/support/test.h"

@@ -1,6 +1,6 @@
 #include "coordinator/cli/replay_run.h"
 
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "tests/server/busy_engine.h"
 #include "tests/server/journal_fixture.h"
 #include "tests/support/test.h"

@@ -1,6 +1,6 @@
 // Unknown words and flags: the message suggests what exists instead.
 #include "CLI/CLI.hpp"
-#include "coordinator/command/command_line.h"
+#include "coordinator/cli/command_line.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

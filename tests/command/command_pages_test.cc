@@ -1,13 +1,11 @@
 // The texts that `gavel` makes from what its parsers use: the document of keys,
 // the list of commands, and completions.
-#include "coordinator/command/command_pages.h"
-
 #include <cstdio>
 #include <fstream>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_split.h"
-#include "coordinator/command/command_line.h"
+#include "coordinator/cli/command_line.h"
 #include "core/text.h"
 #include "gavel_paths.h"
 #include "tests/support/files.h"

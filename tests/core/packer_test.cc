@@ -4,7 +4,6 @@
 #include <limits>
 #include <random>
 
-#include "core/fields.h"
 #include "tests/support/test.h"
 
 namespace gavel {
@@ -335,7 +334,7 @@ TEST(Packer, RowsOfTheJournalMayBeLarger) {
   EXPECT_EQ(text.size(), kStringBytesMax + 1);
 }
 
-// ---- core/fields.h
+// ---- lists of fields
 
 enum class Colour { kRed, kGreen };
 constexpr Colour LastOf(Colour) { return Colour::kGreen; }

@@ -1,5 +1,4 @@
-#include "core/size_text.h"
-
+#include "core/text_table.h"
 #include "tests/support/test.h"
 
 namespace gavel {

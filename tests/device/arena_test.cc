@@ -1,7 +1,6 @@
 // The memory that checkpoints and pauses pass through, and when it is pinned:
 // by a fake.
-#include "runtime/device/arena.h"
-
+#include "runtime/device/host_memory.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

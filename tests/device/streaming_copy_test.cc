@@ -1,4 +1,4 @@
-#include "runtime/device/copy_list.h"
+#include "runtime/device/host_memory.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

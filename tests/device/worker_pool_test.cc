@@ -1,7 +1,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "runtime/device/copy_list.h"
+#include "runtime/device/host_memory.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,8 +1,7 @@
 // Job arrays and sweeps: one submission, many jobs, of which few are in the
 // queue at once.
-#include "coordinator/engine/arrays.h"
-
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/engine/related_jobs.h"
 #include "core/text.h"
 #include "tests/engine/engine_driver.h"
 

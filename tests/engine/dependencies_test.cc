@@ -1,6 +1,5 @@
 // Jobs that wait for others: after_success and after_any.
-#include "coordinator/engine/dependencies.h"
-
+#include "coordinator/engine/related_jobs.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "core/codec.h"
 #include "core/text.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "coordinator/engine/action.h"
+#include "coordinator/engine/event.h"
 
 namespace gavel {
 

@@ -2,7 +2,7 @@
 // most, acts for a bidder whose answer it can't use, and journals what counted.
 #include <limits>
 
-#include "coordinator/engine/bidding.h"
+#include "coordinator/engine/apps.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

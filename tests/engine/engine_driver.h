@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "coordinator/engine/engine.h"
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "coordinator/policy/policy.h"
 #include "core/text.h"
 #include "tests/engine/invariants.h"

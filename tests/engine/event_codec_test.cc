@@ -1,7 +1,6 @@
-#include "coordinator/engine/event_codec.h"
-
 #include <cstring>
 
+#include "coordinator/engine/event.h"
 #include "coordinator/engine/fields.h"
 #include "core/packer.h"
 #include "tests/engine/durable_events.h"

@@ -1,6 +1,6 @@
 // Statements of Gandiva (Xiao et al., OSDI'18), section 4.2, on the
 // introspective mode, each with its section; and what keeps trials few.
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/engine/action.h"
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/event.h"
 
 namespace gavel {
 

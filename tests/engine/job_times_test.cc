@@ -1,6 +1,5 @@
 // The times that a job file names: not_before and time_limit.
-#include "coordinator/engine/job_times.h"
-
+#include "coordinator/engine/sweeper.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

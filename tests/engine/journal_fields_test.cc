@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "absl/strings/escaping.h"
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "coordinator/engine/fields.h"
 #include "core/text.h"
 #include "gavel_paths.h"
@@ -110,7 +110,7 @@ TEST(JournalFields, EveryMemberOfEveryDurableEventIsWritten) {
         [&]<class E>(const E&) {
           EXPECT_EQ(written, testing::FieldCount<E>() - kNotJournaled<E>)
               << "a member of " << EventName(event)
-              << " is not on its list in event_codec.cc";
+              << " is not on its list in event.cc";
         },
         event);
   }

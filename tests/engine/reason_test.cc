@@ -4,7 +4,7 @@
 #include <limits>
 #include <string_view>
 
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "tests/support/test.h"
 
 namespace gavel {

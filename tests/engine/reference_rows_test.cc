@@ -1,9 +1,8 @@
 // A job that the throughput table does not know gets the row of the job type
 // that it is most like.
-#include "coordinator/engine/reference_rows.h"
-
 #include <cmath>
 
+#include "coordinator/engine/throughput_estimator.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {

@@ -2,7 +2,7 @@
 // and frames between agents.
 
 #include "coordinator/agent/checkpoint_stream.h"
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "coordinator/policy/own_bids.h"
 #include "coordinator/policy/policy.h"
 #include "core/codec.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/generation/manifest.h"
-#include "runtime/generation/shard_layout.h"
+#include "runtime/generation/safetensors_files.h"
 #include "tests/fuzz/targets.h"
 
 namespace gavel::fuzz {

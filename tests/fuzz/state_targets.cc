@@ -4,7 +4,7 @@
 // target is the filter of queries to the journal.
 #include "coordinator/agent_host/agent_record.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "coordinator/server/journal_writer.h"
 #include "runtime/transport/curve.h"
 #include "tests/fuzz/targets.h"

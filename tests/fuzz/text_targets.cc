@@ -5,7 +5,7 @@
 
 #include "coordinator/cli/table.h"
 #include "coordinator/server/principals.h"
-#include "coordinator/tune/search_state.h"
+#include "coordinator/tune/optimiser.h"
 #include "coordinator/workload/cluster_spec.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/json_fields.h"

@@ -1,5 +1,4 @@
-#include "coordinator/http/http_checks.h"
-
+#include "coordinator/http/http_server.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

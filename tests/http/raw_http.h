@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 #include "tests/support/eventually.h"
 
 namespace gavel::testing {

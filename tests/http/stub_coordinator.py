@@ -2,7 +2,7 @@
 
     tests/http/stub_coordinator.py --jobs 200 --port 8080    # to look at the pages in a browser
 
-Documents have the keys of coordinator/server/rows.h and history_tables.h, and are made from a seed.
+Documents have the keys of coordinator/server/rows.h and history.h, and are made from a seed.
 """
 import argparse
 import http.server

@@ -1,5 +1,4 @@
-#include "coordinator/http/tokens.h"
-
+#include "coordinator/http/http_server.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

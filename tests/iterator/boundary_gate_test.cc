@@ -1,10 +1,9 @@
-#include "iterator/boundary_gate.h"
-
 #include <signal.h>
 
 #include <thread>
 
 #include "iterator/process_exit.h"
+#include "iterator/session_context.h"
 #include "tests/support/test.h"
 
 namespace gavel::internal {

@@ -1,5 +1,5 @@
 #include "iterator/checkpoint_saver.h"
-#include "runtime/checkpoint/checkpoint_rules.h"
+#include "runtime/checkpoint/generation_store.h"
 #include "tests/support/test.h"
 
 namespace gavel::internal {

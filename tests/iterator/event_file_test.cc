@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "iterator/profile_files.h"
+#include "iterator/step_profile.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"
 

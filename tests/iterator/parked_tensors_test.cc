@@ -7,7 +7,7 @@
 
 #include <future>
 
-#include "runtime/checkpoint/checkpoint_writer.h"
+#include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"

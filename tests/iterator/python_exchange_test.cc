@@ -20,7 +20,7 @@
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "runtime/checkpoint/generation_store.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "tests/iterator/own_optimizer.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "gavel/session.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "iterator/profile_files.h"
+#include "iterator/step_profile.h"
 #include "tests/iterator/training.h"
 #include "tests/support/test.h"
 

@@ -5,7 +5,7 @@
 #include <torch/types.h>
 
 #include "iterator/tracked_state.h"
-#include "runtime/device/torch_devices.h"
+#include "runtime/device/device_backend.h"
 #include "tests/support/test.h"
 #include "tests/support/test_device.h"
 

@@ -7,7 +7,7 @@
 
 #include "coordinator/mechanism/cluster.h"
 #include "coordinator/mechanism/mechanism.h"
-#include "coordinator/mechanism/time_received.h"
+#include "coordinator/mechanism/round_table.h"
 
 namespace gavel::testing {
 

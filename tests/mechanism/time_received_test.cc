@@ -1,8 +1,7 @@
-#include "coordinator/mechanism/time_received.h"
-
 #include <cmath>
 #include <random>
 
+#include "coordinator/mechanism/round_table.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

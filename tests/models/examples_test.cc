@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gavel_paths.h"
-#include "models/rgb_image.h"
+#include "models/images.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

@@ -1,7 +1,6 @@
-#include "models/rgb_image.h"
-
 #include <ATen/ops/arange.h>
 
+#include "models/images.h"
 #include "tests/support/test.h"
 
 namespace gavel::models {

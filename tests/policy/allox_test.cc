@@ -1,9 +1,8 @@
-#include "coordinator/policy/allox.h"
-
 #include <limits>
 #include <numeric>
 #include <random>
 
+#include "coordinator/policy/policies.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 #include "tests/support/test.h"

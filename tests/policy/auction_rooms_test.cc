@@ -1,8 +1,7 @@
 // Where the gangs of a bid are, and bids that count what placement costs.
-#include "coordinator/policy/auction_rooms.h"
-
 #include <map>
 
+#include "coordinator/policy/partial_allocation.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 #include "tests/support/test.h"

@@ -1,5 +1,4 @@
-#include "coordinator/policy/bound.h"
-
+#include "coordinator/policy/policy.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

@@ -1,7 +1,6 @@
-#include "coordinator/policy/demands.h"
-
 #include <random>
 
+#include "coordinator/policy/price_water.h"
 #include "gtest/gtest.h"
 
 namespace gavel::testing {

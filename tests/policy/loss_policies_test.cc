@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "coordinator/policy/loss_curve.h"
+#include "coordinator/policy/policies.h"
 #include "tests/policy/problems.h"
 #include "tests/policy/solved.h"
 #include "tests/support/test.h"

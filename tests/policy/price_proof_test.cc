@@ -3,13 +3,12 @@
 #include <numeric>
 #include <random>
 
-#include "coordinator/policy/bound.h"
+#include "coordinator/policy/policy.h"
 #include "coordinator/policy/price_levels.h"
 #include "coordinator/policy/price_pass.h"
 #include "coordinator/policy/price_program.h"
 #include "coordinator/policy/share_problem.h"
 #include "coordinator/policy/share_program.h"
-#include "coordinator/policy/target_program.h"
 #include "tests/policy/problems.h"
 #include "tests/support/test.h"
 

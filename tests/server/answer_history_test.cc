@@ -1,4 +1,4 @@
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "coordinator/server/journal.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"

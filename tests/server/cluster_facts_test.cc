@@ -1,5 +1,4 @@
-#include "coordinator/server/cluster_facts.h"
-
+#include "coordinator/server/engine_runner.h"
 #include "tests/server/busy_engine.h"
 #include "tests/support/test.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "coordinator/server/history_tables.h"
+#include "coordinator/server/history.h"
 #include "core/text.h"
 #include "tests/server/fake_peers.h"
 #include "tests/server/faulty_disk.h"

@@ -1,5 +1,4 @@
-#include "coordinator/server/engine_setup.h"
-
+#include "coordinator/server/coordinator_server.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {

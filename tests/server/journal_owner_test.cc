@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "runtime/database/sqlite.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "tests/server/journal_fixture.h"
 
 namespace gavel::testing {

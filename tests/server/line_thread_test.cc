@@ -5,7 +5,7 @@
 
 #include "coordinator/server/audit_log.h"
 #include "core/text.h"
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 #include "tests/support/eventually.h"
 #include "tests/support/test.h"
 

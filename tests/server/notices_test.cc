@@ -1,6 +1,6 @@
 // The history has a notice for each event that people may want to know of.
-#include "coordinator/engine/event_codec.h"
-#include "coordinator/server/history_projector.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/server/history.h"
 #include "tests/server/busy_engine.h"
 #include "tests/support/test.h"
 

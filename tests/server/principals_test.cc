@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "coordinator/server/access_list.h"
+#include "coordinator/server/gatekeeper.h"
 #include "coordinator/server/limits.h"
 #include "core/text.h"
 #include "runtime/transport/curve.h"

@@ -1,6 +1,6 @@
 #include "coordinator/server/queue_view.h"
 
-#include "coordinator/server/row_json.h"
+#include "coordinator/server/rows.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "tests/engine/engine_driver.h"

@@ -3,9 +3,8 @@
 #include <cstdio>
 #include <ctime>
 
-#include "coordinator/engine/event_codec.h"
-#include "coordinator/server/history_projector.h"
-#include "coordinator/server/history_tables.h"
+#include "coordinator/engine/event.h"
+#include "coordinator/server/history.h"
 #include "coordinator/server/journal_writer.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/busy_engine.h"

@@ -1,4 +1,4 @@
-#include "coordinator/server/access_list.h"
+#include "coordinator/server/gatekeeper.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -5,7 +5,7 @@
 
 #include "coordinator/server/audit_log.h"
 #include "core/text.h"
-#include "runtime/files/own_files.h"
+#include "runtime/files/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 

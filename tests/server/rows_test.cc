@@ -2,7 +2,6 @@
 
 #include <iterator>
 
-#include "coordinator/server/row_json.h"
 #include "nlohmann/json.hpp"
 #include "tests/support/test.h"
 

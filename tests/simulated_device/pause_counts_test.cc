@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "iterator/tracked_state.h"
-#include "runtime/checkpoint/checkpoint_writer.h"
+#include "runtime/checkpoint/generation_store.h"
 #include "tests/checkpoint/fault_injecting_file_system.h"
 #include "tests/iterator/session_fixture.h"
 #include "tests/support/coordinator_thread.h"

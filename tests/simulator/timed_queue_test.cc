@@ -1,8 +1,7 @@
-#include "simulator/timed_queue.h"
-
 #include <random>
 #include <tuple>
 
+#include "core/queue.h"
 #include "core/units.h"
 #include "tests/support/test.h"
 

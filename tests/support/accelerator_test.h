@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
+#include "runtime/device/device_backend.h"
 #include "runtime/device/device_move.h"
-#include "runtime/device/torch_devices.h"
 #include "tests/support/test.h"
 #include "tests/support/test_device.h"
 

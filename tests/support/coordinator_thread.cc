@@ -5,7 +5,7 @@
 #include <iostream>
 #include <utility>
 
-#include "runtime/device/torch_devices.h"
+#include "runtime/device/device_backend.h"
 #include "tests/support/test_device.h"
 
 namespace gavel::testing {

@@ -2,7 +2,7 @@
 // them where the machine has none, or fails with GAVEL_NEEDS_DEVICE set.
 #include <cstdlib>
 
-#include "runtime/device/torch_devices.h"
+#include "runtime/device/device_backend.h"
 #include "tests/support/test.h"
 #include "tests/support/test_device.h"
 

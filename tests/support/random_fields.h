@@ -1,4 +1,4 @@
-// Fills every field of a struct that has a list of fields (core/fields.h) with
+// Fills every field of a struct that has a list of fields (core/packer.h) with
 // values from a seeded generator, none of them its default. For round trips of
 // messages and events.
 #ifndef GAVEL_TESTS_SUPPORT_RANDOM_FIELDS_H_
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/fields.h"
+#include "core/packer.h"
 
 namespace gavel::testing {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "runtime/files/descriptor.h"
+#include "runtime/files/files.h"
 #include "runtime/transport/connection_guard.h"
 #include "runtime/transport/dealer_router.h"
 #include "tests/support/eventually.h"

@@ -1,7 +1,6 @@
-#include "coordinator/tune/search_state.h"
-
 #include <nlohmann/json.hpp>
 
+#include "coordinator/tune/optimiser.h"
 #include "tests/tune/searches.h"
 
 namespace gavel::tune {

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "coordinator/tune/optimiser.h"
-#include "coordinator/tune/search_state.h"
 #include "core/text.h"
 #include "tests/support/test.h"
 

@@ -1,5 +1,4 @@
-#include "coordinator/workload/trace_steps.h"
-
+#include "coordinator/workload/trace_generator.h"
 #include "tests/support/test.h"
 
 namespace gavel {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "simulator/timed_queue.h"
+#include "core/queue.h"
 
 namespace gavel {
 

@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "absl/status/statusor.h"
-#include "coordinator/engine/event_codec.h"
+#include "coordinator/engine/event.h"
 #include "core/text.h"
 
 namespace gavel {

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/engine/action.h"
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/event.h"
 #include "core/ids.h"

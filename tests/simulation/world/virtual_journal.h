@@ -14,7 +14,7 @@
 #include <random>
 #include <vector>
 
-#include "coordinator/engine/action.h"
+#include "coordinator/engine/event.h"
 #include "tests/simulation/world/event_queue.h"
 #include "tests/simulation/world/world_truth.h"
 
