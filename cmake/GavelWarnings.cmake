@@ -7,6 +7,10 @@ function(gavel_own_target target)
     -Woverloaded-virtual -Wold-style-cast -Wimplicit-fallthrough -Werror>)
   # g++ 12 sees overlapping copies in string concatenation where there are none (GCC bug 105651).
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  if(GAVEL_UNITY_BUILD)
+    # g++ sees a header in a file that is compiled together with others, and warns of its unnamed namespaces.
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
   if(GAVEL_SANITIZE)
     # What is found ends the program: a test that prints it and passes is not read.
     target_compile_options(${target} PRIVATE -fsanitize=${GAVEL_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer

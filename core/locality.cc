@@ -9,7 +9,7 @@ namespace gavel {
 namespace {
 
 // Both by the value of the enum.
-constexpr std::array<std::string_view, kLocalities> kNames = {
+constexpr std::array<std::string_view, kLocalities> kLocalityNames = {
     "group", "server", "rack", "cluster"};
 constexpr std::array<std::string_view, kLocalities> kSuffixes = {
     "@group", "", "@rack", "_unconsolidated"};
@@ -17,13 +17,13 @@ constexpr std::array<std::string_view, kLocalities> kSuffixes = {
 }  // namespace
 
 std::string_view LocalityName(Locality level) {
-  return kNames[static_cast<size_t>(level)];
+  return kLocalityNames[static_cast<size_t>(level)];
 }
 
 std::optional<Locality> FindLocality(std::string_view name) {
-  const auto found = std::ranges::find(kNames, name);
-  if (found == kNames.end()) return std::nullopt;
-  return kAllLocalities[found - kNames.begin()];
+  const auto found = std::ranges::find(kLocalityNames, name);
+  if (found == kLocalityNames.end()) return std::nullopt;
+  return kAllLocalities[found - kLocalityNames.begin()];
 }
 
 std::string TypeNameAt(std::string_view type, Locality level) {

@@ -203,7 +203,7 @@ StepCounter StepCounterOf(const optim::Optimizer& optimizer) {
 namespace {
 
 constexpr int64_t kListLengthMax = 1 << 20;
-constexpr size_t kNameLengthMax = 64;
+constexpr size_t kOptimizerNameLengthMax = 64;
 
 // %.17g gives the same double back.
 std::string TextOf(double value) { return absl::StrFormat("%.17g", value); }
@@ -226,7 +226,7 @@ bool Parse(const std::string& text, std::string* value) {
 }
 
 bool IsName(const std::string& name) {
-  return !name.empty() && name.size() <= kNameLengthMax &&
+  return !name.empty() && name.size() <= kOptimizerNameLengthMax &&
          std::ranges::all_of(name, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                   (c >= '0' && c <= '9') || c == '_' || c == '.';

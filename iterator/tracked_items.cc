@@ -37,7 +37,7 @@ constexpr char kRemedy[] =
     "; restore with the model that wrote it, or start in an empty checkpoint "
     "directory";
 
-std::string ShapeOf(const at::Tensor& tensor) {
+std::string TypeAndShapeOf(const at::Tensor& tensor) {
   std::string shape = StrCat(c10::toString(tensor.scalar_type()), "[");
   for (const int64_t size : tensor.sizes()) StrAppend(&shape, size, ",");
   if (shape.back() == ',') shape.pop_back();
@@ -91,7 +91,8 @@ absl::Status RestoreDense(const Snapshot& snapshot, const std::string& name,
     return absl::OkStatus();
   }
   if (!saved.defined()) return Missing(name);
-  GAVEL_RETURN_IF_ERROR(CheckSame(name, ShapeOf(tensor), ShapeOf(saved)));
+  GAVEL_RETURN_IF_ERROR(
+      CheckSame(name, TypeAndShapeOf(tensor), TypeAndShapeOf(saved)));
   at::NoGradGuard no_grad;
   // A view made by expand() has each value once in memory.
   at::Tensor to = tensor.detach();
@@ -150,7 +151,7 @@ absl::Status RestoreSparse(const Snapshot& snapshot, const std::string& name,
     return absl::OkStatus();
   }
   const auto kind = [](const at::Tensor& one) {
-    return StrCat(c10::str(one.layout()), " ", ShapeOf(one));
+    return StrCat(c10::str(one.layout()), " ", TypeAndShapeOf(one));
   };
   GAVEL_RETURN_IF_ERROR(CheckSame(name, kind(tensor), kind(made)));
   at::NoGradGuard no_grad;

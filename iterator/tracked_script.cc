@@ -67,12 +67,12 @@ absl::Status ForEachSlot(const std::string& prefix,
   return absl::OkStatus();
 }
 
-absl::Status Save(const std::string& entry, const IValue& value,
-                  Snapshot* snapshot) {
+absl::Status SaveValue(const std::string& entry, const IValue& value,
+                       Snapshot* snapshot) {
   if (IsObject(value)) {
     const auto object = value.toObject();
     return ForEachSlot(entry, object, [&](const std::string& name, size_t at) {
-      return Save(name, object->getSlot(at), snapshot);
+      return SaveValue(name, object->getSlot(at), snapshot);
     });
   }
   if (value.isTensor()) {
@@ -85,7 +85,8 @@ absl::Status Save(const std::string& entry, const IValue& value,
         value.isList() ? value.toListRef()
                        : c10::ArrayRef<IValue>(value.toTupleRef().elements());
     for (size_t i = 0; i < elements.size(); ++i) {
-      GAVEL_RETURN_IF_ERROR(Save(StrCat(entry, "/", i), elements[i], snapshot));
+      GAVEL_RETURN_IF_ERROR(
+          SaveValue(StrCat(entry, "/", i), elements[i], snapshot));
     }
     return absl::OkStatus();
   }
@@ -93,8 +94,10 @@ absl::Status Save(const std::string& entry, const IValue& value,
     size_t i = 0;
     for (const auto& pair : value.toGenericDict()) {
       const std::string at = StrCat(entry, "/", i++);
-      GAVEL_RETURN_IF_ERROR(Save(StrCat(at, "/key"), pair.key(), snapshot));
-      GAVEL_RETURN_IF_ERROR(Save(StrCat(at, "/value"), pair.value(), snapshot));
+      GAVEL_RETURN_IF_ERROR(
+          SaveValue(StrCat(at, "/key"), pair.key(), snapshot));
+      GAVEL_RETURN_IF_ERROR(
+          SaveValue(StrCat(at, "/value"), pair.value(), snapshot));
     }
     return absl::OkStatus();
   }
@@ -163,7 +166,7 @@ class ScriptItem final : public TrackedItem {
   absl::Status Collect(Snapshot* snapshot) override {
     snapshot->bytes[name()] = kVersion;
     return CatchAsStatus(StrCat("saving script module '", name(), "'"), [&] {
-      return Save(name(), module_._ivalue(), snapshot);
+      return SaveValue(name(), module_._ivalue(), snapshot);
     });
   }
 

@@ -410,7 +410,8 @@ absl::Status Write(FileSystem& disk, const std::string& path,
   return file->Close();
 }
 
-absl::Status Save(const torch::nn::Module& module, const std::string& path) {
+absl::Status SaveModule(const torch::nn::Module& module,
+                        const std::string& path) {
   const std::map<std::string, at::Tensor> tensors = TensorsOf(module);
   std::vector<TensorEntry> entries;
   std::set<Identity> saved;
@@ -448,8 +449,8 @@ Status LoadSafetensors(torch::nn::Module& module, const std::string& path,
 }
 
 Status SaveSafetensors(torch::nn::Module& module, const std::string& path) {
-  return internal::ToPublic(CatchAsStatus(StrCat("saving ", path),
-                                          [&] { return Save(module, path); }));
+  return internal::ToPublic(CatchAsStatus(
+      StrCat("saving ", path), [&] { return SaveModule(module, path); }));
 }
 
 }  // namespace gavel

@@ -432,15 +432,15 @@ absl::StatusOr<CaseJobs> ParseJobs(const ParsedJson& json,
   return jobs;
 }
 
-using Row = std::vector<double>;
+using CaseRow = std::vector<double>;
 
 // The throughputs of one job by type.
-absl::StatusOr<Row> JobRow(const ParsedJson& table, const std::string& id,
-                           const PolicyProblem& problem) {
+absl::StatusOr<CaseRow> JobRow(const ParsedJson& table, const std::string& id,
+                               const PolicyProblem& problem) {
   GAVEL_ASSIGN_OR_RETURN(
       const ParsedJson* entry,
       Field(table, id, ParsedJson::value_t::object, "{TYPE: steps/s}"));
-  Row row;
+  CaseRow row;
   for (const std::string& type : problem.types) {
     const ParsedJson* value = FindField(*entry, type);
     if (value == nullptr) {
@@ -455,12 +455,12 @@ absl::StatusOr<Row> JobRow(const ParsedJson& table, const std::string& id,
 }
 
 // The throughputs of two jobs that share, by type; 0 where none is given.
-absl::StatusOr<Row> PairRow(const ParsedJson& table, const std::string& key,
-                            const PolicyProblem& problem) {
+absl::StatusOr<CaseRow> PairRow(const ParsedJson& table, const std::string& key,
+                                const PolicyProblem& problem) {
   GAVEL_ASSIGN_OR_RETURN(const ParsedJson* entry,
                          Field(table, key, ParsedJson::value_t::object,
                                "{TYPE: [steps/s, steps/s]}"));
-  Row row;
+  CaseRow row;
   for (const std::string& type : problem.types) {
     const std::string what = StrCat("the one on ", type);
     const ParsedJson* both = FindField(*entry, type);
@@ -482,16 +482,16 @@ absl::StatusOr<Row> PairRow(const ParsedJson& table, const std::string& key,
 // The rows of `key` in the tables `together` and, where placement matters,
 // `apart`, concatenated. A row that `apart` lacks is that of `together`.
 template <class RowOf>
-absl::StatusOr<Row> BothRows(const ParsedJson& json, const char* together,
-                             const char* apart, const std::string& key,
-                             const PolicyProblem& problem, RowOf row_of) {
+absl::StatusOr<CaseRow> BothRows(const ParsedJson& json, const char* together,
+                                 const char* apart, const std::string& key,
+                                 const PolicyProblem& problem, RowOf row_of) {
   const ParsedJson* table = FindField(json, together);
-  absl::StatusOr<Row> row = row_of(*table, key, problem);
+  absl::StatusOr<CaseRow> row = row_of(*table, key, problem);
   if (!row.ok()) return Annotate(row.status(), together);
   if (!problem.placement_sensitive()) return row;
   const ParsedJson* other = FindField(json, apart);
   if (other == nullptr || FindField(*other, key) == nullptr) other = table;
-  const absl::StatusOr<Row> more = row_of(*other, key, problem);
+  const absl::StatusOr<CaseRow> more = row_of(*other, key, problem);
   if (!more.ok()) return Annotate(more.status(), apart);
   row->insert(row->end(), more->begin(), more->end());
   return row;
@@ -504,7 +504,7 @@ absl::Status ParseThroughputs(const ParsedJson& json, PolicyProblem* problem) {
       Field(json, kThroughputs, ParsedJson::value_t::object, kForm).status());
   for (const PolicyJob& job : problem->jobs) {
     const std::string id = StrCat(IdInCase(job.id));
-    const absl::StatusOr<Row> row =
+    const absl::StatusOr<CaseRow> row =
         BothRows(json, kThroughputs, kApart, id, *problem, JobRow);
     if (!row.ok()) return Annotate(row.status(), StrCat("job ", id));
     problem->throughputs.insert(problem->throughputs.end(), row->begin(),
@@ -513,14 +513,14 @@ absl::Status ParseThroughputs(const ParsedJson& json, PolicyProblem* problem) {
   return absl::OkStatus();
 }
 
-using PairRows = std::map<std::pair<size_t, size_t>, Row>;
+using PairRows = std::map<std::pair<size_t, size_t>, CaseRow>;
 
 absl::Status AddPair(const ParsedJson& json, const std::string& key,
                      const CaseJobs& jobs, const PolicyProblem& problem,
                      PairRows* rows) {
   GAVEL_ASSIGN_OR_RETURN(auto pair, jobs.PairAt(key, !problem.kinds.empty()));
   GAVEL_ASSIGN_OR_RETURN(
-      Row row, BothRows(json, kPairs, kPairsApart, key, problem, PairRow));
+      CaseRow row, BothRows(json, kPairs, kPairsApart, key, problem, PairRow));
   if (pair.first > pair.second) {
     std::swap(pair.first, pair.second);
     for (size_t i = 0; i < row.size(); i += 2) std::swap(row[i], row[i + 1]);

@@ -4,13 +4,13 @@
 #define GAVEL_STUDY_REPRODUCE_ANALYSES_H_
 
 #include <array>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "coordinator/workload/throughput_table.h"
 #include "study/report_page.h"
+#include "study/simulation_spec.h"
 
 namespace gavel::study {
 
@@ -18,7 +18,6 @@ namespace gavel::study {
 inline constexpr std::array<const char*, 3> kPaperTypes = {"k80", "p100",
                                                            "v100"};
 // No such figure.
-inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The result of an experiment.
 struct ExperimentTable : ReportTable {

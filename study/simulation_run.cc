@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -496,7 +495,6 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kStatusNames = {"ok", "cannot_drain",
                                                           "error", "timeout"};
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The approximate time between two reads of the clock.
 constexpr double kSlice_s = 0.05;

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@
 #include "core/text.h"
 
 namespace gavel::study {
+
+// A figure that there is not.
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct SimulationSpec {
   // The scheduler.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <concepts>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <string_view>
 #include <system_error>
@@ -22,7 +21,6 @@ namespace {
 
 constexpr uint64_t kApplicationId = 0x6761766c;  // "gavl"
 constexpr int kWalPagesMax = 1000;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // WAL lets a report read while a sweep writes. The timeout is for a second
 // writer.

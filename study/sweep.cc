@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using Setting = std::function<void(SimulationSpec&)>;
 using Settings = std::vector<Setting>;
 
-constexpr int kPointsMax = 10'000;
+constexpr int kSweepPointsMax = 10'000;
 constexpr NumberRange kRangeEnd = {.max = 1e9};
 
 struct OtherName {
@@ -178,7 +178,7 @@ class FieldReader {
     reader.Require("to", "to = 6.0");
     reader.Read("from", from, kNotNegative);
     reader.Read("to", to, kRangeEnd);
-    reader.Read("count", count, 2, kPointsMax);
+    reader.Read("count", count, 2, kSweepPointsMax);
     if (to <= from) reader_.Fail(key, "\"to\" must be above \"from\"");
     const bool whole = !std::same_as<T, double>;
     if (whole && to - from < count - 1) {
@@ -620,20 +620,20 @@ absl::StatusOr<SweepOutcome> Sweep::Run(
 namespace {
 
 // The runs of one row: they differ by seed only.
-struct Row {
+struct SweepRow {
   std::vector<std::string> cells;  // the fields that vary
   std::map<RunStatus, size_t> statuses;
   std::vector<const SimulationResult*> results;
   double cpu_s = 0;
 };
 
-double MeanOf(const Row& row, double SimulationResult::*figure) {
+double MeanOf(const SweepRow& row, double SimulationResult::*figure) {
   double sum = 0;
   for (const SimulationResult* result : row.results) sum += result->*figure;
   return sum / static_cast<double>(row.results.size());
 }
 
-std::string StatusCell(const Row& row) {
+std::string StatusCell(const SweepRow& row) {
   const bool one_status = row.statuses.size() == 1;
   return absl::StrJoin(row.statuses, ", ",
                        [&](std::string* out, const auto& one) {
@@ -642,7 +642,7 @@ std::string StatusCell(const Row& row) {
                        });
 }
 
-std::vector<std::string> FigureCells(const Row& row) {
+std::vector<std::string> FigureCells(const SweepRow& row) {
   using Result = SimulationResult;
   const auto hours = [&](double Result::*figure) {
     return FormatNumber(MeanOf(row, figure) / 3600, 2);
@@ -657,9 +657,9 @@ std::vector<std::string> FigureCells(const Row& row) {
 
 bool IsSeed(const std::string& name) { return name == "seed"; }
 
-std::vector<Row> RowsOf(const std::vector<StoredRun>& runs,
-                        const RunLabels& labels) {
-  std::vector<Row> rows;
+std::vector<SweepRow> RowsOf(const std::vector<StoredRun>& runs,
+                             const RunLabels& labels) {
+  std::vector<SweepRow> rows;
   std::map<std::vector<std::string>, size_t> row_of;
   const std::vector<std::string>& names = labels.varying();
   for (const StoredRun& run : runs) {
@@ -669,7 +669,7 @@ std::vector<Row> RowsOf(const std::vector<StoredRun>& runs,
     }
     const auto [it, is_new] = row_of.emplace(cells, rows.size());
     if (is_new) rows.push_back({std::move(cells), {}, {}, 0});
-    Row& row = rows[it->second];
+    SweepRow& row = rows[it->second];
     ++row.statuses[run.run.status];
     row.cpu_s += run.run.cpu_s;
     if (run.run.status == RunStatus::kOk) {
@@ -694,7 +694,7 @@ std::string RenderRuns(const std::vector<StoredRun>& runs, size_t width) {
     columns.push_back({title, true});
   }
   TableRows cells;
-  for (Row& row : RowsOf(runs, labels)) {
+  for (SweepRow& row : RowsOf(runs, labels)) {
     row.cells.insert(row.cells.begin(), StatusCell(row));
     for (std::string& cell : FigureCells(row)) {
       row.cells.push_back(std::move(cell));

@@ -122,8 +122,8 @@ absl::Status CommandSelected(const CommandOptions& options, CommandKind kind,
   return CommandJobs(*client, options.json, jobs, std::move(command), done);
 }
 
-absl::Status Command(const CommandOptions& options, CommandKind kind,
-                     const char* done) {
+absl::Status RunRequest(const CommandOptions& options, CommandKind kind,
+                        const char* done) {
   if (options.Selects() && options.jobs.empty()) {
     return CommandSelected(options, kind, done);
   }
@@ -166,7 +166,7 @@ absl::Status TestNotices(const NotifyOptions& options) {
 void AddJobCommand(CLI::App& app, const char* name, const char* help,
                    CommandKind kind, const char* done, int* exit_code) {
   const auto run = [kind, done](const CommandOptions& options) {
-    return Command(options, kind, done);
+    return RunRequest(options, kind, done);
   };
   auto [command, options] =
       AddCommand<CommandOptions>(app, exit_code, name, help, run);
@@ -201,8 +201,8 @@ void AddCheckpointCommand(CLI::App& app, int* exit_code) {
   command.get_option("jobs")->required(false);
   command.callback([options, exit_code, &command] {
     if (!command.get_subcommands().empty()) return;
-    *exit_code = ExitCodeOf(Command(*options, CommandKind::kCheckpoint,
-                                    "Asked for a checkpoint of"));
+    *exit_code = ExitCodeOf(RunRequest(*options, CommandKind::kCheckpoint,
+                                       "Asked for a checkpoint of"));
   });
   AddCheckpointFilesCommands(command, exit_code);
 }
@@ -729,8 +729,8 @@ absl::Status ShowApps(const ClientOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status Run(const QueryOptions& options, QueryKind kind,
-                 const Render& render) {
+absl::Status AskAndRender(const QueryOptions& options, QueryKind kind,
+                          const Render& render) {
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   if (!options.forget.empty()) {
     GAVEL_RETURN_IF_ERROR(Forget(*client, options));
@@ -748,7 +748,7 @@ std::pair<CLI::App&, QueryOptions&> AddQuery(CLI::App& app, int* exit_code,
                                              QueryKind kind,
                                              const Render& render) {
   const auto run = [kind, render](const QueryOptions& options) {
-    return Run(options, kind, render);
+    return AskAndRender(options, kind, render);
   };
   auto added = AddCommand<QueryOptions>(app, exit_code, name, help, run);
   AddClientOptions(added.first, &added.second);

@@ -711,13 +711,13 @@ std::vector<std::string> WordsAfter(const Command& command,
 }
 
 // For single quotes.
-std::string Quoted(const std::string& text) {
+std::string QuotedForShell(const std::string& text) {
   return StrCat("'", absl::StrReplaceAll(text, {{"'", "'\\''"}}), "'");
 }
 
 // NAME:DESCRIPTION, as _describe reads it.
 std::string Described(const std::string& name, const std::string& meaning) {
-  return Quoted(
+  return QuotedForShell(
       StrCat(absl::StrReplaceAll(name, {{":", "\\:"}}), ":", meaning));
 }
 
@@ -728,8 +728,8 @@ std::string BashFunction(const std::string& name, const std::string& cases) {
 std::string BashCase(const std::string& at,
                      const std::vector<std::string>& words) {
   if (words.empty()) return "";
-  return StrCat("    ", Quoted(at), ") echo ",
-                Quoted(absl::StrJoin(words, " ")), " ;;\n");
+  return StrCat("    ", QuotedForShell(at), ") echo ",
+                QuotedForShell(absl::StrJoin(words, " ")), " ;;\n");
 }
 
 std::string ZshFunction(const std::string& name, const std::string& array,
@@ -741,7 +741,7 @@ std::string ZshFunction(const std::string& name, const std::string& array,
 std::string ZshCase(const std::string& at, const std::string& array,
                     const std::vector<std::string>& words) {
   if (words.empty()) return "";
-  return StrCat("    ", Quoted(at), ") ", array, "=(",
+  return StrCat("    ", QuotedForShell(at), ") ", array, "=(",
                 absl::StrJoin(words, " "), ") ;;\n");
 }
 
@@ -792,7 +792,7 @@ std::string ZshCompletion(const std::vector<Command>& commands) {
         names.push_back(Described(name, option.meaning));
         std::vector<std::string> all;
         for (const std::string& value : option.values) {
-          all.push_back(Quoted(value));
+          all.push_back(QuotedForShell(value));
         }
         values += ZshCase(StrCat(command.words, " ", name), "choices", all);
       }

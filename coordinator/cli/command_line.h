@@ -22,6 +22,7 @@ namespace gavel {
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
 // Only daemons return the codes below; docs/daemons.md describes them.
 inline constexpr int kExitAlreadyRuns = 3;
 inline constexpr int kExitFenced = 4;

@@ -497,7 +497,7 @@ bool Exists(const std::string& path) {
 }
 
 // As SQL has it.
-std::string Quoted(const std::string& text) {
+std::string QuotedLiteral(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? "''" : std::string(1, c);
   return quoted + "'";
@@ -542,7 +542,7 @@ absl::Status CopyDatabase(const std::string& from, const std::string& to) {
   GAVEL_RETURN_IF_ERROR(database.Execute("PRAGMA query_only=OFF"));
   const mode_t before = umask(0077);
   const absl::Status copied =
-      database.Execute(StrCat("VACUUM INTO ", Quoted(to)).c_str());
+      database.Execute(StrCat("VACUUM INTO ", QuotedLiteral(to)).c_str());
   umask(before);
   return copied;
 }

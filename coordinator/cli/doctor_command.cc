@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 // Nothing wrong was found, and not all was examined.
 constexpr int kExitNotAllSeen = 3;
 
-struct Options {
+struct DoctorOptions {
   DoctorProgram program;
   ExaminationOptions examination;
   std::string state;
@@ -231,7 +231,7 @@ std::string RenderDoctorJson(const Examined& examined,
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-absl::StatusOr<int> Run(Options options) {
+absl::StatusOr<int> RunDoctor(DoctorOptions options) {
   DoctorProgram& program = options.program;
   ExaminationOptions& examination = options.examination;
   FillDevices(&program.device, &examination.move_to);
@@ -265,7 +265,7 @@ absl::StatusOr<int> Run(Options options) {
 
 void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
                       int* exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DoctorOptions>();
   options->program.argv = std::move(program);
   ExaminationOptions& examination = options->examination;
   CLI::App* command = app.add_subcommand(
@@ -312,7 +312,7 @@ void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
     if (options->program.argv.empty()) {
       throw CLI::RequiredError("-- ./train ARGUMENTS...");
     }
-    const absl::StatusOr<int> code = Run(*options);
+    const absl::StatusOr<int> code = RunDoctor(*options);
     *exit_code = code.ok() ? *code : ExitCodeOf(code.status());
   });
 }

@@ -40,7 +40,7 @@ namespace gavel {
 namespace {
 
 using Values = std::vector<std::string>;
-using Key = std::pair<uint64_t, std::string>;  // step, name
+using ReportKey = std::pair<uint64_t, std::string>;  // step, name
 
 // But for a last one that was cut off.
 template <class Take>
@@ -65,9 +65,9 @@ std::optional<ReportedValue> ParseLine(std::string_view line) {
   return value;
 }
 
-std::map<Key, Values> ByStepAndName(const std::vector<ReportedValue>& values,
-                                    uint64_t from_step) {
-  std::map<Key, Values> found;
+std::map<ReportKey, Values> ByStepAndName(
+    const std::vector<ReportedValue>& values, uint64_t from_step) {
+  std::map<ReportKey, Values> found;
   for (const ReportedValue& one : values) {
     if (one.step >= from_step) found[{one.step, one.name}].push_back(one.value);
   }
@@ -75,21 +75,21 @@ std::map<Key, Values> ByStepAndName(const std::vector<ReportedValue>& values,
 }
 
 // Steps and names in the order of the runs: `expected`'s first.
-std::vector<Key> KeysInOrder(const std::vector<ReportedValue>& expected,
-                             const std::vector<ReportedValue>& found,
-                             uint64_t from_step) {
-  std::vector<Key> keys;
-  std::set<Key> seen;
+std::vector<ReportKey> KeysInOrder(const std::vector<ReportedValue>& expected,
+                                   const std::vector<ReportedValue>& found,
+                                   uint64_t from_step) {
+  std::vector<ReportKey> keys;
+  std::set<ReportKey> seen;
   for (const auto* values : {&expected, &found}) {
     for (const ReportedValue& one : *values) {
-      Key key{one.step, one.name};
+      ReportKey key{one.step, one.name};
       if (one.step < from_step || !seen.insert(key).second) continue;
       keys.push_back(std::move(key));
     }
   }
-  std::stable_sort(keys.begin(), keys.end(), [](const Key& a, const Key& b) {
-    return a.first < b.first;
-  });
+  std::stable_sort(
+      keys.begin(), keys.end(),
+      [](const ReportKey& a, const ReportKey& b) { return a.first < b.first; });
   return keys;
 }
 
@@ -103,7 +103,8 @@ bool IsClose(const std::optional<std::string>& a,
 }
 
 // The first value that differs; at the first step `found` may begin with more.
-std::optional<ReportDifference> Differ(const Key& key, const Values& expected,
+std::optional<ReportDifference> Differ(const ReportKey& key,
+                                       const Values& expected,
                                        const Values& found, bool is_first_step,
                                        double tolerance) {
   size_t skip = 0;
@@ -195,11 +196,11 @@ std::vector<ReportDifference> CompareReports(
     const std::vector<ReportedValue>& expected,
     const std::vector<ReportedValue>& found, uint64_t from_step,
     double tolerance) {
-  std::map<Key, Values> left = ByStepAndName(expected, from_step);
-  std::map<Key, Values> right = ByStepAndName(found, from_step);
+  std::map<ReportKey, Values> left = ByStepAndName(expected, from_step);
+  std::map<ReportKey, Values> right = ByStepAndName(found, from_step);
   std::vector<ReportDifference> differences;
   std::set<std::string> names;
-  for (const Key& key : KeysInOrder(expected, found, from_step)) {
+  for (const ReportKey& key : KeysInOrder(expected, found, from_step)) {
     if (names.contains(key.second)) continue;
     auto difference =
         Differ(key, left[key], right[key], key.first == from_step, tolerance);
@@ -364,7 +365,7 @@ constexpr double kStepMin_s = 1e-3;
 constexpr size_t kReportBytesMax = 16 << 20;
 constexpr int64_t kTailBytes = 2048;
 constexpr size_t kTailLines = 10;
-constexpr size_t kJob = 0;  // of the granter: the program's
+constexpr size_t kProgram = 0;  // of the granter: the program's
 
 // Our own environment without the variables of a job or a gang.
 std::vector<std::string> EnvironmentOf(
@@ -541,7 +542,7 @@ class Watch {
   void TurnLeases(double now_s) {
     if (granter_ == nullptr) return;
     granter_->Turn(now_s, 0);
-    const LeasedJob& job = granter_->jobs()[kJob];
+    const LeasedJob& job = granter_->jobs()[kProgram];
     DoctorLeases& leases = run_.leases;
     leases.asked = job.heard;
     leases.granted |= job.granted_at >= 0;
@@ -552,8 +553,8 @@ class Watch {
       leases.released = true;
       leases.paused_after_step = job.steps_done;
       if (leases.interrupted) leases.pause_s = job.released_at - job.asked_at;
-      granter_->terms(kJob).places = {options_.leases->back()};
-      granter_->GrantNext(kJob);
+      granter_->terms(kProgram).places = {options_.leases->back()};
+      granter_->GrantNext(kProgram);
     }
   }
 
@@ -564,7 +565,7 @@ class Watch {
       return;
     }
     leases.interrupted = true;
-    granter_->TakeBack(now_s, kJob, PauseTier::kPark);
+    granter_->TakeBack(now_s, kProgram, PauseTier::kPark);
   }
 
   uint64_t StepsCommitted() const {

@@ -463,7 +463,7 @@ bool WaitForEnter() {
   return first != 'q' && first != EOF;
 }
 
-absl::Status Replay(ReplayFlags flags) {
+absl::Status ReplayIncident(ReplayFlags flags) {
   if (flags.run.from == 0 || flags.run.from > flags.run.to) {
     return absl::InvalidArgumentError(
         "--from must be a row from 1 on, and not behind --to");
@@ -538,7 +538,7 @@ void AddReplayCommand(CLI::App& app, int* exit_code) {
       app, exit_code, "replay",
       "Decides an incident again, event by event, from a coordinator's "
       "journal, which it only reads; a coordinator may be running on it",
-      Replay);
+      ReplayIncident);
   AddOption(command, "journal", flags.run.path, "HISTORY.db",
             "STATE, its journal.db, or a copy")
       ->required();

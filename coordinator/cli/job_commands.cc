@@ -682,8 +682,6 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
 
 // ---- run
 
-constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
-
 // The user's answer after Ctrl-C.
 enum class Wish { kCancel, kWatch, kLeave };
 
@@ -736,10 +734,10 @@ Wish Ask(Client& client, const QueueRow& job, const Interrupts& interrupts,
 }
 
 // The user's view of a job that `gavel run` has submitted.
-class Watch {
+class JobWatch {
  public:
-  Watch(Client& client, const SubmitOptions& options,
-        const Interrupts& interrupts)
+  JobWatch(Client& client, const SubmitOptions& options,
+           const Interrupts& interrupts)
       : client_(client), options_(options), interrupts_(interrupts) {}
 
   // False: the user wants to see no more of it.
@@ -778,7 +776,7 @@ class Watch {
   std::string reason_;
 };
 
-absl::StatusOr<int> Run(const SubmitOptions& options) {
+absl::StatusOr<int> SubmitAndFollow(const SubmitOptions& options) {
   if (options.program.empty() && options.paths.empty()) {
     throw CLI::RequiredError("JOB.toml, or a program behind \"--\",");
   }
@@ -797,7 +795,7 @@ absl::StatusOr<int> Run(const SubmitOptions& options) {
     std::printf("%s\n", line.dump().c_str());
     std::fflush(stdout);
   }
-  Watch watch(*client, options, interrupts);
+  JobWatch watch(*client, options, interrupts);
   OutputOptions output;
   output.json = options.json;
   GAVEL_ASSIGN_OR_RETURN(
@@ -824,7 +822,7 @@ absl::StatusOr<int> Run(const SubmitOptions& options) {
 
 // ---- Their options
 
-constexpr char kFooter[] =
+constexpr char kRunFooter[] =
     "--set takes any key of a job file (`gavel help --files`), those of a "
     "table "
     "as --set environment.DATA=/data. It overrides the file's, and --name, "
@@ -870,18 +868,19 @@ void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
   AddOption(submit, "jobs", of_submit.paths, "JOB.toml", "job files");
   submit.footer(StrCat(
       "Called as: gavel submit [JOB.toml...] [OPTIONS] [-- ./train ...]\n",
-      kFooter));
+      kRunFooter));
 
   auto [run, of_run] = AddCommand<SubmitOptions>(
       app, exit_code, "run",
       "Submits a job and shows its output until it has ended. Ctrl-C asks "
       "whether to cancel it. The exit code is that of `gavel wait`",
-      Run);
+      SubmitAndFollow);
   of_run.program = program;
   AddJobOptions(run, &of_run);
   AddOption(run, "job", of_run.paths, "JOB.toml", "a job file")->expected(0, 1);
-  run.footer(StrCat(
-      "Called as: gavel run [JOB.toml] [OPTIONS] [-- ./train ...]\n", kFooter));
+  run.footer(
+      StrCat("Called as: gavel run [JOB.toml] [OPTIONS] [-- ./train ...]\n",
+             kRunFooter));
 }
 
 }  // namespace gavel

@@ -9,11 +9,12 @@
 #include <csignal>
 #include <utility>
 
+#include "coordinator/cli/command_line.h"
+
 namespace gavel {
 namespace {
 
 constexpr int kSignalsMax = 3;
-constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
 
 sigset_t BlockSignals(bool reloads) {
   sigset_t signals;

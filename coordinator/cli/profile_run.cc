@@ -838,7 +838,7 @@ absl::StatusOr<std::vector<ServerSpec>> FindServers(const ProfileFlags& flags) {
   return servers;
 }
 
-absl::Status Run(ProfileFlags flags) {
+absl::Status ProfileWith(ProfileFlags flags) {
   GAVEL_ASSIGN_OR_RETURN(const auto workloads, ReadWorkloads(flags.workloads));
   GAVEL_ASSIGN_OR_RETURN(const auto servers, FindServers(flags));
   std::vector<std::string> left_out;
@@ -886,7 +886,7 @@ void AddProfileCommand(CLI::App& app, int* exit_code) {
       app, exit_code, "profile",
       "Measures the throughputs of workloads on this machine's accelerators: "
       "alone, by scale factor, and in pairs. Stopped, the same command goes on",
-      Run);
+      ProfileWith);
   flags.run.table = "profile.csv";
   flags.run.folder = "gavel-profile";
   AddOption(command, "workloads", flags.workloads, "WORKLOADS.toml",

@@ -45,7 +45,7 @@ std::string AcceleratorText(AcceleratorId id, const Engine& engine) {
   return StrCat(info.uuid, " (", info.type, ")");
 }
 
-std::string Places(const event::UnitPlaces& places, const Engine& engine) {
+std::string PlacesText(const event::UnitPlaces& places, const Engine& engine) {
   std::string text;
   for (const auto& [unit, where] : places) {
     StrAppend(&text, text.empty() ? "" : "; ", "job ", unit.job.value());
@@ -156,10 +156,10 @@ std::string Body(const event::AllocationReady& e, const Engine&) {
                 " units");
 }
 std::string Body(const event::RoundPlanned& e, const Engine& engine) {
-  return Places(e.places, engine);
+  return PlacesText(e.places, engine);
 }
 std::string Body(const event::UnitsAssigned& e, const Engine& engine) {
-  return Places(e.places, engine);
+  return PlacesText(e.places, engine);
 }
 std::string Body(const event::RoundStarted& e, const Engine& engine) {
   return StrCat("round ", engine.rounds() + 1, ", ", e.tiers.size(),

@@ -284,7 +284,7 @@ double MedianOf(double MeasuredRound::*figure,
   return values.empty() ? 0 : Median(std::move(values));
 }
 
-std::string Milliseconds(double seconds) {
+std::string InMilliseconds(double seconds) {
   return absl::StrFormat("%.1f", seconds * kMs);
 }
 
@@ -301,10 +301,10 @@ std::vector<std::string> RowOf(const std::string& type, RoundEnd end,
   const double median_s = MedianOf(&MeasuredRound::lost_s, rounds);
   return {type,
           std::string(RoundEndName(end)),
-          Milliseconds(median_s),
-          Milliseconds(MedianOf(&MeasuredRound::leaving_s, rounds)),
-          Milliseconds(MedianOf(&MeasuredRound::away_s, rounds)),
-          Milliseconds(MedianOf(&MeasuredRound::resuming_s, rounds)),
+          InMilliseconds(median_s),
+          InMilliseconds(MedianOf(&MeasuredRound::leaving_s, rounds)),
+          InMilliseconds(MedianOf(&MeasuredRound::away_s, rounds)),
+          InMilliseconds(MedianOf(&MeasuredRound::resuming_s, rounds)),
           absl::StrFormat("%.1f %%", all_s > 0 ? 100 * lost_s / all_s : 0),
           absl::StrFormat("%.4f %%", 100 * median_s / kLongRound_s)};
 }
@@ -324,7 +324,7 @@ study::ReportTable TableOf(const PreemptionOptions& options,
 }
 
 // All columns but the first two are numbers.
-std::vector<bool> Aligned(const study::ReportTable& table) {
+std::vector<bool> AlignedNumbers(const study::ReportTable& table) {
   std::vector<bool> right(table.titles.size(), true);
   right[0] = right[1] = false;
   return right;
@@ -393,7 +393,7 @@ std::string TimeLineChart(const PreemptionOptions& options,
         for (size_t part = 3; part > 0; --part) {
           chart.bars.push_back(
               {i * kRoundEnds.size() + end, to - parts[part], to, part,
-               StrCat(kParts[part], " ", Milliseconds(parts[part]), " ms")});
+               StrCat(kParts[part], " ", InMilliseconds(parts[part]), " ms")});
           to -= parts[part];
         }
         chart.bars.push_back({i * kRoundEnds.size() + end,
@@ -418,7 +418,7 @@ std::string RenderPreemption(const PreemptionOptions& options,
     }
   }
   return StrCat("Preemption: ", Setting(options), "\n\n",
-                study::RenderText(table, Aligned(table), width), "\n",
+                study::RenderText(table, AlignedNumbers(table), width), "\n",
                 RenderTable({Left("WORKLOAD"), Left("ROUND'S END"),
                              Left("ROUNDS (# training, . not)")},
                             lines, width),
@@ -430,7 +430,7 @@ std::string RenderPreemptionMarkdown(const PreemptionOptions& options,
   const study::ReportTable table = TableOf(options, all);
   return StrCat("### What a preemption costs (`preemption`)\n\n",
                 Setting(options), "\n\n",
-                study::RenderMarkdown(table, Aligned(table)), "\n",
+                study::RenderMarkdown(table, AlignedNumbers(table)), "\n",
                 Verdict(all), "\n");
 }
 

@@ -289,12 +289,11 @@ absl::StatusOr<SessionEnd> AttachTerminal(Client& client, JobId job,
 
 // ---- The command.
 
-constexpr double kWaitInterval_s = 0.1;
+constexpr double kShellWaitInterval_s = 0.1;
 // The user learns why a job waits for longer than this.
 constexpr double kQuietWait_s = 2;
 // From the end of its output to that of the job.
 constexpr double kEndWait_s = 10;
-constexpr int kExitInterrupted = 130;  // as shells have it: 128 + SIGINT
 
 struct ShellOptions : Connection {
   std::vector<std::string> program;  // empty: the user's shell
@@ -396,7 +395,7 @@ absl::StatusOr<std::optional<QueueRow>> WaitForStart(
       absl::FPrintF(stderr, "gavel: job %d (%s) is %s; Ctrl-C cancels it\n",
                     row.id, row.name, row.reason);
     }
-    client.Sleep(kWaitInterval_s);
+    client.Sleep(kShellWaitInterval_s);
   }
   return std::nullopt;
 }
@@ -418,7 +417,7 @@ absl::StatusOr<int> ExitCodeAtEnd(Client& client, JobId job) {
                  row.reason, "; `gavel shell --attach ", row.id,
                  "` goes on, `gavel cancel ", row.id, "` ends it"));
     }
-    client.Sleep(kWaitInterval_s);
+    client.Sleep(kShellWaitInterval_s);
   }
 }
 

@@ -145,7 +145,7 @@ absl::Status Generate(GenerateOptions options) {
   return absl::OkStatus();
 }
 
-absl::Status Show(const ShowOptions& options) {
+absl::Status ShowTrace(const ShowOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(options.trace, kTraceBytesMax));
   GAVEL_ASSIGN_OR_RETURN(const Trace trace, ParseTrace(text, options.trace,
@@ -180,7 +180,7 @@ void AddGenerate(CLI::App& parent, int* exit_code) {
 void AddShow(CLI::App& parent, int* exit_code) {
   auto [command, options] = AddCommand<ShowOptions>(
       parent, exit_code, "show",
-      "Says what is in a trace, and lists its first jobs", Show);
+      "Says what is in a trace, and lists its first jobs", ShowTrace);
   AddOption(command, "trace", options.trace, "FILE",
             "jobs: Gavel's format, a CSV with duration_s and num_gpus, or TOML")
       ->required();
@@ -730,7 +730,7 @@ absl::StatusOr<std::vector<study::PolicyAnswer>> AnswerAll(
   return answers;
 }
 
-absl::Status Run(const SolveOptions& options) {
+absl::Status Solve(const SolveOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(options.policy));
   GAVEL_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(options.input, kInputBytesMax));
@@ -792,7 +792,7 @@ void AddSolveCommand(CLI::App& app, int* exit_code) {
     }
     if (options->policy.empty()) throw CLI::RequiredError("--policy");
     if (options->input.empty()) throw CLI::RequiredError("--input");
-    *exit_code = ExitCodeOf(Run(*options));
+    *exit_code = ExitCodeOf(Solve(*options));
   });
 }
 

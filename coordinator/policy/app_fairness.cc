@@ -1,12 +1,12 @@
 #include "coordinator/policy/app_fairness.h"
 
 #include <algorithm>
-#include <limits>
+
+#include "coordinator/policy/highs_solver.h"
 
 namespace gavel::policy {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // The time that a job is taken to need which has not begun and whose steps are
 // not known.
 constexpr double kSecondsUnknown = 3600;

@@ -20,7 +20,7 @@ constexpr double kPivotMin = 1e-11;
 // leaves (Bland's rule), which can't cycle.
 constexpr int kStallPivotsMax = 40;
 
-constexpr int kNone = std::numeric_limits<int>::min();
+constexpr int kNoColumn = std::numeric_limits<int>::min();
 
 Eigen::Index Index(size_t i) { return static_cast<Eigen::Index>(i); }
 Eigen::Index RowOfSlack(int slack) { return -1 - slack; }
@@ -77,15 +77,15 @@ void ColumnMaster::SetDuals() {
   duals_ = inverse_.transpose() * values;
 }
 
-// The one that gains most (or the first one that gains); kNone: optimal.
+// The one that gains most (or the first one that gains); kNoColumn: optimal.
 int ColumnMaster::Entering(bool first) {
   SetDuals();
   const double scale = duals_.cwiseAbs().maxCoeff();
   const double least = kReducedMin * std::max(scale, 1e-300);
   double best = least;
-  int entering = kNone;
+  int entering = kNoColumn;
   const auto consider = [&](double reduced, int column) {
-    if (reduced <= best || (first && entering != kNone)) return;
+    if (reduced <= best || (first && entering != kNoColumn)) return;
     best = reduced;
     entering = column;
   };
@@ -137,7 +137,7 @@ void ColumnMaster::Solve() {
   int stall = 0;
   for (int i = 0; i < kPivotsMax; ++i) {
     entering_ = Entering(/*first=*/stall > kStallPivotsMax);
-    if (entering_ == kNone) break;
+    if (entering_ == kNoColumn) break;
     if (entering_ < 0) {
       step_ = inverse_.col(RowOfSlack(entering_));
     } else {

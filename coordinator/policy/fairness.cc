@@ -56,7 +56,7 @@ std::vector<int> CellsByType(const ShareProblem& problem, size_t m) {
 // The share of a type that a gang of `scale_factor` is given.
 using Share = std::function<double(double scale_factor, size_t type)>;
 
-PolicyResult Split(const ShareProblem& problem, const Share& share) {
+PolicyResult DivideBy(const ShareProblem& problem, const Share& share) {
   std::vector<double> shares(problem.cells.size(), 0.0);
   for (size_t m = 0; m < problem.size(); ++m) {
     const std::vector<int> cells = CellsByType(problem, m);
@@ -84,14 +84,14 @@ PolicyResult Split(const ShareProblem& problem, const Share& share) {
 PolicyResult SolveIsolated(const PolicyProblem& problem) {
   const ShareProblem shares = MakeShareProblem(problem);
   const auto jobs = static_cast<double>(shares.size());
-  return Split(shares, [&](double scale_factor, size_t type) {
+  return DivideBy(shares, [&](double scale_factor, size_t type) {
     return shares.capacity[type] / (jobs * scale_factor);
   });
 }
 
 PolicyResult SolveProportional(const PolicyProblem& problem) {
   const ShareProblem shares = MakeShareProblem(problem);
-  return Split(shares, [&](double, size_t type) {
+  return DivideBy(shares, [&](double, size_t type) {
     return shares.capacity[type] / shares.accelerators();
   });
 }
@@ -466,9 +466,9 @@ absl::StatusOr<PolicyResult> SolveHierarchy(
 
 namespace {
 
-constexpr int kRoundsMax = 60;
+constexpr int kRhoStepsMax = 60;
 // Relative distance of the bounds at which the search ends.
-constexpr double kGapMax = 1e-11;
+constexpr double kRhoGapMax = 1e-11;
 constexpr int kBisectionsMax = 200;
 
 // One job's rho as a function of its throughput.
@@ -525,10 +525,10 @@ std::vector<double> Targets(std::span<const Finish> finishes, double rho) {
 }
 
 // The search for rho. `low_` and `high_` bound it from both sides throughout.
-class Search {
+class RhoSearch {
  public:
-  Search(const ShareProblem& shares, std::vector<Finish> finishes,
-         const LpOptions& options)
+  RhoSearch(const ShareProblem& shares, std::vector<Finish> finishes,
+            const LpOptions& options)
       : shares_(shares), finishes_(std::move(finishes)), options_(options) {
     best_ = EvenShares(shares);
     high_ = RhoOf(best_);
@@ -537,7 +537,7 @@ class Search {
 
   void Run() {
     double rho = high_;
-    for (int round = 0; round < kRoundsMax && !Done(); ++round) {
+    for (int round = 0; round < kRhoStepsMax && !Done(); ++round) {
       const double low = low_;
       if (!Round(rho)) return;
       // Newton's step, or a bisection step if the lower bound has not moved.
@@ -568,7 +568,7 @@ class Search {
   bool optimal() const { return report_.outcome == SolveOutcome::kOptimal; }
 
  private:
-  bool Done() const { return high_ - low_ <= kGapMax * high_; }
+  bool Done() const { return high_ - low_ <= kRhoGapMax * high_; }
   double RhoOf(std::span<const double> shares) const {
     return LargestRho(finishes_, Throughputs(shares_, shares));
   }
@@ -681,7 +681,7 @@ PolicyResult SolveFinishTimeFairness(const PolicyProblem& problem,
       [&] { return SolveByPrices(shares, finishes, gain); },
       [&] {
         return SolveWithPairs(&shares, {}, [&](const LpOptions& options) {
-          Search search(shares, finishes, options);
+          RhoSearch search(shares, finishes, options);
           search.Run();
           if (search.optimal()) search.SpendTheRest(gain);
           search.Spread();

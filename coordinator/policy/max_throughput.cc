@@ -115,7 +115,7 @@ constexpr double kShortfallMax = 1e-9;
 constexpr double kNeedMax = 1e4;
 // If a solution is further from its bound than this, relative, the program is
 // also solved by the interior point method.
-constexpr double kGapMax = 1e-8;
+constexpr double kDeadlineGapMax = 1e-8;
 // A job is not named in the message if it misses less than this part of its
 // need.
 constexpr double kToldMin = 1e-5;
@@ -383,8 +383,8 @@ DeadlineProgram::Answer DeadlineProgram::ByHighs(
   if (PairsFound(options_)) return answer;
   const double reached = std::inner_product(
       answer.shares.begin(), answer.shares.end(), value.begin(), 0.0);
-  if (relaxed_ &&
-      answer.bound - reached > kGapMax * std::max(scale, std::abs(reached))) {
+  if (relaxed_ && answer.bound - reached >
+                      kDeadlineGapMax * std::max(scale, std::abs(reached))) {
     // The needs differ much in size, which interior point handles better.
     Answer second = AnswerOf(
         HighsSolver(program_.lp, {.method = LpMethod::kInteriorPoint}).Solve(),
@@ -479,7 +479,7 @@ absl::StatusOr<PolicyResult> SolveMaxSumThroughput(const PolicyProblem& problem,
 
 namespace {
 
-constexpr int kRoundsMax = 60;
+constexpr int kRatioStepsMax = 60;
 // A relative rise of the ratio up to this counts as no rise.
 constexpr double kRiseMin = 1e-12;
 // The last step may lose this part of the ratio to gain throughput. It is above
@@ -492,15 +492,11 @@ constexpr double kProvedGapMax = 1e-6;
 // not enough.
 constexpr double kSharpGap = 1e-12;
 
-double Dot(std::span<const double> a, std::span<const double> b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
-
 // The search, with the best shares so far and their certificate.
-class Search {
+class RatioSearch {
  public:
-  Search(const PolicyProblem& problem, const ShareProblem& shares,
-         std::span<const double> cost)
+  RatioSearch(const PolicyProblem& problem, const ShareProblem& shares,
+              std::span<const double> cost)
       : shares_(shares),
         cost_(cost.begin(), cost.end()),
         floors_(DeadlineFloors(problem, shares)),
@@ -519,7 +515,7 @@ class Search {
     ratio_ = RatioOf(best_);
     // The first answer always counts: it keeps the deadlines.
     if (Take(program_.Maximize(throughput_), -kInfinity)) {
-      for (int round = 0; round < kRoundsMax; ++round) {
+      for (int round = 0; round < kRatioStepsMax; ++round) {
         const double before = ratio_;
         if (!Improve() || ratio_ <= before * (1 + kRiseMin)) break;
       }
@@ -619,7 +615,7 @@ absl::StatusOr<PolicyResult> SolveMaxThroughputPerCost(
   GAVEL_ASSIGN_OR_RETURN(const std::vector<double> cost, Costs(problem));
   const ShareProblem shares = MakeShareProblem(problem);
   if (shares.size() == 0) return ToResult(shares, {}, 0, 0, "none");
-  PolicyResult result = Search(problem, shares, cost).Run();
+  PolicyResult result = RatioSearch(problem, shares, cost).Run();
   if (result.solver != kPricesSolver) return result;
   if (result.objective < result.bound * (1 - kProvedGapMax)) {
     result.outcome = SolveOutcome::kIterationLimit;
@@ -631,7 +627,7 @@ absl::StatusOr<PolicyResult> SolveMaxThroughputPerCost(
   }
   PolicyProblem other = problem;
   other.solver = SolverChoice::kHighs;
-  result = Search(other, shares, cost).Run();
+  result = RatioSearch(other, shares, cost).Run();
   result.solver += kAfterPrices;
   return result;
 }

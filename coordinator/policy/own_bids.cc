@@ -17,14 +17,14 @@ namespace {
 
 static_assert(kOwnBidRowsMax <= kBidRowsMax);
 
-absl::Status Invalid(const std::string& message) {
+absl::Status InvalidBid(const std::string& message) {
   return absl::InvalidArgumentError(message);
 }
 
 absl::Status CheckRho(double rho, const std::string& name) {
   if (rho >= 1 / kRhoMax && rho <= kRhoMax) return absl::OkStatus();
-  return Invalid(absl::StrFormat("%s is %g; give a number from %g to %g", name,
-                                 rho, 1 / kRhoMax, kRhoMax));
+  return InvalidBid(absl::StrFormat("%s is %g; give a number from %g to %g",
+                                    name, rho, 1 / kRhoMax, kRhoMax));
 }
 
 absl::Status CheckRow(const OwnBidRow& row, const std::string& name,
@@ -32,23 +32,25 @@ absl::Status CheckRow(const OwnBidRow& row, const std::string& name,
                       std::span<const int> accelerators) {
   GAVEL_RETURN_IF_ERROR(CheckRho(row.rho, StrCat(name, ": rho")));
   if (row.bundle.empty()) {
-    return Invalid(StrCat(name,
-                          ": it asks for no accelerators; leave the row out, "
-                          "rho_nothing tells its rho"));
+    return InvalidBid(
+        StrCat(name,
+               ": it asks for no accelerators; leave the row out, "
+               "rho_nothing tells its rho"));
   }
   int last = -1;
   for (const auto& [type, count] : row.bundle) {
     if (type <= last || static_cast<size_t>(type) >= accelerators.size()) {
-      return Invalid(StrCat(name, ": type ", type,
-                            " is out of place; name types of the offer (0 to ",
-                            static_cast<int>(accelerators.size()) - 1,
-                            "), each once, in ascending order"));
+      return InvalidBid(
+          StrCat(name, ": type ", type,
+                 " is out of place; name types of the offer (0 to ",
+                 static_cast<int>(accelerators.size()) - 1,
+                 "), each once, in ascending order"));
     }
     last = type;
     const auto index = static_cast<size_t>(type);
     if (count < 1 || count > accelerators[index]) {
-      return Invalid(StrCat(name, ": it asks for ", count, " ", types[index],
-                            "; ask for 1 to ", accelerators[index]));
+      return InvalidBid(StrCat(name, ": it asks for ", count, " ", types[index],
+                               "; ask for 1 to ", accelerators[index]));
     }
   }
   return absl::OkStatus();
@@ -66,8 +68,8 @@ const PolicyJob* Find(const PolicyProblem& problem, JobId id) {
 absl::Status CheckOwnBid(const OwnBid& bid, std::span<const std::string> types,
                          std::span<const int> accelerators) {
   if (bid.rows.size() > kOwnBidRowsMax) {
-    return Invalid(StrCat("the bid has ", bid.rows.size(),
-                          " rows; send the best ", kOwnBidRowsMax));
+    return InvalidBid(StrCat("the bid has ", bid.rows.size(),
+                             " rows; send the best ", kOwnBidRowsMax));
   }
   GAVEL_RETURN_IF_ERROR(CheckRho(bid.rho, "rho"));
   GAVEL_RETURN_IF_ERROR(CheckRho(bid.rho_nothing, "rho_nothing"));
@@ -101,25 +103,27 @@ absl::Status TakePlaces(const PolicyProblem& problem, const Assigner& assigner,
     const std::string name = StrCat("job ", id.value());
     const PolicyJob* job = Find(problem, id);
     if (job == nullptr || job->app != app) {
-      return Invalid(StrCat(name,
-                            " is no active job of the app; name those of the "
-                            "offer"));
+      return InvalidBid(
+          StrCat(name,
+                 " is no active job of the app; name those of the "
+                 "offer"));
     }
     if (!named.insert(id).second) {
-      return Invalid(StrCat(name, " has two places; name each job once"));
+      return InvalidBid(StrCat(name, " has two places; name each job once"));
     }
     const auto row = static_cast<size_t>(job - problem.jobs.data());
     const auto index = static_cast<size_t>(type);
     if (type < 0 || index >= room.size() ||
         !(assigner.Throughput(row, index) > 0)) {
-      return Invalid(StrCat(name, " can't run on type ", type,
-                            "; choose one where its steps_per_s is above 0"));
+      return InvalidBid(
+          StrCat(name, " can't run on type ", type,
+                 "; choose one where its steps_per_s is above 0"));
     }
     room[index] -= job->scale_factor;
     if (room[index] < 0) {
-      return Invalid(StrCat(name, ": the app has not won so many ",
-                            problem.types[index],
-                            "; divide only what it has won"));
+      return InvalidBid(StrCat(name, ": the app has not won so many ",
+                               problem.types[index],
+                               "; divide only what it has won"));
     }
   }
   return absl::OkStatus();

@@ -766,4 +766,8 @@ std::optional<PolicyResult> ResultIfNoneScarce(
   return ToResult(problem, *best, value, value, "all-at-best");
 }
 
+double Dot(std::span<const double> a, std::span<const double> b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
 }  // namespace gavel::policy

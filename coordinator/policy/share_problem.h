@@ -258,6 +258,8 @@ struct ListedCell {
 // time: all of the smaller class.
 void ListCells(std::span<const ListedCell> listed, ShareProblem* problem);
 
+double Dot(std::span<const double> a, std::span<const double> b);
+
 }  // namespace gavel::policy
 
 #endif  // GAVEL_COORDINATOR_POLICY_SHARE_PROBLEM_H_

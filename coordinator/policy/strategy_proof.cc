@@ -82,7 +82,7 @@ LogProgram::Answer LogProgram::Solve() const {
           kUnit * DualBound(program.lp, solution.row_duals)};
 }
 
-constexpr int kIterationsMax = 200;
+constexpr int kStepsMax = 200;
 // Stops here, per job: the precision of the shares is its root at worst.
 constexpr double kGapPerJob = 1e-13;
 // Above this linear programs help out.
@@ -100,8 +100,6 @@ constexpr double kStepMax = 0.99;
 constexpr double kDependent = 1e-14;
 // A share below this whose price says that it is not wanted is none.
 constexpr double kUnwantedMax = 1e-9;
-
-Eigen::Index Index(size_t i) { return static_cast<Eigen::Index>(i); }
 
 // One inequality, usage + slack = 1 with slack >= 0 at price >= 0. The slack is
 // a variable of its own: as a difference it would lose its last digits.
@@ -172,7 +170,7 @@ class InteriorPoint {
     const auto jobs = static_cast<double>(jobs_.size());
     double least_gap = best.bound;
     int idle = 0;
-    for (int i = 0; i < kIterationsMax && idle < kIdleMax; ++i) {
+    for (int i = 0; i < kStepsMax && idle < kIdleMax; ++i) {
       Record(best);
       const double gap = best.bound - best.log_product;
       idle = gap < least_gap ? 0 : idle + 1;
@@ -380,8 +378,8 @@ void InteriorPoint::Factor() {
       ForEachLimit(variables[k], [&](size_t c, double column) {
         for (size_t i = 0; i < variables.size(); ++i) {
           ForEachLimit(variables[i], [&](size_t r, double row) {
-            schur(Index(r), Index(c)) +=
-                row * inverse(Index(i), Index(k)) * column;
+            schur(Eigen::Index(r), Eigen::Index(c)) +=
+                row * inverse(Eigen::Index(i), Eigen::Index(k)) * column;
           });
         }
       });
@@ -412,35 +410,35 @@ double InteriorPoint::Gradient(const Job& job, const Variable& v,
 void InteriorPoint::Direction(double sigma) {
   Eigen::VectorXd prices(std::ssize(limits_));
   for (size_t r = 0; r < limits_.size(); ++r) {
-    prices(Index(r)) = -limits_[r].Side(sigma);
+    prices(Eigen::Index(r)) = -limits_[r].Side(sigma);
   }
   for (Job& job : jobs_) {
     rhs_.setZero(job.block.rows());
     for (size_t i = job.begin; i < job.end; ++i) {
-      rhs_(Index(i - job.begin)) = Gradient(job, variables_[i], sigma);
+      rhs_(Eigen::Index(i - job.begin)) = Gradient(job, variables_[i], sigma);
     }
     rhs_(rhs_.size() - 1) = job.time.Side(sigma);
     rhs_ = job.block.solve(rhs_).eval();
     job.time.price_step = rhs_(rhs_.size() - 1);
     for (size_t i = job.begin; i < job.end; ++i) {
-      const double step = rhs_(Index(i - job.begin));
+      const double step = rhs_(Eigen::Index(i - job.begin));
       variables_[i].share_step = step;
       ForEachLimit(variables_[i], [&](size_t r, double usage) {
-        prices(Index(r)) += usage * step;
+        prices(Eigen::Index(r)) += usage * step;
       });
     }
   }
   prices = schur_scale_.cwiseProduct(
       schur_.solve(schur_scale_.cwiseProduct(prices)).eval());
   for (size_t r = 0; r < limits_.size(); ++r) {
-    limits_[r].price_step = prices(Index(r));
+    limits_[r].price_step = prices(Eigen::Index(r));
     limits_[r].StepSlack(sigma);
   }
   for (Job& job : jobs_) {
     rhs_.setZero(job.block.rows());
     for (size_t i = job.begin; i < job.end; ++i) {
       ForEachLimit(variables_[i], [&](size_t r, double usage) {
-        rhs_(Index(i - job.begin)) += usage * prices(Index(r));
+        rhs_(Eigen::Index(i - job.begin)) += usage * prices(Eigen::Index(r));
       });
     }
     rhs_ = job.block.solve(rhs_).eval();
@@ -448,7 +446,7 @@ void InteriorPoint::Direction(double sigma) {
     job.time.StepSlack(sigma);
     for (size_t i = job.begin; i < job.end; ++i) {
       Variable& v = variables_[i];
-      v.share_step -= rhs_(Index(i - job.begin));
+      v.share_step -= rhs_(Eigen::Index(i - job.begin));
       v.excess_step = (sigma - v.excess * v.share_step) / v.share - v.excess;
     }
   }

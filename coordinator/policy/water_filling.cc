@@ -5,7 +5,6 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -50,10 +49,6 @@ struct Cut {
   std::vector<double> weight;  // [k]
   double bound = 0;
 };
-
-double Dot(std::span<const double> a, std::span<const double> b) {
-  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
-}
 
 // Any weights make a cut, with one price for all accelerators. Good weights say
 // how many accelerators a unit of the amount costs.

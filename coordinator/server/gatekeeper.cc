@@ -23,13 +23,13 @@ namespace gavel {
 
 namespace {
 
-std::string Named(const std::string& name, const Principal& principal) {
+std::string WithRole(const std::string& name, const Principal& principal) {
   return StrCat(name, " (", RoleName(principal.role), ")");
 }
 
 std::string Change(const std::string& name, const Principal& before,
                    const Principal& now) {
-  std::string change = StrCat(Named(name, now), " changed:");
+  std::string change = StrCat(WithRole(name, now), " changed:");
   if (now.role != before.role) {
     change += StrCat(" was ", RoleName(before.role), ",");
   }
@@ -52,13 +52,13 @@ std::vector<std::string> Changes(const Principals& before,
   std::vector<std::string> changes;
   for (const auto& [name, principal] : before) {
     if (!now.contains(name)) {
-      changes.push_back(Named(name, principal) + " revoked");
+      changes.push_back(WithRole(name, principal) + " revoked");
     }
   }
   for (const auto& [name, principal] : now) {
     const auto known = before.find(name);
     if (known == before.end()) {
-      changes.push_back(Named(name, principal) + " added");
+      changes.push_back(WithRole(name, principal) + " added");
     } else if (known->second != principal) {
       changes.push_back(Change(name, known->second, principal));
     }
@@ -129,7 +129,7 @@ absl::StatusOr<std::vector<std::string>> AccessList::Read() {
   const std::lock_guard lock(mutex_);
   for (const auto& [name, principal] : principals_) {
     if (!by_key.contains(principal.public_key)) {
-      Revoke(principal.public_key, Named(name, principal));
+      Revoke(principal.public_key, WithRole(name, principal));
     }
   }
   by_key_ = std::move(by_key);

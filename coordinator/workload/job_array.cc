@@ -22,7 +22,7 @@ constexpr std::string_view kSweepPrefix = "GAVEL_SWEEP_";
 constexpr std::string_view kIndexName = "index";
 
 // For messages, which have to fit a frame however long the text is.
-std::string Quoted(std::string_view text) {
+std::string QuotedShort(std::string_view text) {
   constexpr size_t kCharactersMax = 64;
   return QuoteToml(PrintableLine(text, kCharactersMax));
 }
@@ -61,7 +61,7 @@ absl::Status TooMany(int64_t count) {
 absl::Status AddRange(std::string_view range, std::vector<int>* indices) {
   const auto wrong = [&](std::string_view why) {
     return absl::InvalidArgumentError(
-        StrCat(Quoted(range), " ", why, "; ", kRemedy));
+        StrCat(QuotedShort(range), " ", why, "; ", kRemedy));
   };
   std::string_view rest = range;
   std::string_view bounds = TakeUntil(rest, ':');
@@ -147,7 +147,7 @@ absl::Status CheckParameters(const JobSpec& spec) {
   for (const auto& [name, values] : spec.sweep) {
     if (!IsIdentifier(name) || name == kIndexName) {
       return absl::InvalidArgumentError(
-          StrCat("sweep: ", Quoted(name),
+          StrCat("sweep: ", QuotedShort(name),
                  " can't name a parameter; write letters, digits and _, no "
                  "digit first, at most 64 (and not \"index\", the index of an "
                  "element)"));
@@ -223,7 +223,7 @@ absl::StatusOr<ArrayText> ParseArray(std::string_view text) {
   if (!at_once || *at_once < 1 ||
       *at_once > static_cast<int64_t>(kElementsMax)) {
     return absl::InvalidArgumentError(
-        StrCat(Quoted(text.substr(percent)),
+        StrCat(QuotedShort(text.substr(percent)),
                " does not say how many elements may run at once; write % and a "
                "number from 1 to ",
                kElementsMax, ", or leave it out"));
@@ -294,8 +294,8 @@ absl::Status CheckArray(const JobSpec& spec) {
   if (!spec.array.empty()) {
     const absl::Status status = ParseArray(spec.array).status();
     if (!status.ok()) {
-      return {status.code(), ToAbsl(StrCat("array ", Quoted(spec.array), ": ",
-                                           ToStd(status.message())))};
+      return {status.code(), ToAbsl(StrCat("array ", QuotedShort(spec.array),
+                                           ": ", ToStd(status.message())))};
     }
   }
   GAVEL_RETURN_IF_ERROR(CheckParameters(spec));

@@ -53,7 +53,7 @@ class CheckpointWriterTest : public Test {
     return restored->generation.step;
   }
 
-  TemporaryFolder folder_;
+  CheckpointFolder folder_;
   std::vector<uint64_t> committed_, failed_;
   std::thread::id done_on_;
 };

@@ -18,7 +18,7 @@ class PosixFileSystemTest : public Test {
     return folder_.path() + "/" + name;
   }
   FileSystem& file_system_ = FileSystem::Posix();
-  TemporaryFolder folder_;
+  CheckpointFolder folder_;
 };
 
 TEST_F(PosixFileSystemTest, WritesAndReadsBack) {

@@ -17,7 +17,7 @@ namespace gavel::testing {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kWorldSize = 3;
+constexpr int kGangSize = 3;
 
 // The tensors are the same on all ranks; the entry is of this rank alone.
 Snapshot StateOf(uint64_t step, int rank) {
@@ -31,9 +31,9 @@ Snapshot StateOf(uint64_t step, int rank) {
 // of each rank.
 std::vector<absl::Status> OnAllRanks(
     const std::function<absl::Status(int rank)>& commit, int absent = -1) {
-  std::vector<absl::Status> outcomes(kWorldSize);
+  std::vector<absl::Status> outcomes(kGangSize);
   std::vector<std::thread> ranks;
-  for (int rank = 0; rank < kWorldSize; ++rank) {
+  for (int rank = 0; rank < kGangSize; ++rank) {
     if (rank == absent) continue;
     ranks.emplace_back(
         [&, rank] { outcomes[static_cast<size_t>(rank)] = commit(rank); });
@@ -52,7 +52,7 @@ class GangCommit : public Test {
   }
   void OpenStores(uint64_t shard_size_bytes_max) {
     stores_.clear();
-    for (int rank = 0; rank < kWorldSize; ++rank) {
+    for (int rank = 0; rank < kGangSize; ++rank) {
       stores_.push_back(OpenStore(shard_size_bytes_max));
     }
   }
@@ -62,7 +62,7 @@ class GangCommit : public Test {
         [&](int rank) {
           return stores_[static_cast<size_t>(rank)].Commit(
               generation, StateOf(generation.step, rank),
-              {.rank = rank, .world_size = kWorldSize, .gang_wait_s = wait_s});
+              {.rank = rank, .world_size = kGangSize, .gang_wait_s = wait_s});
         },
         absent);
   }
@@ -81,8 +81,8 @@ class GangCommit : public Test {
                          GenerationStore::Open(folder_.path()));
     ASSERT_OK_AND_ASSIGN(Restored restored, store.Restore());
     EXPECT_EQ(restored.generation.step, step);
-    EXPECT_EQ(restored.world_size, kWorldSize);
-    for (int rank = 0; rank < kWorldSize; ++rank) {
+    EXPECT_EQ(restored.world_size, kGangSize);
+    for (int rank = 0; rank < kGangSize; ++rank) {
       EXPECT_EQ(restored.snapshot.bytes.at(RankEntryPrefix(rank) + "random"),
                 "random of " + std::to_string(rank));
       restored.snapshot.bytes.erase(RankEntryPrefix(rank) + "random");
@@ -90,7 +90,7 @@ class GangCommit : public Test {
     EXPECT_TRUE(IsSnapshotOfStep(restored.snapshot, step));
   }
 
-  TemporaryFolder folder_;
+  CheckpointFolder folder_;
   std::vector<GenerationStore> stores_;
 };
 
@@ -105,7 +105,7 @@ TEST_F(GangCommit, RanksWriteOneGenerationTogether) {
   EXPECT_TRUE(left.uncommitted.empty());
   // Each rank has written its own shards only.
   const std::string folder = folder_.path() + "/" + GenerationName({1, 30});
-  for (int rank = 1; rank < kWorldSize; ++rank) {
+  for (int rank = 1; rank < kGangSize; ++rank) {
     ASSERT_OK_AND_ASSIGN(
         ManifestPart part,
         DecodePart(ReadBytes(folder + "/" + PartFileName(rank))));
@@ -124,7 +124,7 @@ TEST_F(GangCommit, TheWaitCountsFromWhenAllHaveBegun) {
     return stores_[static_cast<size_t>(rank)].Commit(
         {1, 10}, StateOf(10, rank),
         {.rank = rank,
-         .world_size = kWorldSize,
+         .world_size = kGangSize,
          .gang_wait_s = 0.3,
          .all_have_begun = [&] { return all_have_begun.load(); }});
   });
@@ -136,7 +136,7 @@ TEST_F(GangCommit, TheWaitCountsFromWhenAllHaveBegun) {
         return stores_[static_cast<size_t>(rank)].Commit(
             {1, 20}, StateOf(20, rank),
             {.rank = rank,
-             .world_size = kWorldSize,
+             .world_size = kGangSize,
              .gang_wait_s = 0.3,
              .all_have_begun = [&] { return all_have_begun.load(); }});
       },
@@ -161,7 +161,7 @@ int LinkedByGang(std::vector<GenerationStore>& stores, uint64_t step) {
   const std::vector<absl::Status> outcomes = OnAllRanks([&](int rank) {
     return stores[static_cast<size_t>(rank)].Commit(
         {1, step}, SnapshotWithFrozenLayers(static_cast<double>(step), -1),
-        {.rank = rank, .world_size = kWorldSize, .gang_wait_s = 20});
+        {.rank = rank, .world_size = kGangSize, .gang_wait_s = 20});
   });
   for (const absl::Status& outcome : outcomes) {
     if (!outcome.ok()) return -1;
@@ -171,7 +171,7 @@ int LinkedByGang(std::vector<GenerationStore>& stores, uint64_t step) {
   int linked = 0;
   for (const auto& [shard, generations] : manifest->linked) {
     // The last shards hold the bytes entries of the ranks.
-    if (shard + kWorldSize < manifest->shards.size()) ++linked;
+    if (shard + kGangSize < manifest->shards.size()) ++linked;
   }
   return linked;
 }
@@ -223,7 +223,7 @@ TEST_F(GangCommit, ADamagedGenerationIsNoneToCutBy) {
       [&](int rank) {
         return stores_[static_cast<size_t>(rank)].Commit(
             {1, 5}, SnapshotWithFrozenLayers(5, -1),
-            {.rank = rank, .world_size = kWorldSize, .gang_wait_s = 0.1});
+            {.rank = rank, .world_size = kGangSize, .gang_wait_s = 0.1});
       },
       /*absent=*/0);
   EXPECT_FALSE(without[1].ok());
@@ -296,7 +296,7 @@ TEST_F(GangCommit, ARankWhoseDiskFailsEndsTheSaveForAllAtOnce) {
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<absl::Status> outcomes = OnAllRanks([&](int rank) {
       CommitOptions options{
-          .rank = rank, .world_size = kWorldSize, .gang_wait_s = 60};
+          .rank = rank, .world_size = kGangSize, .gang_wait_s = 60};
       options.gives_up = [&] {
         return failed ? absl::AbortedError("rank 2 can't write its part")
                       : absl::OkStatus();
@@ -373,7 +373,7 @@ TEST_F(GangCommit, NoRankJoinsWhatADeadGangHasBegun) {
   std::thread late([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     first = stores_[0].Commit({1, 20}, StateOf(20, 0),
-                              {.rank = 0, .world_size = kWorldSize});
+                              {.rank = 0, .world_size = kGangSize});
   });
   const std::vector<absl::Status> outcomes = Commit({1, 20}, 0);
   late.join();

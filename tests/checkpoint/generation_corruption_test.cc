@@ -73,7 +73,7 @@ class Corruption : public Test {
     EXPECT_GT(rejected * 8, flips * 7);
   }
 
-  TemporaryFolder folder_;
+  CheckpointFolder folder_;
   GenerationStore store_;
   std::string shard_, manifest_;
   std::vector<std::string> shards_;  // of tensors, and of bytes entries

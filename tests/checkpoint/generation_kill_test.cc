@@ -112,7 +112,7 @@ std::vector<std::string> KillAt(const std::string& syscall, int count) {
 // files.
 int CallsBeforeSaves(const std::string& directory, int epoch,
                      const std::string& syscall) {
-  TemporaryFolder trace;
+  CheckpointFolder trace;
   const std::string path = trace.path() + "/calls";
   std::vector<std::string> before = {
       "strace", "-f", "-qq", "-o", path, "-e",
@@ -161,7 +161,7 @@ bool CanTrace() {
 // each the first few times that a process makes it (on one thread).
 TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
   if (!CanTrace()) GTEST_SKIP() << "no strace, or it may not trace here";
-  TemporaryFolder folder;
+  CheckpointFolder folder;
   int epoch = 0;
   uint64_t acknowledged = 0;
   for (const std::string syscall :
@@ -189,7 +189,7 @@ TEST(GenerationKill, KilledAtEverySystemCallOfASave) {
 // The other rank notices that its peer is gone, and ends.
 TEST(GenerationKill, OneOfTwoRanksKilledAtEverySystemCallOfASave) {
   if (!CanTrace()) GTEST_SKIP() << "no strace, or it may not trace here";
-  TemporaryFolder folder;
+  CheckpointFolder folder;
   int epoch = 0;
   uint64_t acknowledged = 0;
   for (const std::string syscall :
@@ -223,7 +223,7 @@ TEST(GenerationKill, OneOfTwoRanksKilledAtEverySystemCallOfASave) {
 }
 
 TEST(GenerationKill, AcknowledgedStepsSurviveKilledWriters) {
-  TemporaryFolder folder;
+  CheckpointFolder folder;
   std::mt19937 random(7);
   uint64_t unacknowledged = 0;
   for (int epoch = 1; epoch <= kKills; ++epoch) {

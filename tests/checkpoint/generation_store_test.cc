@@ -34,7 +34,7 @@ class GenerationStoreTest : public Test {
     return generations;
   }
 
-  TemporaryFolder folder_;
+  CheckpointFolder folder_;
   // Two levels of this path do not exist yet.
   std::string directory_ = folder_.path() + "/jobs/resnet";
 };
@@ -329,7 +329,7 @@ TEST_F(GenerationStoreTest, LeftoversAreRemovedUnlessOfAHigherEpoch) {
 
 TEST_F(GenerationStoreTest, ForeignFilesAndLinksAreLeftAlone) {
   GenerationStore store = Open();
-  TemporaryFolder elsewhere;
+  CheckpointFolder elsewhere;
   WriteBytes(elsewhere.path() + "/manifest.json", "precious");
   fs::create_directory_symlink(elsewhere.path(),
                                directory_ + "/" + GenerationName({1, 1}));

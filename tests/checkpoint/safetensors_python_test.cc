@@ -16,7 +16,7 @@ namespace gavel::testing {
 namespace {
 
 int RunPython(const std::string& script, const std::string& arguments) {
-  TemporaryFolder folder;
+  CheckpointFolder folder;
   std::string path = folder.path() + "/script.py";
   WriteBytes(path, script);
   std::string command =
@@ -33,7 +33,7 @@ TEST(SafetensorsPython, ReadsOurGenerations) {
   if (!HasSafetensors()) {
     GTEST_SKIP() << "no Python with safetensors at " << GAVEL_VENV_PYTHON;
   }
-  TemporaryFolder folder;
+  CheckpointFolder folder;
   ASSERT_OK_AND_ASSIGN(GenerationStore store,
                        GenerationStore::Open(folder.path()));
   ASSERT_OK(store.Commit({3, 6}, SnapshotOfStep(6)));
@@ -69,7 +69,7 @@ TEST(SafetensorsPython, TheDocumentedLinesLoadTheLatestGeneration) {
   if (!HasSafetensors()) {
     GTEST_SKIP() << "no Python with safetensors at " << GAVEL_VENV_PYTHON;
   }
-  TemporaryFolder folder;
+  CheckpointFolder folder;
   ASSERT_OK_AND_ASSIGN(GenerationStore store,
                        GenerationStore::Open(folder.path() + "/checkpoints"));
   for (const uint64_t step : {9, 10}) {
@@ -99,7 +99,7 @@ TEST(SafetensorsPython, WritesWhatWeRead) {
   if (!HasSafetensors()) {
     GTEST_SKIP() << "no Python with safetensors at " << GAVEL_VENV_PYTHON;
   }
-  TemporaryFolder folder;
+  CheckpointFolder folder;
   std::string path = folder.path() + "/x.safetensors";
   ASSERT_EQ(RunPython(R"(
 import sys

@@ -39,7 +39,7 @@ class Safetensors : public Test {
     return WriteShard(path_, {{"bad", tensor}}).status();
   }
 
-  TemporaryFolder folder_;
+  CheckpointFolder folder_;
   std::string path_ = folder_.path() + "/shard.safetensors";
 };
 

@@ -71,14 +71,14 @@ bool SameTensor(const at::Tensor& a, const at::Tensor& b) {
          a.equal(b);
 }
 
-TemporaryFolder::TemporaryFolder() {
+CheckpointFolder::CheckpointFolder() {
   std::string path =
       (std::filesystem::temp_directory_path() / "gavel-checkpoint-XXXXXX")
           .string();
   path_ = ::mkdtemp(path.data());
 }
 
-TemporaryFolder::~TemporaryFolder() {
+CheckpointFolder::~CheckpointFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
 }

@@ -28,12 +28,12 @@ Snapshot SnapshotWithFrozenLayers(double value, double frozen);
 bool SameTensor(const at::Tensor& a, const at::Tensor& b);
 
 // A new empty folder, removed with its contents at the end.
-class TemporaryFolder {
+class CheckpointFolder {
  public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  CheckpointFolder();
+  ~CheckpointFolder();
+  CheckpointFolder(const CheckpointFolder&) = delete;
+  CheckpointFolder& operator=(const CheckpointFolder&) = delete;
   const std::string& path() const { return path_; }
 
  private:

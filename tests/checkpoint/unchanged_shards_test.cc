@@ -25,7 +25,7 @@ class UnchangedShards : public Test {
     return *std::move(store);
   }
 
-  TemporaryFolder folder_;
+  CheckpointFolder folder_;
   std::string directory_ = folder_.path() + "/job";
 };
 

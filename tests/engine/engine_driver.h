@@ -15,6 +15,13 @@
 
 namespace gavel {
 
+// A job whose throughput on a "v100" is declared.
+inline JobSpec KnownJob(double steps_per_s = 1) {
+  JobSpec spec;
+  spec.throughputs["v100"] = steps_per_s;
+  return spec;
+}
+
 class EngineDriver {
  public:
   static constexpr double kAgentTimeout_s = 1000;

@@ -5,12 +5,6 @@
 namespace gavel {
 namespace {
 
-JobSpec KnownJob() {
-  JobSpec spec;
-  spec.throughputs["v100"] = 1;
-  return spec;
-}
-
 // Jobs that take turns on one accelerator.
 class Memory : public ::testing::Test {
  protected:

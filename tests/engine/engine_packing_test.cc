@@ -27,12 +27,6 @@ PolicyResult InPairs(const PolicyProblem& problem) {
 }
 
 // A job with a known throughput, which needs no turn alone on trial.
-JobSpec Known() {
-  JobSpec spec;
-  spec.throughputs["v100"] = 1;
-  return spec;
-}
-
 class Packing : public ::testing::Test {
  protected:
   Packing() { driver_.answer = InPairs; }
@@ -41,9 +35,9 @@ class Packing : public ::testing::Test {
 
 TEST_F(Packing, APairGetsOneSlotEachOfOneAccelerator) {
   driver_.hold_solver = true;
-  const JobId a = driver_.Submit("a", 1, Known());
+  const JobId a = driver_.Submit("a", 1, KnownJob());
   driver_.hold_solver = false;
-  driver_.Submit("b", 1, Known());
+  driver_.Submit("b", 1, KnownJob());
   driver_.Step(event::AllocationReady{1, InPairs(driver_.problem)});
   // a runs alone first; the next round packs it with b.
   const WorkerKey first = driver_.Run(a);
@@ -72,8 +66,8 @@ class RunningPair : public Packing {
  protected:
   RunningPair() {
     driver_.hold_solver = true;
-    a_ = driver_.Submit("a", 1, Known());
-    b_ = driver_.Submit("b", 1, Known());
+    a_ = driver_.Submit("a", 1, KnownJob());
+    b_ = driver_.Submit("b", 1, KnownJob());
     driver_.Step(event::AllocationReady{1, InPairs(driver_.problem)});
     driver_.hold_solver = false;
     driver_.Step(event::AllocationReady{2, InPairs(driver_.problem)});
@@ -117,7 +111,7 @@ TEST_F(RunningPair, IsPartedByAPauseOfBoth) {
   driver_.answer = [](const PolicyProblem& problem) {
     return Shares({{problem.jobs[0].id, JobId()}}, {1.0});
   };
-  driver_.Submit("c", 1, Known());  // solved anew
+  driver_.Submit("c", 1, KnownJob());  // solved anew
   driver_.At(driver_.engine().round_ends_at() + 1);
   EXPECT_FALSE(driver_.job(a_).partner.valid());
   EXPECT_TRUE(driver_.job(b_).assigned.empty());
@@ -198,7 +192,7 @@ class PairTrials : public ::testing::Test {
           options.pair_trials = true;
         }) {
     for (int i = 0; i < kJobs; ++i) {
-      driver_.Submit(StrCat("job", i), 1, Known());
+      driver_.Submit(StrCat("job", i), 1, KnownJob());
     }
   }
   void Start(JobId job) {

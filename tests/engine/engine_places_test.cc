@@ -5,12 +5,6 @@
 namespace gavel {
 namespace {
 
-JobSpec KnownJob() {
-  JobSpec spec;
-  spec.throughputs["v100"] = 1;
-  return spec;
-}
-
 class EnginePlaces : public ::testing::Test {
  protected:
   void Start(int accelerators,

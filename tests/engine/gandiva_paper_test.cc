@@ -8,12 +8,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-JobSpec Known(double steps_per_s = 1) {
-  JobSpec spec;
-  spec.throughputs["v100"] = steps_per_s;
-  return spec;
-}
-
 // The first two jobs always have their turn.
 PolicyResult TheFirstTwoHaveTheirTurn(const PolicyProblem& problem) {
   PolicyResult result;
@@ -104,14 +98,14 @@ class Introspection : public ::testing::Test {
 class TwoJobs : public Introspection {
  protected:
   TwoJobs() {
-    driver_.Submit("a", 1, Known());
-    driver_.Submit("b", 1, Known());
+    driver_.Submit("a", 1, KnownJob());
+    driver_.Submit("b", 1, KnownJob());
   }
 };
 
 // Section 4.2.1: "we assign jobs in a packed fashion only when overloaded".
 TEST_F(Introspection, WhileEachJobHasAnAcceleratorNoneIsPacked) {
-  driver_.Submit("a", 1, Known());
+  driver_.Submit("a", 1, KnownJob());
   Obey();
   for (int round = 0; round < 5; ++round) {
     NextRound();
@@ -186,8 +180,8 @@ TEST_F(TwoJobs, ARestartKeepsWhatWasTried) {
 
 TEST_F(TwoJobs, WithoutTheSettingNothingIsTried) {
   EngineDriver driver(1, "max_min_fairness");
-  driver.Submit("a", 1, Known());
-  driver.Submit("b", 1, Known());
+  driver.Submit("a", 1, KnownJob());
+  driver.Submit("b", 1, KnownJob());
   for (int round = 0; round < 5; ++round) {
     driver.EndRound();
     EXPECT_FALSE(driver.PackedPair().packed());
@@ -248,7 +242,7 @@ TEST_F(TwoJobs, WhatWasSwitchedOutlastsRestartsUntilItIsTheOwnSetting) {
 // At most one trial of a job in trial_backoff_s, ten minutes, whatever the
 // others do.
 TEST_F(Introspection, AJobIsTriedOnceInTenMinutes) {
-  for (int i = 0; i < 6; ++i) driver_.Submit(StrCat("job ", i), 1, Known());
+  for (int i = 0; i < 6; ++i) driver_.Submit(StrCat("job ", i), 1, KnownJob());
   Obey();
   std::map<JobId, std::vector<Time>> trials;
   std::set<ShareUnit> seen;
@@ -291,12 +285,12 @@ class TwoAccelerators : public Introspection {
 // with the lowest utilization".
 TEST_F(TwoAccelerators, TheLeastUtilisedGetsCompany) {
   driver_.answer = TheFirstTwoHaveTheirTurn;
-  const JobId a = driver_.Submit("a", 1, Known());
-  const JobId b = driver_.Submit("b", 1, Known());
+  const JobId a = driver_.Submit("a", 1, KnownJob());
+  const JobId b = driver_.Submit("b", 1, KnownJob());
   Obey();
   const bool first = driver_.job(a).assigned.front() == AcceleratorId(1);
   Heartbeat(first ? std::vector{95, 20} : std::vector{20, 95});
-  const JobId c = driver_.Submit("c", 1, Known());
+  const JobId c = driver_.Submit("c", 1, KnownJob());
   NextRound();
   EXPECT_EQ(driver_.PackedPair(), PairOf(b, c));
 }
@@ -304,9 +298,9 @@ TEST_F(TwoAccelerators, TheLeastUtilisedGetsCompany) {
 TEST_F(Introspection, NoJobIsPackedOnAServerThatItsFileExcludes) {
   driver_.answer = TheFirstTwoHaveTheirTurn;
   driver_.JoinServer("there", 1);
-  JobSpec elsewhere = Known();
+  JobSpec elsewhere = KnownJob();
   elsewhere.exclude_servers = {"here"};
-  driver_.Submit("a", 1, Known());
+  driver_.Submit("a", 1, KnownJob());
   const JobId there = driver_.Submit("b", 1, elsewhere);
   Obey();
   const JobId waits = driver_.Submit("c", 1, elsewhere);
@@ -324,7 +318,7 @@ TEST_F(Introspection, APairIsPartedWhereOneOfTheTwoCantRun) {
         {{problem.jobs.front().id, JobId()}, problem.types.size() - 1});
     return result;
   };
-  JobSpec anywhere = Known();
+  JobSpec anywhere = KnownJob();
   anywhere.throughputs["p100"] = 1;
   JobSpec fast = anywhere;
   fast.types = {"v100"};
@@ -354,7 +348,7 @@ class Reactive : public Introspection {
 
 TEST_F(Reactive, ASuspendedJobMovesToVacatedAccelerators) {
   for (const char* name : {"a", "b", "c", "d"}) {
-    driver_.Submit(name, 1, Known());
+    driver_.Submit(name, 1, KnownJob());
   }
   Obey();
   for (int round = 0; round < 4; ++round) NextRound();
@@ -371,9 +365,9 @@ TEST_F(Reactive, ASuspendedJobMovesToVacatedAccelerators) {
 // on one server.
 TEST_F(Reactive, TheEmptiestServerIsEmptiedForAGang) {
   driver_.JoinServer("there", 1);
-  const JobId a = driver_.Submit("a", 1, Known());
-  const JobId b = driver_.Submit("b", 1, Known());
-  const JobId c = driver_.Submit("c", 1, Known());
+  const JobId a = driver_.Submit("a", 1, KnownJob());
+  const JobId b = driver_.Submit("b", 1, KnownJob());
+  const JobId c = driver_.Submit("c", 1, KnownJob());
   Obey();
   // One of the first two ends, so that each server has one job.
   const auto server = [&](JobId id) {
@@ -384,7 +378,7 @@ TEST_F(Reactive, TheEmptiestServerIsEmptiedForAGang) {
   };
   ASSERT_NE(server(a), server(c));
   driver_.Gone(driver_.Key(b), 0);
-  const JobId gang = driver_.Submit("gang", 2, Known());
+  const JobId gang = driver_.Submit("gang", 2, KnownJob());
   for (int round = 0; round < 4; ++round) NextRound();
   ASSERT_FALSE(driver_.job(gang).assigned.empty());
   EXPECT_EQ(server(a), server(c));

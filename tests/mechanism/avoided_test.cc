@@ -12,10 +12,6 @@ namespace {
 // job is job 1 unless another one is named.
 using Avoided = std::map<uint64_t, bool>;
 
-std::vector<std::string> Gpus(size_t count) {
-  return std::vector<std::string>(count, "gpu");
-}
-
 std::map<JobId, RoundTable::Avoided> By(uint64_t job, const Avoided& avoided) {
   std::map<JobId, RoundTable::Avoided> by;
   for (const auto& [id, never] : avoided)
@@ -23,10 +19,10 @@ std::map<JobId, RoundTable::Avoided> By(uint64_t job, const Avoided& avoided) {
   return by;
 }
 
-RoundAssignment Plan(const Cluster& cluster,
-                     const std::vector<RoundUnit>& units,
-                     const Avoided& avoided, uint64_t job = 1,
-                     const RoundOptions& options = {}) {
+RoundAssignment PlanAvoiding(const Cluster& cluster,
+                             const std::vector<RoundUnit>& units,
+                             const Avoided& avoided, uint64_t job = 1,
+                             const RoundOptions& options = {}) {
   RoundTable table(units);
   table.SetAvoided(By(job, avoided));
   RoundAssignment plan = gavel::PlanRound(cluster, table, options);
@@ -39,51 +35,58 @@ constexpr RoundOptions kMidRound{.keep_running = true};
 TEST(Avoided, AnotherAcceleratorOfTheTypeGoesFirst) {
   const Cluster cluster = MakeCluster({{"a", Gpus(1)}, {"b", Gpus(2)}});
   RoundUnit unit = MakeUnit(1, 1, {1});
-  EXPECT_EQ(Plan(cluster, {unit}, {}).at(Alone(1)), Ids({1}));
-  EXPECT_EQ(Plan(cluster, {unit}, {{1, false}}).at(Alone(1)), Ids({2}));
+  EXPECT_EQ(PlanAvoiding(cluster, {unit}, {}).at(Alone(1)), Ids({1}));
+  EXPECT_EQ(PlanAvoiding(cluster, {unit}, {{1, false}}).at(Alone(1)), Ids({2}));
   unit.home_server = "a";
-  EXPECT_EQ(Plan(cluster, {unit}, {{1, false}}).at(Alone(1)), Ids({2}));
-  EXPECT_EQ(Plan(cluster, {unit}, {{1, false}, {2, true}}).at(Alone(1)),
+  EXPECT_EQ(PlanAvoiding(cluster, {unit}, {{1, false}}).at(Alone(1)), Ids({2}));
+  EXPECT_EQ(PlanAvoiding(cluster, {unit}, {{1, false}, {2, true}}).at(Alone(1)),
             Ids({3}));
 }
 
 TEST(Avoided, IsTakenWhereThereIsNoOther) {
   const Cluster cluster = MakeCluster({{"a", Gpus(2)}});
   const RoundUnit unit = MakeUnit(1, 1, {1});
-  EXPECT_EQ(Plan(cluster, {unit}, {{1, false}, {2, false}}).at(Alone(1)),
-            Ids({1}));
-  EXPECT_EQ(Plan(cluster, {unit}, {{1, true}, {2, false}}).at(Alone(1)),
+  EXPECT_EQ(
+      PlanAvoiding(cluster, {unit}, {{1, false}, {2, false}}).at(Alone(1)),
+      Ids({1}));
+  EXPECT_EQ(PlanAvoiding(cluster, {unit}, {{1, true}, {2, false}}).at(Alone(1)),
             Ids({2}));
   const RoundUnit gang = MakeUnit(1, 2, {1});
-  EXPECT_EQ(Plan(cluster, {gang}, {{1, false}}).at(Alone(1)), Ids({1, 2}));
+  EXPECT_EQ(PlanAvoiding(cluster, {gang}, {{1, false}}).at(Alone(1)),
+            Ids({1, 2}));
 }
 
 TEST(Avoided, OthersLeaveToTheUnitWhatItDoesNotAvoid) {
   const Cluster cluster = MakeCluster({{"a", Gpus(2)}});
   const std::vector<RoundUnit> units = {MakeUnit(1, 1, {1}),
                                         MakeUnit(2, 1, {1})};
-  EXPECT_EQ(Plan(cluster, units, {{2, false}}, 2).at(Alone(2)), Ids({1}));
-  EXPECT_EQ(Plan(cluster, units, {{1, false}}, 2).at(Alone(2)), Ids({2}));
+  EXPECT_EQ(PlanAvoiding(cluster, units, {{2, false}}, 2).at(Alone(2)),
+            Ids({1}));
+  EXPECT_EQ(PlanAvoiding(cluster, units, {{1, false}}, 2).at(Alone(2)),
+            Ids({2}));
 }
 
 TEST(Avoided, IsLeftForAnIdleOneAtTheRoundsEnd) {
   const Cluster cluster = MakeCluster({{"a", Gpus(2)}});
   RoundUnit unit = MakeUnit(1, 1, {1});
   unit.holds = Ids({1});
-  EXPECT_EQ(Plan(cluster, {unit}, {{2, false}}).at(Alone(1)), Ids({1}));
-  EXPECT_EQ(Plan(cluster, {unit}, {{1, false}}).at(Alone(1)), Ids({2}));
-  EXPECT_EQ(Plan(cluster, {unit}, {{1, false}}, 1, kMidRound).at(Alone(1)),
-            Ids({1}));
+  EXPECT_EQ(PlanAvoiding(cluster, {unit}, {{2, false}}).at(Alone(1)), Ids({1}));
+  EXPECT_EQ(PlanAvoiding(cluster, {unit}, {{1, false}}).at(Alone(1)), Ids({2}));
+  EXPECT_EQ(
+      PlanAvoiding(cluster, {unit}, {{1, false}}, 1, kMidRound).at(Alone(1)),
+      Ids({1}));
   RoundUnit other = MakeUnit(2, 1, {1});
   other.holds = Ids({2});
-  EXPECT_EQ(Plan(cluster, {unit, other}, {{1, false}}).at(Alone(1)), Ids({1}));
+  EXPECT_EQ(PlanAvoiding(cluster, {unit, other}, {{1, false}}).at(Alone(1)),
+            Ids({1}));
 }
 
 TEST(Avoided, ForEverIsNeverTaken) {
   const Cluster cluster = MakeCluster({{"a", Gpus(2)}});
   const Avoided all = {{1, true}, {2, true}};
-  EXPECT_TRUE(Plan(cluster, {MakeUnit(1, 1, {1})}, all).empty());
-  EXPECT_TRUE(Plan(cluster, {MakeUnit(1, 2, {1})}, {{2, true}}).empty());
+  EXPECT_TRUE(PlanAvoiding(cluster, {MakeUnit(1, 1, {1})}, all).empty());
+  EXPECT_TRUE(
+      PlanAvoiding(cluster, {MakeUnit(1, 2, {1})}, {{2, true}}).empty());
 }
 
 TEST(Avoided, WhatAUnitMayNotUseIsThereForOthers) {
@@ -94,7 +97,7 @@ TEST(Avoided, WhatAUnitMayNotUseIsThereForOthers) {
   units[2].time_received_s = {1000};
   for (const RoundOptions& options : {RoundOptions(), kMidRound}) {
     const RoundAssignment plan =
-        Plan(cluster, units, {{1, true}, {2, true}}, 1, options);
+        PlanAvoiding(cluster, units, {{1, true}, {2, true}}, 1, options);
     EXPECT_FALSE(plan.contains(Alone(1)));
     EXPECT_EQ(plan.at(Alone(2)), Ids({2}));
     EXPECT_EQ(plan.at(Alone(3)), Ids({1}));
@@ -107,11 +110,11 @@ TEST(Avoided, ForEverIsTakenByOneThatRunsWhereTheUnitMay) {
   const Cluster cluster = MakeCluster({{"a", Gpus(2)}});
   std::vector<RoundUnit> units = {MakeUnit(1, 1, {1}), MakeUnit(2, 1, {1})};
   units[1].holds = Ids({2});
-  const RoundAssignment plan = Plan(cluster, units, {{1, true}});
+  const RoundAssignment plan = PlanAvoiding(cluster, units, {{1, true}});
   EXPECT_EQ(plan.at(Alone(1)), Ids({2}));
   EXPECT_EQ(plan.at(Alone(2)), Ids({1}));
   const RoundAssignment filled =
-      Plan(cluster, units, {{1, true}}, 1, kMidRound);
+      PlanAvoiding(cluster, units, {{1, true}}, 1, kMidRound);
   EXPECT_EQ(filled.at(Alone(2)), Ids({2})) << "nobody is disturbed";
   EXPECT_FALSE(filled.contains(Alone(1)));
 }
@@ -120,13 +123,13 @@ TEST(Avoided, APairAvoidsWhatOneOfItsJobsDoes) {
   const Cluster cluster = MakeCluster({{"a", Gpus(2)}});
   const RoundUnit pair = MakePair(1, 2, 1, {1});
   for (const uint64_t job : {1, 2}) {
-    EXPECT_EQ(Plan(cluster, {pair}, {{1, false}}, job).at(Pair(1, 2)),
+    EXPECT_EQ(PlanAvoiding(cluster, {pair}, {{1, false}}, job).at(Pair(1, 2)),
               Ids({2}));
   }
   // The pair also avoids it where one of its jobs runs there already.
   RoundUnit alone = MakeUnit(1, 1, {0});
   alone.holds = Ids({1});
-  EXPECT_EQ(Plan(cluster, {alone, pair}, {{1, false}}).at(Pair(1, 2)),
+  EXPECT_EQ(PlanAvoiding(cluster, {alone, pair}, {{1, false}}).at(Pair(1, 2)),
             Ids({2}));
 }
 

@@ -8,10 +8,6 @@
 namespace gavel::testing {
 namespace {
 
-std::vector<std::string> Gpus(size_t count) {
-  return std::vector<std::string>(count, "gpu");
-}
-
 // Where the accelerators of each job are when all of them run.
 RoundAssignment PlaceOnType0(const Cluster& cluster,
                              const std::vector<RoundUnit>& units) {

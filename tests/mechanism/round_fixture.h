@@ -14,6 +14,10 @@
 
 namespace gavel::testing {
 
+inline std::vector<std::string> Gpus(size_t count) {
+  return std::vector<std::string>(count, "gpu");
+}
+
 inline constexpr RoundOptions kMoveAware{.mechanism =
                                              MechanismKind::kMoveAware};
 

@@ -6,10 +6,6 @@
 namespace gavel::testing {
 namespace {
 
-std::vector<std::string> Gpus(size_t count) {
-  return std::vector<std::string>(count, "gpu");
-}
-
 RoundTable TableOf(const std::vector<RoundUnit>& units,
                    const std::vector<uint64_t>& slow) {
   RoundTable table(units);

@@ -8,12 +8,12 @@ namespace gavel::testing {
 namespace {
 
 constexpr JobId kJob(1);
-constexpr JobId kOther(2);
-constexpr JobId kThird(3);
+constexpr JobId kOtherJob(2);
+constexpr JobId kThirdJob(3);
 constexpr ShareUnit kAlone{kJob, JobId()};
-constexpr ShareUnit kOtherAlone{kOther, JobId()};
-constexpr ShareUnit kPair{kJob, kOther};
-constexpr ShareUnit kOtherPair{kOther, kThird};
+constexpr ShareUnit kOtherAlone{kOtherJob, JobId()};
+constexpr ShareUnit kPair{kJob, kOtherJob};
+constexpr ShareUnit kOtherPair{kOtherJob, kThirdJob};
 using Row = std::vector<double>;
 
 Row SinceReset(const TimeReceived& received, const ShareUnit& unit,
@@ -178,8 +178,8 @@ TEST_F(TimeReceivedTest, ARemovedJobTakesItsPairsAlongAndNothingElse) {
   EXPECT_EQ(SinceReset(received, kPair, 1), (Row{0}));
   EXPECT_EQ(SinceReset(received, kOtherPair, 1), (Row{5}));
   EXPECT_EQ(SinceReset(received, kOtherAlone, 1), (Row{7}));
-  received.Remove(kOther);
-  received.Remove(kThird);
+  received.Remove(kOtherJob);
+  received.Remove(kThirdJob);
   EXPECT_EQ(SinceReset(received, kOtherPair, 1), (Row{0}));
 }
 
