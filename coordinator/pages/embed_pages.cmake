@@ -1,5 +1,4 @@
-# cmake -DPAGES=FILE;FILE... -DCHART=FILE -DOUT=FILE.cc -P embed_pages.cmake: the files as CompiledPages() of
-# http_server.h.
+# cmake -DPAGES=FILE;FILE... -DCHART=FILE -DOUT=FILE.cc -P embed_pages.cmake: the files as CompiledPages() of pages.h.
 set(data "")
 set(table "")
 set(index 0)
@@ -16,6 +15,6 @@ foreach(page IN LISTS PAGES CHART)
                       "      sizeof kBytes${index} - 1}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE ${OUT} "#include \"coordinator/http/http_server.h\"\n\nnamespace gavel {\nnamespace {\n\n${data}\n"
+file(WRITE ${OUT} "#include \"coordinator/pages/pages.h\"\n\nnamespace gavel {\nnamespace {\n\n${data}\n"
                   "}  // namespace\n\nstd::span<const Page> CompiledPages() {\n"
                   "  static const Page pages[] = {\n${table}  };\n  return pages;\n}\n\n}  // namespace gavel\n")
