@@ -22,8 +22,8 @@ inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // The result of an experiment.
 struct ExperimentTable : ReportTable {
-  std::string drawing;               // for the terminal; may be empty
-  std::vector<std::string> figures;  // SVG, for a page
+  std::string drawing;          // for the terminal; may be empty
+  std::vector<Figure> figures;  // for a page
 };
 
 // The shares of three entities of weights 1, 2 and 3 while their jobs arrive.

@@ -1,4 +1,7 @@
 # cmake -DPAGES=FILE;FILE... -DCHART=FILE -DOUT=FILE.cc -P embed_pages.cmake: the files as CompiledPages() of pages.h.
+# report.js becomes one script with the modules that it imports: a page that is opened as a file can't load modules.
+set(report_modules dom.js format.js charts.js report.js)
+
 set(data "")
 set(table "")
 set(index 0)
@@ -7,7 +10,19 @@ foreach(page IN LISTS PAGES CHART)
   if(page STREQUAL CHART)
     set(name chart.umd.js)
   endif()
-  file(READ ${page} bytes HEX)
+  if(name STREQUAL "report.js")
+    get_filename_component(folder ${page} DIRECTORY)
+    set(bytes "")
+    foreach(module IN LISTS report_modules)
+      file(READ ${folder}/${module} text)
+      string(REGEX REPLACE "import {[^}]*} from[ \n]+'[^']*';\n" "" text "${text}")
+      string(REGEX REPLACE "(^|\n)export " "\\1" text "${text}")
+      string(HEX "${text}" text)
+      string(APPEND bytes "${text}")
+    endforeach()
+  else()
+    file(READ ${page} bytes HEX)
+  endif()
   string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
   # The zero lets a file be empty; it is no part of it.
   string(APPEND data "constexpr unsigned char kBytes${index}[] = {${bytes}0};\n")

@@ -13,7 +13,7 @@ struct Page {
   std::string_view bytes;
 };
 
-// All of them.
+// All of them. "report.js" is one script, with the modules that it imports.
 std::span<const Page> CompiledPages();
 
 }  // namespace gavel
