@@ -178,7 +178,7 @@ std::string NoteOf(const Cell& cell) {
 
 // The mean line of a scheduler.
 PlotSeries LineOf(const std::string& name, const Curve& curve, size_t color) {
-  PlotSeries line{name, color, PlotMark::kLineAndDots, {}};
+  PlotSeries line{name, color, PlotMark::kLine, {}};
   for (const auto& [x, cell] : curve) {
     if (cell.count == 0) continue;
     line.points.push_back(
@@ -274,8 +274,8 @@ void DrawCurves(const ReportContext& context, const Compared& compared,
                                     " only. The table of all runs has it."));
     return;
   }
-  section->figures.push_back(RenderPlot(
-      PlotOf(context, title, curves, compared.x_label, compared.y_label)));
+  section->figures.push_back(
+      PlotOf(context, title, curves, compared.x_label, compared.y_label));
   std::set<std::string> drawn;
   for (const auto& [name, curve] : curves) {
     for (const auto& [x, cell] : curve) {

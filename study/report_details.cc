@@ -93,7 +93,7 @@ std::vector<RunGroup> DrawnGroups(const ReportContext& context, size_t count,
 void AddPlot(Plot plot, ReportSection* section) {
   std::erase_if(plot.series,
                 [](const PlotSeries& line) { return line.points.size() < 2; });
-  if (!plot.series.empty()) section->figures.push_back(RenderPlot(plot));
+  if (!plot.series.empty()) section->figures.push_back(std::move(plot));
 }
 
 // The same, and notes the schedulers that it lacks.
@@ -218,26 +218,25 @@ Plot SharePlot(const ReportContext& context, const Detail& detail,
   return plot;
 }
 
-// Rows by accelerator, in the order of the cluster's parts.
-std::vector<std::pair<std::string, size_t>> RowGroups(const StoredRun& run,
-                                                      size_t rows) {
-  std::vector<std::pair<std::string, size_t>> groups;
-  size_t named = 0;
+// "v100 1", "v100 2": the accelerators, in the order of the cluster's parts.
+std::vector<std::string> RowNames(const StoredRun& run, size_t rows) {
+  std::vector<std::string> names;
   if (const auto parts = ParseCluster(run.spec.cluster); parts.ok()) {
     for (const ClusterPart& part : *parts) {
-      groups.emplace_back(part.type, static_cast<size_t>(part.count));
-      named += static_cast<size_t>(part.count);
+      for (int i = 1; i <= part.count; ++i) {
+        names.push_back(StrCat(part.type, " ", i));
+      }
     }
   }
-  if (named < rows) groups.emplace_back("", rows - named);
-  return groups;
+  while (names.size() < rows) names.push_back(StrCat(names.size() + 1));
+  return names;
 }
 
 BarChart RoundChart(const Detail& detail, std::vector<RecordedLease> leases) {
   std::ranges::sort(leases, {}, &RecordedLease::from_s);
   const bool cut = leases.size() > kBarsMax;
   BarChart chart;
-  chart.x_label = "time (h)";
+  chart.unit = "h";
   Time last_s = 0;
   size_t rows = 0;
   for (const RecordedLease& lease : leases) {
@@ -247,7 +246,7 @@ BarChart RoundChart(const Detail& detail, std::vector<RecordedLease> leases) {
   if (cut) last_s = leases[kBarsMax].from_s;
   leases.resize(std::min(leases.size(), kBarsMax));
   chart.x_max = last_s / kHour_s;
-  chart.groups = RowGroups(*detail.run, rows);
+  chart.rows = RowNames(*detail.run, rows);
   chart.title = detail.title();
   if (cut)
     StrAppend(&chart.title, absl::StrFormat(", the first %.0f h", chart.x_max));
@@ -314,8 +313,7 @@ PlotSeries RhoOverTime(const ReportContext& context, const RunGroup& group,
     worst[part] = std::max(worst[part], job.rho);
     ++count[part];
   }
-  PlotSeries line{
-      scheduler, context.ColorOf(scheduler), PlotMark::kLineAndDots, {}};
+  PlotSeries line{scheduler, context.ColorOf(scheduler), PlotMark::kLine, {}};
   for (size_t part = 0; part < kTimeParts; ++part) {
     if (count[part] == 0) continue;
     const double time_h =
@@ -389,7 +387,7 @@ absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
       "each scheduler the run of the least seed.",
       Csv({"run", "scheduler", "load", "time_h", "type", "busy",
            "waiting_jobs"})};
-  std::vector<std::string> of_runs;
+  std::vector<Figure> of_runs;
   for (const RunGroup& group :
        DrawnGroups(context, kDetailGroupsMax, &section)) {
     Plot busy = PercentOverTime(group.title);
@@ -411,7 +409,7 @@ absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,
           context, detail, drawn,
           [](const UsageSample& sample) { return sample.waiting_jobs; }));
       if (each_run && usage.size() > 1) {
-        of_runs.push_back(RenderPlot(UsagePlot(detail, drawn)));
+        of_runs.push_back(UsagePlot(detail, drawn));
       }
     }
     AddPlot(context, group, std::move(busy),
@@ -434,7 +432,7 @@ absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context,
     section.text +=
         " Then a dot for each job of each run; below the line it got less.";
   }
-  std::vector<std::string> of_runs;
+  std::vector<Figure> of_runs;
   for (const RunGroup& group :
        DrawnGroups(context, kDetailGroupsMax, &section)) {
     Plot plot;
@@ -453,7 +451,7 @@ absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context,
                          FieldText(job.share_received)});
       }
       if (each_run && ratios.size() > 1) {
-        of_runs.push_back(RenderPlot(SharePlot(context, detail, jobs)));
+        of_runs.push_back(SharePlot(context, detail, jobs));
       }
       plot.series.push_back({detail.scheduler,
                              context.ColorOf(detail.scheduler), PlotMark::kLine,
@@ -470,8 +468,8 @@ absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context,
                                              bool each_run) {
   ReportSection section{
       "rounds", "Rounds",
-      "Who had which accelerator when. Each row is an accelerator, each colour "
-      "a job (point at a bar to see which).",
+      "Who had which accelerator when. Each row is an accelerator; a bar has "
+      "the number of its job (point at it for more).",
       Csv({"run", "scheduler", "load", "job", "accelerator", "from_h",
            "to_h"})};
   GAVEL_ASSIGN_OR_RETURN(const auto details, RecordedDetails(context));
@@ -490,8 +488,7 @@ absl::StatusOr<ReportSection> RoundsOverTime(const ReportContext& context,
                        FieldText(lease.from_s / kHour_s),
                        FieldText(lease.to_s / kHour_s)});
     }
-    section.figures.push_back(
-        RenderBars(RoundChart(detail, std::move(leases))));
+    section.figures.push_back(RoundChart(detail, std::move(leases)));
   }
   return section;
 }

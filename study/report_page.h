@@ -1,9 +1,7 @@
-// The parts of a report: plots as SVG, tables as text, Markdown and CSV, and a
-// page of plots and tables as one HTML file. Pure: numbers in, text out.
-// Stateless, thread-safe.
-//
-// Colours of plots are CSS variables --s0 to --s9 of the page, so that it can
-// be light or dark; each series differs by dash and dot as well.
+// The parts of a report: figures, tables as text, Markdown and CSV, and a page
+// of figures and tables as one HTML file, which opens without a network. The
+// file has the data of the figures; coordinator/pages draws them. Pure: numbers
+// in, text out. Stateless, thread-safe.
 #ifndef GAVEL_STUDY_REPORT_PAGE_H_
 #define GAVEL_STUDY_REPORT_PAGE_H_
 
@@ -11,62 +9,12 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <variant>
 #include <vector>
 
 namespace gavel::study {
 
-// ---- plots: lines and points over two axes, bars over time, a map of colours
-
-// Axes of plots: where the ticks are, and where a value is drawn.
-struct PlotTick {
-  double value = 0;
-  std::string label;  // empty: a line without a word
-};
-
-// The smallest and largest of values seen so far.
-struct PlotRange {
-  double min = 0;
-  double max = 0;
-  bool empty = true;
-  void Add(double value);  // NaN and infinity are left out
-};
-
-class PlotScale {
- public:
-  // From 0 (or below) or from near the least value, to a round number.
-  static PlotScale Linear(PlotRange range, bool from_zero);
-  // To exactly these ends.
-  static PlotScale Fixed(double min, double max);
-  // Powers of ten; what is not above 0 is drawn at the lower end.
-  static PlotScale Log(PlotRange range);
-
-  // Draws min at `low` and max at `high`, in pixels.
-  void Place(double low, double high);
-  double At(double value) const;
-  const std::vector<PlotTick>& ticks() const { return ticks_; }
-  double min() const { return min_; }
-  double max() const { return max_; }
-
- private:
-  PlotScale(double min, double max, bool log);
-  void MakeLinearTicks(double step);
-  void MakeLogTicks();
-  double Forward(double value) const;
-
-  double min_;
-  double max_;
-  bool log_;
-  double low_ = 0;
-  double high_ = 1;
-  std::vector<PlotTick> ticks_;
-};
-
-// "0", "2.5", "1200", "1e+06": at most `digits` significant ones.
-std::string PlotNumber(double value, int digits = 6);
-
-// `text` safe between tags and in quoted attributes.
-std::string EscapeHtml(std::string_view text);
+// ---- figures: lines and dots over two axes, bars over time, a map of colours
 
 struct PlotPoint {
   double x = 0;
@@ -79,13 +27,13 @@ struct PlotPoint {
 
 // kSteps: each value lasts to the next x. kCrosses: marks of their own, not
 // named in the legend.
-enum class PlotMark { kLine, kLineAndDots, kSteps, kDots, kCrosses };
+enum class PlotMark { kLine, kSteps, kDots, kCrosses };
 
 struct PlotSeries {
   std::string name;
   size_t color = 0;  // of series that belong together the same
-  PlotMark mark = PlotMark::kLineAndDots;
-  std::vector<PlotPoint> points;
+  PlotMark mark = PlotMark::kLine;
+  std::vector<PlotPoint> points;  // one that is not finite: a hole
 };
 
 struct PlotAxis {
@@ -101,9 +49,8 @@ struct Plot {
   PlotAxis x;
   PlotAxis y;
   std::vector<PlotSeries> series;
-  bool diagonal = false;  // y = x, as a thin line
+  bool diagonal = false;  // y = x, as a thin line; the axes have ends
 };
-std::string RenderPlot(const Plot& plot);
 
 // Rows of bars over time (a Gantt chart).
 struct BarChart {
@@ -115,21 +62,23 @@ struct BarChart {
     std::string note;
   };
   std::string title;
-  std::string x_label;
+  std::string unit;  // of time
   double x_max = 1;
-  // Rows that belong together: a name, and how many.
-  std::vector<std::pair<std::string, size_t>> groups;
+  std::vector<std::string> rows;
+  // The colours have names, or a bar shows the number of its colour.
+  std::vector<std::string> names;
   std::vector<Bar> bars;
 };
-std::string RenderBars(const BarChart& chart);
 
-// A square of values from 0 to 1; NaN: none, drawn dark.
+// A square of values from 0 to 1; NaN: none.
 struct HeatMap {
   std::string title;
   std::vector<std::string> names;
   std::vector<double> values;  // [names x names] row-major
+  std::string none;            // what it means that there is no value
 };
-std::string RenderHeatMap(const HeatMap& map);
+
+using Figure = std::variant<Plot, BarChart, HeatMap>;
 
 // ---- tables and pages
 
@@ -167,9 +116,9 @@ struct ReportSection {
   std::string title;  // "JCT against rate"
   std::string text;   // what is shown, and how to read it
   Csv csv = {};       // what the figures are drawn from
-  std::vector<std::string> notes = {};    // what is not shown, and why
-  std::vector<std::string> figures = {};  // SVG
-  ReportTable table = {};                 // no titles: none
+  std::vector<std::string> notes = {};  // what is not shown, and why
+  std::vector<Figure> figures = {};
+  ReportTable table = {};  // no titles: none
 };
 
 struct ReportPage {

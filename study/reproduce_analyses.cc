@@ -125,6 +125,7 @@ absl::StatusOr<ExperimentTable> AnalyzeColocation(
   GAVEL_ASSIGN_OR_RETURN(const size_t type, TypeOf(throughputs, "p100"));
   const std::vector<ThroughputTable::Row> rows = RowsOfOne(throughputs);
   HeatMap map;
+  map.none = "can't share";
   map.title = "Part of its throughput that a row keeps beside a column (P100)";
   std::map<std::string, FamilyCount> families;
   for (const ThroughputTable::Row row : rows) {
@@ -149,7 +150,7 @@ absl::StatusOr<ExperimentTable> AnalyzeColocation(
                           StrCat(family.gain), FormatNumber(family.best, 2)});
   }
   table.drawing = DrawMap(map);
-  table.figures.push_back(RenderHeatMap(map));
+  table.figures.push_back(std::move(map));
   return table;
 }
 

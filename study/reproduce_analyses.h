@@ -21,8 +21,8 @@ inline constexpr std::array<const char*, 3> kPaperTypes = {"k80", "p100",
 
 // The result of an experiment.
 struct ExperimentTable : ReportTable {
-  std::string drawing;               // for the terminal; may be empty
-  std::vector<std::string> figures;  // SVG, for a page
+  std::string drawing;          // for the terminal; may be empty
+  std::vector<Figure> figures;  // for a page
 };
 
 // The shares of three entities of weights 1, 2 and 3 while their jobs arrive.

@@ -371,18 +371,19 @@ std::string Verdict(const PreemptionRounds& all) {
       *std::ranges::max_element(ratios));
 }
 
-// Colours of the page: 0 training, then as below.
+// The colours of the chart.
 constexpr const char* kParts[] = {"training", "leaving", "away", "resuming"};
 
-std::string TimeLineChart(const PreemptionOptions& options,
-                          const PreemptionRounds& all) {
+study::BarChart TimeLineChart(const PreemptionOptions& options,
+                              const PreemptionRounds& all) {
   study::BarChart chart;
-  chart.title = StrCat("Rounds: ", absl::StrJoin(kParts, ", "),
-                       "; rows: extended, paused, relaunched");
-  chart.x_label = "s";
+  chart.title = "What each round was spent on";
+  chart.unit = "s";
+  chart.names = {std::begin(kParts), std::end(kParts)};
   for (size_t i = 0; i < all.size(); ++i) {
-    chart.groups.emplace_back(options.workloads[i].type, kRoundEnds.size());
     for (size_t end = 0; end < kRoundEnds.size(); ++end) {
+      chart.rows.push_back(StrCat(options.workloads[i].type, ", ",
+                                  RoundEndName(kRoundEnds[end])));
       const std::vector<MeasuredRound>& rounds = all[i][end];
       const Time begin = rounds.front().begin_s;
       chart.x_max = std::max(chart.x_max, rounds.back().end_s - begin);
@@ -401,7 +402,7 @@ std::string TimeLineChart(const PreemptionOptions& options,
       }
     }
   }
-  return study::RenderBars(chart);
+  return chart;
 }
 
 // `all` holds the results of the first workloads of `options`. `width` is that

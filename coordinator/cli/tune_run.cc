@@ -627,7 +627,7 @@ study::ReportTable TableOf(const TuneRun& run) {
       "Parameters", "Why"};
   for (const TrialRow& row : rows) {
     table.rows.push_back({StrCat(row.trial), row.state, StrCat(row.steps),
-                          row.value ? study::PlotNumber(*row.value) : "-",
+                          row.value ? absl::StrFormat("%.6g", *row.value) : "-",
                           FirstText(row), row.values, row.why});
   }
   return table;
@@ -727,8 +727,8 @@ std::string RenderBest(const TuneRun& run) {
     values = ValuesText(run.spec(), one.segment.values);
   }
   return StrCat("Best: trial ", best->trial, ", ", run.spec().metric, " ",
-                study::PlotNumber(best->value), " at step ", best->steps, " (",
-                values, "), checkpoints in ",
+                absl::StrFormat("%.6g", best->value), " at step ", best->steps,
+                " (", values, "), checkpoints in ",
                 run.DirectoryOf(best->trial, best->steps), "\n");
 }
 
@@ -768,7 +768,6 @@ std::string TrialsPage(const TuneRun& run) {
   plot.x.label = "steps";
   plot.y.label = spec.metric;
   plot.y.from_zero = false;
-  // The page has ten colours.
   constexpr size_t kSeriesMax = 10;
   std::vector<TrialRow> rows = TrialRows(run);
   SortByMetric(spec.maximise, rows);
@@ -789,7 +788,7 @@ std::string TrialsPage(const TuneRun& run) {
       "The trials of the search, the best first; the plot "
       "has the best ",
       kSeriesMax, " of them.");
-  if (!plot.series.empty()) section.figures = {study::RenderPlot(plot)};
+  if (!plot.series.empty()) section.figures = {std::move(plot)};
   section.table = TableOf(run);
   section.csv = study::Csv(section.table);
   study::ReportPage page;

@@ -1,8 +1,7 @@
 // The dashboard's side of the coordinator: pages, documents as JSON, events,
 // actions and metrics over HTTP, on threads of its own (HttpServer); and what
-// it is made of apart from sockets: checks of what browsers send, the tokens by
-// which they act in the name of a principal (DashboardTokens), and the files of
-// the pages, which are compiled into the program.
+// it is made of apart from sockets: checks of what browsers send, and the
+// tokens by which they act in the name of a principal (DashboardTokens).
 #ifndef GAVEL_COORDINATOR_HTTP_HTTP_SERVER_H_
 #define GAVEL_COORDINATOR_HTTP_HTTP_SERVER_H_
 
@@ -18,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/http/documents.h"
+#include "coordinator/pages/pages.h"
 #include "core/messages.h"
 #include "core/units.h"
 
@@ -83,14 +83,6 @@ class DashboardTokens {
 };
 
 // ---- Pages
-
-struct Page {
-  std::string_view name;  // "app.js"
-  std::string_view bytes;
-};
-
-// The files of coordinator/http/pages, and "chart.umd.js".
-std::span<const Page> CompiledPages();
 
 // "text/html; charset=utf-8", by the ending of the name.
 std::string_view MediaTypeOf(std::string_view name);

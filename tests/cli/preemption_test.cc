@@ -40,9 +40,9 @@ TEST_F(PreemptionTest, RelaunchingCostsMoreThanPausingAndThatMoreThanNothing) {
   EXPECT_TRUE(std::filesystem::exists(state() + "/1-relaunched/trace-3.json"));
   EXPECT_FALSE(std::filesystem::exists(state() + "/1-relaunched/trace-4.json"));
   EXPECT_FALSE(std::filesystem::exists(state() + "/1-paused/trace-1.json"));
-  EXPECT_THAT(
-      ReadText(Path("page.html")),
-      AllOf(HasSubstr("<svg"), HasSubstr("relaunched"), HasSubstr("resuming")));
+  EXPECT_THAT(ReadText(Path("page.html")),
+              AllOf(HasSubstr("\"kind\":\"bars\""),
+                    HasSubstr("sleeper, relaunched"), HasSubstr("resuming")));
   EXPECT_EQ(Workers(), 0);
 }
 

@@ -391,7 +391,7 @@ TEST_F(SimulateTest, ASweepMakesResultsThatAReportDraws) {
       {"report", results, "--output", Path("r.html"), "--csv", Path("csv")});
   ASSERT_EQ(report.exit_code, 0) << report.errors;
   EXPECT_THAT(report.output, HasSubstr("4 runs, 4 ok"));
-  EXPECT_THAT(ReadText(Path("r.html")), HasSubstr("id=\"rounds\""));
+  EXPECT_THAT(ReadText(Path("r.html")), HasSubstr("\"id\":\"rounds\""));
   EXPECT_EQ(Count(ReadText(Path("csv/runs.csv")), "\n"), 5);
 }
 

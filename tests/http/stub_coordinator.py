@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.parse
 
-PAGES = pathlib.Path(__file__).resolve().parents[2] / "coordinator" / "http" / "pages"
+PAGES = pathlib.Path(__file__).resolve().parents[2] / "coordinator" / "pages"
 CHART = pathlib.Path("/usr/share/javascript/chart.js/chart.min.js")
 # As the coordinator sends them: no script or style within the page.
 HEADERS = {

@@ -1,5 +1,7 @@
 #include "study/report.h"
 
+#include <cmath>
+
 #include "tests/study/sample_runs.h"
 #include "tests/support/temporary_folder.h"
 
@@ -29,6 +31,14 @@ class ReportTest : public ::testing::Test {
                                         const std::string& id) {
     return *std::ranges::find(page.sections, id, &ReportSection::id);
   }
+  static const Plot& PlotOf(const ReportSection& section, size_t i = 0) {
+    return std::get<Plot>(section.figures.at(i));
+  }
+  static std::vector<std::string> NamesIn(const Plot& plot) {
+    std::vector<std::string> names;
+    for (const PlotSeries& series : plot.series) names.push_back(series.name);
+    return names;
+  }
   TemporaryFolder folder_;
 };
 
@@ -49,10 +59,13 @@ TEST_F(ReportTest, EachKindOfPlotIsThere) {
 TEST_F(ReportTest, JctIsAMeanOverSeedsAndCrossesMarkWhatDoesNotDrain) {
   const ReportSection section = SectionOf(PageOf(SampleSweep()), "jct-rate");
   ASSERT_EQ(section.figures.size(), 1);
-  EXPECT_THAT(section.figures[0],
-              AllOf(HasSubstr("jobs per hour"), HasSubstr("average JCT (h)"),
-                    HasSubstr("2 seeds"), HasSubstr("class=\"cross\""),
-                    HasSubstr("fifo at 3.5: does not drain")));
+  const Plot& plot = PlotOf(section);
+  EXPECT_EQ(plot.x.label, "jobs per hour");
+  EXPECT_EQ(plot.y.label, "average JCT (h)");
+  EXPECT_THAT(plot.series.front().points.front().note, HasSubstr("2 seeds"));
+  const PlotSeries& crosses = plot.series.back();
+  EXPECT_EQ(crosses.mark, PlotMark::kCrosses);
+  EXPECT_EQ(crosses.points.at(0).note, "fifo at 3.5: does not drain");
   EXPECT_THAT(section.csv.text(), HasSubstr(",fifo,3.5,0,,,,2\n"));
 }
 
@@ -67,15 +80,11 @@ TEST_F(ReportTest, ErrorBarsReachFromTheLeastSeedToTheGreatest) {
   }
   const ReportSection section = SectionOf(PageOf(runs), "jct-rate");
   ASSERT_EQ(section.figures.size(), 1);
-  // Each of the two rates has a bar with two caps. The axis reaches 6 h, the
-  // greatest value.
-  const std::string& figure = section.figures[0];
-  const size_t path = figure.find("<path class=\"error\" d=\"M");
-  ASSERT_NE(path, std::string::npos);
-  const std::string bars = figure.substr(path, figure.find("/>", path) - path);
-  EXPECT_EQ(std::ranges::count(bars, 'V'), 2);
-  EXPECT_EQ(std::ranges::count(bars, 'h'), 4 + 1);  // one is in "path"
-  EXPECT_THAT(figure, HasSubstr(">6</text>"));
+  const std::vector<PlotPoint>& points = PlotOf(section).series.at(0).points;
+  ASSERT_EQ(points.size(), 2);
+  EXPECT_EQ(points[1].y, 4);
+  EXPECT_EQ(points[1].low, 2);
+  EXPECT_EQ(points[1].high, 6);
   EXPECT_THAT(section.csv.text(), HasSubstr(",fifo,2,3,4,2,6,0\n"));
 }
 
@@ -83,7 +92,7 @@ TEST_F(ReportTest, ASeedAloneHasNoErrorBar) {
   const ReportSection section = SectionOf(
       PageOf({SampleRun("fifo", 1, 0), SampleRun("fifo", 2, 0)}), "jct-rate");
   ASSERT_EQ(section.figures.size(), 1);
-  EXPECT_THAT(section.figures[0], Not(HasSubstr("class=\"error\"")));
+  EXPECT_TRUE(std::isnan(PlotOf(section).series.at(0).points.at(0).low));
 }
 
 TEST_F(ReportTest, RhoIsDrawnAsADistributionAndOverTime) {
@@ -99,15 +108,15 @@ TEST_F(ReportTest, RhoIsDrawnAsADistributionAndOverTime) {
   EXPECT_THAT(cdf.csv.text(), HasSubstr(",fifo,0.5,0.25\n"));
   EXPECT_THAT(cdf.csv.text(), HasSubstr(",fifo,3.5,1\n"));
   ASSERT_EQ(cdf.figures.size(), 1);
-  EXPECT_THAT(cdf.figures[0], HasSubstr("finish-time fairness (rho)"));
+  EXPECT_EQ(PlotOf(cdf).x.label, "finish-time fairness (rho)");
   // Time is divided into 40 parts of 80 hours together. Two jobs end in the
   // first part, and two in the last.
   const ReportSection& over_time = SectionOf(page, "rho-time");
   EXPECT_THAT(over_time.csv.text(), AllOf(HasSubstr(",fifo,1,2,1,1.5\n"),
                                           HasSubstr(",fifo,79,2,3,3.5\n")));
   ASSERT_EQ(over_time.figures.size(), 1);
-  EXPECT_THAT(over_time.figures[0],
-              HasSubstr("fifo at 79.0 h: 3.00, worst 3.50 of 2 jobs"));
+  EXPECT_EQ(PlotOf(over_time).series.at(0).points.back().note,
+            "fifo at 79.0 h: 3.00, worst 3.50 of 2 jobs");
 }
 
 TEST_F(ReportTest, TheHighestRateStandsBesideTheCapacity) {
@@ -137,10 +146,15 @@ TEST_F(ReportTest, ChartsOfSingleRunsAreDrawnOnRequestOnly) {
   EXPECT_THAT(SectionOf(page, "rounds").notes,
               ElementsAre("Rounds of 1 run are recorded; `gavel report "
                           "--each-run` draws them."));
-  EXPECT_EQ(SectionOf(each, "rounds").figures.size(), 1);
-  EXPECT_THAT(SectionOf(page, "shares").figures[0],
-              AllOf(HasSubstr(">fifo<"), HasSubstr(">max_min_fairness<"),
-                    HasSubstr(">max_min_fairness_perf<")));
+  const ReportSection& rounds = SectionOf(each, "rounds");
+  ASSERT_EQ(rounds.figures.size(), 1);
+  const auto& chart = std::get<BarChart>(rounds.figures[0]);
+  EXPECT_THAT(chart.rows.at(0), HasSubstr(" 1"));
+  for (const BarChart::Bar& bar : chart.bars) {
+    EXPECT_LT(bar.row, chart.rows.size());
+  }
+  EXPECT_THAT(NamesIn(PlotOf(SectionOf(page, "shares"))),
+              ElementsAre("fifo", "max_min_fairness", "max_min_fairness_perf"));
 }
 
 TEST_F(ReportTest, WhatAChartLacksIsSaid) {
@@ -153,7 +167,7 @@ TEST_F(ReportTest, WhatAChartLacksIsSaid) {
               Contains(HasSubstr("6 of 7 loads are drawn")));
   EXPECT_THAT(SectionOf(page, "usage").notes,
               Contains(HasSubstr("its use over time was not recorded")));
-  EXPECT_THAT(RenderPage(page), HasSubstr("<p class=\"note\">Not in the"));
+  EXPECT_THAT(RenderPage(page), HasSubstr("Not in the chart of"));
 }
 
 TEST_F(ReportTest, ASchedulerThatWasNotRunIsSaid) {
@@ -184,9 +198,9 @@ TEST_F(ReportTest, SchedulersThatDifferOtherThanByPolicyHaveTheirOwnLines) {
   two.spec.overheads = "pause=2";
   const ReportPage page =
       PageOf({SampleRun("fifo", 1, 0), SampleRun("fifo", 2, 0), two});
-  EXPECT_THAT(SectionOf(page, "jct-rate").figures[0],
-              AllOf(HasSubstr("fifo, gavel, overheads none"),
-                    HasSubstr("fifo, move_aware, pause=2")));
+  EXPECT_THAT(
+      NamesIn(PlotOf(SectionOf(page, "jct-rate"))),
+      ElementsAre("fifo, gavel, overheads none", "fifo, move_aware, pause=2"));
 }
 
 TEST_F(ReportTest, OtherClustersHaveTheirOwnPlots) {
@@ -201,7 +215,7 @@ TEST_F(ReportTest, OtherClustersHaveTheirOwnPlots) {
   const ReportPage page = PageOf(runs);
   EXPECT_EQ(SectionOf(page, "jct-rate").figures.size(), 2);
   EXPECT_EQ(SectionOf(page, "jct-cdf").figures.size(), 4);
-  EXPECT_THAT(SectionOf(page, "jct-cdf").figures[3],
+  EXPECT_THAT(PlotOf(SectionOf(page, "jct-cdf"), 3).title,
               HasSubstr("v100:8, multi gpu"));
 }
 
@@ -210,22 +224,6 @@ TEST_F(ReportTest, NoRunsAreNoPage) {
   ASSERT_OK(store.status());
   EXPECT_THAT(MakeReport(*store, {"Sample"}).status(),
               StatusIs(absl::StatusCode::kNotFound, "no runs in it"));
-}
-
-TEST_F(ReportTest, ThePageNeedsNothingElse) {
-  const std::string html = RenderPage(PageOf(SampleSweep()));
-  EXPECT_THAT(html, AllOf(Not(HasSubstr("http://")), Not(HasSubstr("https://")),
-                          Not(HasSubstr("src=")), Not(HasSubstr("@import"))));
-  EXPECT_THAT(html, HasSubstr("prefers-color-scheme:dark"));
-  EXPECT_THAT(html, HasSubstr("download=\"jct-rate.csv\""));
-  EXPECT_THAT(html, HasSubstr("cannot_drain"));
-}
-
-TEST_F(ReportTest, NamesOfUsersAreNotMarkup) {
-  StoredRun run = SampleRun("fifo", 1, 0);
-  run.spec.policy = "<script>alert(1)</script>";
-  const std::string html = RenderPage(PageOf({run}));
-  EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
 }
 
 TEST(Csv, QuotesWhatNeedsIt) {
