@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -616,6 +617,24 @@ std::string CountsText(const Cluster& cluster, std::span<const int> counts) {
   return absl::StrJoin(parts, ", ");
 }
 
+// Why the job fits on no type of the cluster; empty: it fits, or nothing is
+// known yet, as no server has joined.
+std::string WhyTooLarge(const Cluster& cluster, const JobSpec& spec) {
+  const auto fits = [&](std::span<const int> counts) {
+    return std::ranges::any_of(
+        counts, [&](int count) { return count >= spec.LeastWorkers(); });
+  };
+  // Capacity() is at most what can be started, and is known without a look at
+  // each accelerator.
+  if (fits(cluster.Capacity())) return "";
+  const std::vector<int> counts = CountStartable(cluster);
+  const bool any = std::ranges::any_of(counts, std::identity());
+  if (!any || fits(counts)) return "";
+  return StrCat("job \"", spec.name, "\": scale factor ", spec.LeastWorkers(),
+                " fits on no accelerator type of the cluster (",
+                CountsText(cluster, counts), "); lower it or add accelerators");
+}
+
 }  // namespace
 
 // Why a job with this name and checkpoint directory can't be; empty: it can.
@@ -658,16 +677,8 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
                          e.spec.entity, "\" in the cluster's file, which has ",
                          absl::StrJoin(names, ", ")));
   }
-  const std::vector<int> counts = CountStartable(s.cluster);
-  const int largest =
-      counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
-  // Before any server has joined nothing is known, so the job may wait.
-  const int needed = e.spec.LeastWorkers();
-  if (largest > 0 && needed > largest) {
-    return refuse(StrCat("job \"", e.spec.name, "\": scale factor ", needed,
-                         " fits on no accelerator type of the cluster (",
-                         CountsText(s.cluster, counts),
-                         "); lower it or add accelerators"));
+  if (std::string why = WhyTooLarge(s.cluster, e.spec); !why.empty()) {
+    return refuse(std::move(why));
   }
   absl::StatusOr<std::vector<Parent>> parents = FindParents(s, e.spec);
   if (!parents.ok()) {
