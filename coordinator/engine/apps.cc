@@ -157,6 +157,7 @@ void EndStage(State& s, const std::string& why) {
 
 // The app's part of the next auction; nullopt if no job of it can run.
 std::optional<BidRequest> OfferTo(const State& s, Time now, const App& app) {
+  if (app.jobs.empty()) return std::nullopt;
   const PolicyProblem problem =
       ProblemOfApp(s, now, &s.jobs.at(*app.jobs.begin()));
   const Assigner assigner(problem);

@@ -36,8 +36,10 @@ namespace gavel::engine {
 // An app of several jobs, or one that may get more.
 struct App {
   Time began_at = 0;
-  double presence = 0;   // AppTable's integral when it began
-  std::set<JobId> jobs;  // that have not ended; not empty between steps
+  double presence = 0;  // AppTable's integral when it began
+  // Jobs that have entered the queue and have not ended. Empty between steps if
+  // the other elements of an array are held.
+  std::set<JobId> jobs;
   // The work of its jobs that have ended, as each would have run alone on the
   // type where it is fastest: the longest, in seconds, and the sum, in
   // accelerator-seconds.

@@ -869,7 +869,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
     if (!job.unqueued) {
       alone_s = s.figures.AloneSeconds(job, s.figures.StepsDone(job, now));
     }
-    s.apps.End(now, job, alone_s, s.arrays.AnyWaits(job.array));
+    s.apps.End(now, job, alone_s, s.arrays.Find(job.array) != nullptr);
     s.avoidance.Forget(job.id);
     s.avoidance.SetBarred(job.id, {});
     s.throughputs.RemoveJob(job.id);
