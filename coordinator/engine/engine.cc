@@ -503,6 +503,10 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
   RebuildTimes(s);
   RebuildDependencies(s);
   RebuildArrays(s);
+  for (auto& [id, job] : s.jobs.all()) {
+    // Older snapshots have only the time of its submission.
+    if (!job.unqueued && job.queued_at == 0) job.queued_at = job.submitted_at;
+  }
   for (const auto& [id, job] : s.jobs.live()) {
     for (Worker& worker : job->workers) {
       // Older snapshots have one progress for both.

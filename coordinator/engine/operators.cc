@@ -444,6 +444,8 @@ void EnterQueue(State& s, Time now, Job& job) {
     NameInFull(s.cluster.types(), &job.spec.throughputs);
     return Enqueue(s, now, job);
   }
+  // Until now it did not wait for accelerators.
+  if (!job.active() && job.received_s == 0) s.apps.NoteQueued(now, job);
   if (s.checkpoints.IsStranded(job)) s.checkpoints.ForgoCheckpoints(job);
   s.throughputs.Readmit(job.id);
   s.accusations.Forgive(job.id);

@@ -119,6 +119,31 @@ TEST(Arrays, WithoutALimitAsManyAreInTheQueueAsTheClusterCanRun) {
   EXPECT_EQ(Queued(driver).size(), 24U);
 }
 
+TEST(Arrays, AForgottenServerRunsNone) {
+  EngineDriver driver(4);
+  driver.JoinServer("there", 1);
+  driver.Step(event::ServerLost{"there"});
+  driver.Step(event::ServerForgotten{"there"});
+  driver.Submit("lm", 1, ArrayOf("0-999"));
+  EXPECT_EQ(Queued(driver).size(), 16U);
+}
+
+// Else the elements that come last would seem to be starved, and would have all
+// accelerators.
+TEST(Arrays, AnElementHasNotWaitedBeforeItEntersTheQueue) {
+  EngineDriver driver(1, "finish_time_fairness");
+  JobSpec spec = ArrayOf("0-1%1");
+  driver.Submit("lm", 1, spec);
+  driver.At(90);
+  Command(driver, CommandKind::kCancel, JobId(1), "0");
+  driver.At(driver.now + 1);
+  ASSERT_EQ(driver.problem.jobs.size(), 1U);
+  EXPECT_EQ(driver.problem.jobs[0].id, Element(driver, 1));
+  EXPECT_LE(driver.problem.jobs[0].time_since_start_s, 1);
+  const Engine restored = driver.Restored();
+  EXPECT_EQ(restored.jobs().at(Element(driver, 1)).queued_at, 90);
+}
+
 TEST(Arrays, AnElementThatIsHeldMakesRoomAndComesBackInItsTurn) {
   EngineDriver driver(4);
   driver.Submit("lm", 1, ArrayOf("0-4%2"));
