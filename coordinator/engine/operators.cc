@@ -503,7 +503,8 @@ void On(State& s, Time now, const event::AcceleratorsDrained& e) {
 
 // Evicts the processes on these accelerators. Each one ends with a checkpoint,
 // and the next plan decides where its job resumes. An opaque job has no
-// checkpoint: it stays to its end, unless the agent itself ends.
+// checkpoint: once it has started it stays to its end, unless the agent itself
+// ends.
 void Leave(State& s, Time now, const event::AcceleratorsDrained& e) {
   const std::vector<AcceleratorId> ids = AcceleratorsOf(e, s.cluster);
   const auto is_drained = [&](AcceleratorId id) {
@@ -515,7 +516,7 @@ void Leave(State& s, Time now, const event::AcceleratorsDrained& e) {
            std::ranges::any_of(worker.contexts, is_drained);
   };
   for (auto& [id, job] : s.jobs.live()) {
-    if (job->pinned() && !e.by_agent) continue;
+    if (job->pinned() && job->HoldsAny() && !e.by_agent) continue;
     const std::vector<AcceleratorId> places = job->assigned;
     if (std::ranges::any_of(places, is_drained)) {
       Assign(s, now, *job, {}, JobId(), PauseTier::kEvict);
