@@ -175,6 +175,11 @@ bool HasName(const Job& job) {
   return job.active() || job.state == JobState::kHeld;
 }
 
+bool WaitsByItself(const Job& job) {
+  return engine::IsAhead(job) || engine::AwaitsJobs(job) ||
+         engine::WaitsForArray(job);
+}
+
 std::string WhyNot(const event::JobCommanded& e, const Job* job,
                    bool kept_out) {
   if (job == nullptr) return Unknown(e.job);
@@ -188,10 +193,7 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
       return StrCat("job ", e.job.value(), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
-      if (engine::IsAhead(*job) || engine::AwaitsJobs(*job) ||
-          engine::WaitsForArray(*job)) {
-        return "";
-      }
+      if (WaitsByItself(*job)) return "";
       if (job->state == JobState::kHeld) return Held(*job);
       return over ? Ended(*job) : "";
     case CommandKind::kRequeue:

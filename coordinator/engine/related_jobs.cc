@@ -261,7 +261,7 @@ std::string TextOf(const State& s, JobId id) {
 
 std::string_view ProgressText(const Job& job) {
   if (job.active()) return job.HoldsAny() ? "running" : "waiting";
-  if (AwaitsJobs(job) || IsAhead(job) || WaitsForArray(job)) return "waiting";
+  if (WaitsByItself(job)) return "waiting";
   return JobStateName(job.state);
 }
 
@@ -444,8 +444,7 @@ std::string FindNewParents(const State& s, const Job& job,
 void SetParents(State& s, Time now, Job& job, std::vector<Parent> parents) {
   RemoveChild(s, job);
   job.parents = std::move(parents);
-  const bool starts =
-      job.active() || IsAhead(job) || AwaitsJobs(job) || WaitsForArray(job);
+  const bool starts = job.active() || WaitsByItself(job);
   if (starts && !job.parents.empty()) Await(s, now, job);
   AddChild(s, job);
 }
