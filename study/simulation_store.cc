@@ -324,8 +324,22 @@ absl::Status SimulationStore::Prepare() {
   return database_.Execute("COMMIT");
 }
 
-// Adds missing columns at the end of their tables.
+// By column of `runs` that is a field of the spec: its default, as SQL.
+static std::map<std::string, std::string> SpecDefaults() {
+  std::map<std::string, std::string> defaults;
+  const SimulationSpec spec;
+  VisitFields(spec, [&]<class T>(const char* name, const T& field) {
+    constexpr bool is_text = std::same_as<T, std::string>;
+    const char* const quote = is_text ? "'" : "";
+    defaults[name] = StrCat(quote, FieldText(field), quote);
+  });
+  return defaults;
+}
+
+// Adds missing columns at the end of their tables. In a run of an earlier
+// version a field of the spec has its default, and a result is not known.
 absl::Status SimulationStore::Upgrade() {
+  const std::map<std::string, std::string> defaults = SpecDefaults();
   const std::pair<const char*, Columns> tables[] = {{"runs", RunColumns()},
                                                     {"jobs", JobColumns()}};
   for (const auto& [table, columns] : tables) {
@@ -337,8 +351,11 @@ absl::Status SimulationStore::Upgrade() {
                      StrCat("SELECT count(*) FROM pragma_table_info('", table,
                             "') WHERE name='", name, "'")));
       if (there > 0) continue;
-      GAVEL_RETURN_IF_ERROR(database_.Execute(
-          StrCat("ALTER TABLE ", table, " ADD COLUMN ", definition).c_str()));
+      std::string sql =
+          StrCat("ALTER TABLE ", table, " ADD COLUMN ", definition);
+      const auto found = defaults.find(name);
+      if (found != defaults.end()) StrAppend(&sql, " DEFAULT ", found->second);
+      GAVEL_RETURN_IF_ERROR(database_.Execute(sql.c_str()));
     }
   }
   return database_.Execute(

@@ -91,7 +91,7 @@ class SimulationStore {
  public:
   // A database with a later version of the tables is refused. One with an
   // earlier gets the columns that it lacks.
-  static constexpr uint64_t kSchemaVersion = 5;
+  static constexpr uint64_t kSchemaVersion = 6;
 
   // Creates the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);

@@ -22,9 +22,14 @@ void AppTable::CountTo(Time now) {
   counted_at_ = std::max(counted_at_, now);
 }
 
-void AppTable::Add(Time now, Job& job) {
+void AppTable::NoteQueued(Time now, Job& job) {
   CountTo(now);
+  job.queued_at = now;
   job.presence = presence_;
+}
+
+void AppTable::Add(Time now, Job& job) {
+  NoteQueued(now, job);
   if (job.spec.app.empty()) {
     ++present_;
     return;
@@ -70,7 +75,7 @@ double AppTable::AveragePresent(const App& app, Time now) const {
 }
 
 double AppTable::AveragePresent(const Job& job, Time now) const {
-  return AverageSince(job.submitted_at, job.presence, now);
+  return AverageSince(job.queued_at, job.presence, now);
 }
 
 void AppTable::Rebuild(const JobTable& jobs) {
@@ -157,6 +162,7 @@ void EndStage(State& s, const std::string& why) {
 
 // The app's part of the next auction; nullopt if no job of it can run.
 std::optional<BidRequest> OfferTo(const State& s, Time now, const App& app) {
+  if (app.jobs.empty()) return std::nullopt;
   const PolicyProblem problem =
       ProblemOfApp(s, now, &s.jobs.at(*app.jobs.begin()));
   const Assigner assigner(problem);

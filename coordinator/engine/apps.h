@@ -36,8 +36,10 @@ namespace gavel::engine {
 // An app of several jobs, or one that may get more.
 struct App {
   Time began_at = 0;
-  double presence = 0;   // AppTable's integral when it began
-  std::set<JobId> jobs;  // that have not ended; not empty between steps
+  double presence = 0;  // AppTable's integral when it began
+  // Jobs that have entered the queue and have not ended. Empty between steps if
+  // the other elements of an array are held.
+  std::set<JobId> jobs;
   // The work of its jobs that have ended, as each would have run alone on the
   // type where it is fastest: the longest, in seconds, and the sum, in
   // accelerator-seconds.
@@ -50,12 +52,15 @@ class AppTable {
   // The owner and the name of the app.
   using Key = std::pair<std::string, std::string>;
 
-  // A job was submitted: counts its app, and notes in the job when it came.
+  // A job enters the queue for the first time: counts its app.
   void Add(Time now, Job& job);
+  // Notes in the job that it waits for accelerators from now on. Add does so,
+  // too.
+  void NoteQueued(Time now, Job& job);
   // The job has ended; it would have run `alone_s` seconds alone on the type
-  // where it is fastest. `goes_on`: further elements of its array follow, so
-  // the app stays also without jobs. The end of an element that was never added
-  // ends an app without jobs, too, if none follows.
+  // where it is fastest. `goes_on`: other elements of its array have not ended,
+  // so the app stays also without jobs. The end of the last element ends an app
+  // without jobs, too, if that element was never added.
   void End(Time now, const Job& job, double alone_s, bool goes_on);
 
   // The job's app; null: the job is an app of its own.
@@ -63,7 +68,7 @@ class AppTable {
   const std::map<Key, App>& all() const { return apps_; }
   size_t present() const { return present_; }
   // The time average of the number of apps present since this one began, and of
-  // a job that is an app of its own since it was submitted; >= 1.
+  // a job that is an app of its own since it waits for accelerators; >= 1.
   double AveragePresent(const App& app, Time now) const;
   double AveragePresent(const Job& job, Time now) const;
 

@@ -32,10 +32,12 @@
 namespace gavel::engine {
 namespace {
 
-// After a loss this many job ids are skipped. At most this many jobs are
-// assumed to have been submitted since the copy of the journal that the
-// coordinator starts on.
-constexpr uint64_t kLostIdsMax = 10'000;
+// After a loss this many job ids are skipped. At most this many, elements of
+// arrays included, are assumed to have been given since the copy of the journal
+// that the coordinator starts on.
+constexpr uint64_t kLostIdsMax = 1'000'000;
+// The number of earlier versions, whose rows do not name it.
+constexpr uint64_t kFormerLostIdsMax = 10'000;
 
 template <class... F>
 struct Overloaded : F... {
@@ -61,7 +63,10 @@ void Record(State& s, Time now, Event event) {
   if (auto* start = std::get_if<event::CoordinatorStarted>(&event)) {
     outbox.BeginTerm(start->term);
     s.terms.Tell(*start);
-    if (start->after_loss) start->numbers_from = start->term;
+    if (start->after_loss) {
+      start->numbers_from = start->term;
+      start->ids_skipped = kLostIdsMax;
+    }
   }
   if (!outbox.journal()) return Apply(s, now, event);
   const auto kept = std::make_shared<const Event>(std::move(event));
@@ -202,7 +207,9 @@ void BeginTerm(State& s, Time now, const event::CoordinatorStarted& e) {
   s.outbox.NoteTerm(now, e.term, e.after_loss);
   // Skip the ids of lost jobs: their workers may still run, and must not be
   // taken for those of new jobs.
-  if (e.after_loss) s.jobs.SkipIds(kLostIdsMax);
+  if (e.after_loss) {
+    s.jobs.SkipIds(e.ids_skipped > 0 ? e.ids_skipped : kFormerLostIdsMax);
+  }
   if (e.numbers_from > 0) {
     s.jobs.PassLostNumbers(e.numbers_from);
     s.leases.SetLostUntil(s.terms.LeasesOver(now));
@@ -503,6 +510,10 @@ static absl::Status Rebuild(State& s, const std::vector<JobId>& live) {
   RebuildTimes(s);
   RebuildDependencies(s);
   RebuildArrays(s);
+  for (auto& [id, job] : s.jobs.all()) {
+    // Older snapshots have only the time of its submission.
+    if (!job.unqueued && job.queued_at == 0) job.queued_at = job.submitted_at;
+  }
   for (const auto& [id, job] : s.jobs.live()) {
     for (Worker& worker : job->workers) {
       // Older snapshots have one progress for both.

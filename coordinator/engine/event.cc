@@ -75,7 +75,7 @@ namespace event {
 auto Fields(As<CoordinatorStarted> auto& e) {
   return std::tie(e.term, e.round_duration_s, e.lease_duration_s, e.mechanism,
                   e.queue, e.memory_rounds, e.policy, e.wall_s, e.settings,
-                  e.after_loss, e.numbers_from);
+                  e.after_loss, e.numbers_from, e.ids_skipped);
 }
 auto Fields(As<JobSubmitted> auto& e) { return std::tie(e.spec, e.parents); }
 auto Fields(As<JobCommanded> auto& e) {

@@ -180,6 +180,9 @@ struct CoordinatorStarted {
   // Set by the engine after a loss: new epochs and incarnations begin here,
   // above any that lost rows can have given. 0: unknown, or no loss.
   uint64_t numbers_from = 0;
+  // Set by the engine after a loss: the number of job ids that are not given,
+  // as lost jobs may have them. 0: as many as earlier versions skipped.
+  uint64_t ids_skipped = 0;
 };
 
 // The time that a job has received of its share, as Engine::ReceivedOf returns

@@ -123,13 +123,18 @@ int Avoidance::CountFree(JobId job, size_t type,
                          const AssignedAccelerators& assigned) const {
   int free = assigned.free()[type];
   if (free == 0 || !IsRestricted(job)) return free;
-  std::set<AcceleratorId> never;
+  const auto is_free = [&](AcceleratorId id) {
+    return cluster_.usable_types()[id.value() - 1] == type &&
+           assigned.IsFree(id);
+  };
   const auto barred = barred_.find(job);
-  if (barred != barred_.end()) never = barred->second;
-  for (const AcceleratorId id : KeptOutOf(job)) never.insert(id);
-  for (const AcceleratorId id : never) {
-    const bool counts = cluster_.usable_types()[id.value() - 1] == type;
-    if (counts && assigned.IsFree(id)) --free;
+  const bool any = barred != barred_.end();
+  if (any) {
+    free -= static_cast<int>(std::ranges::count_if(barred->second, is_free));
+  }
+  for (const AcceleratorId id : KeptOutOf(job)) {
+    const bool counted = any && barred->second.contains(id);
+    if (!counted && is_free(id)) --free;
   }
   return free;
 }

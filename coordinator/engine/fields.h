@@ -69,7 +69,6 @@ bool AreUnits(const std::vector<ShareUnit>& units);
 inline constexpr uint64_t kAllocationUnitsMax = uint64_t{1} << 22;
 std::optional<Allocation> FromAllocationRows(const AllocationRows& rows);
 
-constexpr JobClass LastOf(JobClass) { return JobClass::kOpaque; }
 constexpr SolveOutcome LastOf(SolveOutcome) { return SolveOutcome::kFailed; }
 constexpr MechanismKind LastOf(MechanismKind) {
   return MechanismKind::kMoveAware;
@@ -80,6 +79,29 @@ constexpr JobState LastOf(JobState) { return JobState::kHeld; }
 constexpr ProcessState LastOf(ProcessState) { return ProcessState::kDone; }
 constexpr AcceleratorState LastOf(AcceleratorState) {
   return AcceleratorState::kLost;
+}
+
+// A class is written as its value, except kInteractive. Earlier versions wrote
+// the values of kInteractive and kInference for classes that they scheduled as
+// kTraining, so such a job is read as kTraining.
+inline constexpr uint64_t kInteractiveNumber = 4;
+
+inline void PutField(Packer& packer, JobClass job_class) {
+  packer.Put(job_class == JobClass::kInteractive
+                 ? kInteractiveNumber
+                 : static_cast<uint64_t>(job_class));
+}
+
+inline void GetField(Unpacker& unpacker, JobClass& out) {
+  auto number = static_cast<uint64_t>(JobClass::kTraining);
+  unpacker.Get(number);
+  if (number > kInteractiveNumber) {
+    return unpacker.Fail("is a class that this version does not know");
+  }
+  out = number == kInteractiveNumber ? JobClass::kInteractive
+        : number == static_cast<uint64_t>(JobClass::kOpaque)
+            ? JobClass::kOpaque
+            : JobClass::kTraining;
 }
 
 auto Fields(As<ShareUnit> auto& u) { return std::tie(u.job, u.partner); }
@@ -292,7 +314,7 @@ auto Fields(As<Job> auto& j) {
       j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
       j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
       j.ended_wall_s, j.presence, j.limited_from_s, j.losses, j.parents,
-      j.array, j.array_index, j.array_at_once, j.unqueued);
+      j.array, j.array_index, j.array_at_once, j.unqueued, j.queued_at);
 }
 
 auto Fields(As<Agent> auto& a) {

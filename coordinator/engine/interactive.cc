@@ -35,18 +35,8 @@ struct Seat {
   }
 };
 
-// The accelerators that the interactive jobs of the owner have.
-int HeldBy(const State& s, const std::string& owner) {
-  int held = 0;
-  for (const auto& [id, job] : s.jobs.interactive()) {
-    if (job->spec.owner == owner)
-      held += static_cast<int>(job->assigned.size());
-  }
-  return held;
-}
-
 bool IsOverQuota(const State& s, const Job& job) {
-  return HeldBy(s, job.spec.owner) + job.scale_factor >
+  return s.jobs.InteractiveHeld(job.spec.owner) + job.scale_factor >
          s.options.interactive_max;
 }
 
@@ -194,7 +184,7 @@ void NoteUse(State& s, Time now, AcceleratorId accelerator) {
 
 Reason WhyNotSeated(const State& s, const Job& job) {
   if (IsOverQuota(s, job)) {
-    return reason::InteractiveQuota{HeldBy(s, job.spec.owner),
+    return reason::InteractiveQuota{s.jobs.InteractiveHeld(job.spec.owner),
                                     s.options.interactive_max};
   }
   return reason::NoSeat{job.scale_factor};

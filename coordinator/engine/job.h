@@ -260,7 +260,10 @@ struct Job {
   // (EngineOptions::wall_offset_s).
   double submitted_wall_s = 0;
   double ended_wall_s = 0;
-  // AppTable's integral of apps present over time when it was submitted.
+  // Since when it waits for accelerators: its submission, or the end of a wait
+  // for a time, other jobs or a person before it ever ran.
+  Time queued_at = 0;
+  // AppTable's integral of apps present over time at queued_at.
   double presence = 0;
 
   uint64_t epoch = 0;  // rises with every new assignment and incarnation

@@ -154,12 +154,27 @@ void JobTable::AddLive(Job& job) {
   job.live = true;
 }
 
-void JobTable::NoteWaiting(Job& job) {
+void JobTable::NoteAssigned(Job& job, int change) {
   if (job.assigned.empty()) {
     waiting_[job.id] = &job;
   } else {
     waiting_.erase(job.id);
   }
+  if (!job.spec.interactive() || change == 0) return;
+  const auto held = interactive_held_.try_emplace(job.spec.owner, 0).first;
+  held->second += change;
+  if (held->second == 0) interactive_held_.erase(held);
+}
+
+void JobTable::SetAssigned(Job& job, const std::vector<AcceleratorId>& next) {
+  const auto change = std::ssize(next) - std::ssize(job.assigned);
+  job.assigned = next;
+  NoteAssigned(job, static_cast<int>(change));
+}
+
+int JobTable::InteractiveHeld(const std::string& owner) const {
+  const auto held = interactive_held_.find(owner);
+  return held == interactive_held_.end() ? 0 : held->second;
 }
 
 void JobTable::End(Job& job, JobState state) {
@@ -185,7 +200,7 @@ void JobTable::Release(Job& job) {
   }
   uncounted_.push_back(job.id);
   AddLive(job);
-  NoteWaiting(job);
+  NoteAssigned(job, 0);
 }
 
 void JobTable::Prune(size_t ended_kept) {
@@ -224,6 +239,7 @@ std::vector<JobId> JobTable::LiveIds() const {
 absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
   live_.clear();
   interactive_.clear();
+  interactive_held_.clear();
   by_id_.clear();
   names_.clear();  // older snapshots have them by job alone
   latest_.clear();
@@ -252,7 +268,7 @@ absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
     over_.push_back(id);
     uncounted_.push_back(id);
     active_ += job.active() ? 1 : 0;
-    NoteWaiting(job);
+    NoteAssigned(job, static_cast<int>(job.assigned.size()));
     NoteElastic(job);
   }
   return absl::OkStatus();

@@ -50,7 +50,9 @@ class JobTable {
   const Live& live() const { return live_; }
   const Live& waiting() const { return waiting_; }  // with nothing assigned
   const Live& interactive() const { return interactive_; }  // of live()
-  size_t active() const { return active_; }                 // of live()
+  // The accelerators that the interactive jobs of the owner have.
+  int InteractiveHeld(const std::string& owner) const;
+  size_t active() const { return active_; }  // of live()
   bool elastic() const { return elastic_; }  // some job is elastic, or was
   JobId next_id() const { return JobId(next_job_); }
   // The least number for new epochs and incarnations
@@ -89,9 +91,9 @@ class JobTable {
   // Rows were lost that may have given out numbers below `from`: they are not
   // given again.
   void PassLostNumbers(uint64_t from);
-  // Call NoteWaiting after Job::assigned changed, NoteElastic after the spec
-  // changed.
-  void NoteWaiting(Job& job);
+  // Gives the job these accelerators; none: it waits.
+  void SetAssigned(Job& job, const std::vector<AcceleratorId>& next);
+  // Call this after the spec changed.
   void NoteElastic(const Job& job) { elastic_ |= job.spec.elastic(); }
   // The job leaves kActive or kHeld for `state`. It stays live as long as one
   // of its processes does.
@@ -117,12 +119,15 @@ class JobTable {
  private:
   void KeepDirectory(const Job& job);
   void AddLive(Job& job);
+  // Job::assigned changed, by so many accelerators.
+  void NoteAssigned(Job& job, int change);
 
   std::map<JobId, Job> jobs_;  // by_id_: only to look up
   absl::flat_hash_map<JobId, std::map<JobId, Job>::iterator> by_id_;
   Live live_;
   Live waiting_;
   Live interactive_;
+  absl::flat_hash_map<std::string, int> interactive_held_;  // by owner
   size_t active_ = 0;
   bool elastic_ = false;
   absl::flat_hash_map<std::string, JobId> names_;   // of jobs not over

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -174,6 +175,11 @@ bool HasName(const Job& job) {
   return job.active() || job.state == JobState::kHeld;
 }
 
+bool WaitsByItself(const Job& job) {
+  return engine::IsAhead(job) || engine::AwaitsJobs(job) ||
+         engine::WaitsForArray(job);
+}
+
 std::string WhyNot(const event::JobCommanded& e, const Job* job,
                    bool kept_out) {
   if (job == nullptr) return Unknown(e.job);
@@ -187,10 +193,7 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
       return StrCat("job ", e.job.value(), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
-      if (engine::IsAhead(*job) || engine::AwaitsJobs(*job) ||
-          engine::WaitsForArray(*job)) {
-        return "";
-      }
+      if (WaitsByItself(*job)) return "";
       if (job->state == JobState::kHeld) return Held(*job);
       return over ? Ended(*job) : "";
     case CommandKind::kRequeue:
@@ -443,6 +446,8 @@ void EnterQueue(State& s, Time now, Job& job) {
     NameInFull(s.cluster.types(), &job.spec.throughputs);
     return Enqueue(s, now, job);
   }
+  // Until now it did not wait for accelerators.
+  if (!job.active() && job.received_s == 0) s.apps.NoteQueued(now, job);
   if (s.checkpoints.IsStranded(job)) s.checkpoints.ForgoCheckpoints(job);
   s.throughputs.Readmit(job.id);
   s.accusations.Forgive(job.id);
@@ -500,7 +505,8 @@ void On(State& s, Time now, const event::AcceleratorsDrained& e) {
 
 // Evicts the processes on these accelerators. Each one ends with a checkpoint,
 // and the next plan decides where its job resumes. An opaque job has no
-// checkpoint: it stays to its end, unless the agent itself ends.
+// checkpoint: once it has started it stays to its end, unless the agent itself
+// ends.
 void Leave(State& s, Time now, const event::AcceleratorsDrained& e) {
   const std::vector<AcceleratorId> ids = AcceleratorsOf(e, s.cluster);
   const auto is_drained = [&](AcceleratorId id) {
@@ -512,7 +518,7 @@ void Leave(State& s, Time now, const event::AcceleratorsDrained& e) {
            std::ranges::any_of(worker.contexts, is_drained);
   };
   for (auto& [id, job] : s.jobs.live()) {
-    if (job->pinned() && !e.by_agent) continue;
+    if (job->pinned() && job->HoldsAny() && !e.by_agent) continue;
     const std::vector<AcceleratorId> places = job->assigned;
     if (std::ranges::any_of(places, is_drained)) {
       Assign(s, now, *job, {}, JobId(), PauseTier::kEvict);
@@ -616,6 +622,24 @@ std::string CountsText(const Cluster& cluster, std::span<const int> counts) {
   return absl::StrJoin(parts, ", ");
 }
 
+// Why the job fits on no type of the cluster; empty: it fits, or nothing is
+// known yet, as no server has joined.
+std::string WhyTooLarge(const Cluster& cluster, const JobSpec& spec) {
+  const auto fits = [&](std::span<const int> counts) {
+    return std::ranges::any_of(
+        counts, [&](int count) { return count >= spec.LeastWorkers(); });
+  };
+  // Capacity() is at most what can be started, and is known without a look at
+  // each accelerator.
+  if (fits(cluster.Capacity())) return "";
+  const std::vector<int> counts = CountStartable(cluster);
+  const bool any = std::ranges::any_of(counts, std::identity());
+  if (!any || fits(counts)) return "";
+  return StrCat("job \"", spec.name, "\": scale factor ", spec.LeastWorkers(),
+                " fits on no accelerator type of the cluster (",
+                CountsText(cluster, counts), "); lower it or add accelerators");
+}
+
 }  // namespace
 
 // Why a job with this name and checkpoint directory can't be; empty: it can.
@@ -658,16 +682,8 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
                          e.spec.entity, "\" in the cluster's file, which has ",
                          absl::StrJoin(names, ", ")));
   }
-  const std::vector<int> counts = CountStartable(s.cluster);
-  const int largest =
-      counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
-  // Before any server has joined nothing is known, so the job may wait.
-  const int needed = e.spec.LeastWorkers();
-  if (largest > 0 && needed > largest) {
-    return refuse(StrCat("job \"", e.spec.name, "\": scale factor ", needed,
-                         " fits on no accelerator type of the cluster (",
-                         CountsText(s.cluster, counts),
-                         "); lower it or add accelerators"));
+  if (std::string why = WhyTooLarge(s.cluster, e.spec); !why.empty()) {
+    return refuse(std::move(why));
   }
   absl::StatusOr<std::vector<Parent>> parents = FindParents(s, e.spec);
   if (!parents.ok()) {

@@ -59,6 +59,9 @@ std::string NameOf(std::string_view owner, std::string_view name);
 std::string NameOf(const JobSpec& spec);
 // Whether the job has its name. It keeps it until its end, also while held.
 bool HasName(const Job& job);
+// Whether the job is held for its not_before, its parents or its array, and for
+// nothing else: it starts without a command.
+bool WaitsByItself(const Job& job);
 
 // Why the command can't be carried out, with the remedy; empty if it can.
 // `job`: the job that the event names, or null if there is none. `kept_out`:

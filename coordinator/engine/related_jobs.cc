@@ -14,6 +14,7 @@
 #include "coordinator/engine/sweeper.h"
 #include "coordinator/engine/workers.h"
 #include "coordinator/workload/job_array.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -76,8 +77,7 @@ constexpr size_t kQueuedPerAccelerator = 2;
 constexpr size_t kQueuedBeyond = 8;
 
 size_t QueuedMax(const State& s, const Job& element) {
-  const size_t runs =
-      kQueuedPerAccelerator * s.cluster.accelerators().size() + kQueuedBeyond;
+  const size_t runs = kQueuedPerAccelerator * s.cluster.size() + kQueuedBeyond;
   const auto at_once = static_cast<size_t>(element.array_at_once);
   return at_once > 0 ? std::min(at_once, runs) : runs;
 }
@@ -89,6 +89,13 @@ std::vector<int> IndicesOfJobs(const std::map<JobId, Job>& jobs,
   return indices;
 }
 
+// An answer with longer lists might not fit into a frame.
+constexpr size_t kIndicesBytesMax = 300;
+
+std::string ShortIndices(const std::vector<int>& indices) {
+  return PrintableLine(FormatIndices(indices), kIndicesBytesMax);
+}
+
 std::string WhyNotOne(const State& s, const event::JobCommanded& e,
                       JobId element) {
   event::JobCommanded one = e;
@@ -98,6 +105,10 @@ std::string WhyNotOne(const State& s, const event::JobCommanded& e,
 }
 
 }  // namespace
+
+void ArrayBook::NoteSubmitted(const Job& element) {
+  ++counts_[element.array].present;
+}
 
 void ArrayBook::NoteQueued(const Job& element) {
   Counts& counts = counts_[element.array];
@@ -136,7 +147,7 @@ void ArrayBook::NoteGone(const Job& element, bool was_queued) {
   if (was_queued && counts.queued > 0) --counts.queued;
   counts.waiting.erase(element.id);
   due_.insert(element.array);
-  if (counts.queued == 0 && counts.waiting.empty()) counts_.erase(found);
+  if (!HasName(element) && --counts.present == 0) counts_.erase(found);
 }
 
 const ArrayBook::Counts* ArrayBook::Find(JobId array) const {
@@ -161,6 +172,7 @@ void SubmitArray(State& s, Time now, const event::JobSubmitted& e) {
     job.unqueued = true;
     job.submitted_wall_s = now + s.options.wall_offset_s;
     job.reason = reason::ArrayLimit{array, at_once};
+    s.arrays.NoteSubmitted(job);
     if (!e.parents.empty()) {
       HoldForParents(s, job, e.parents);
     } else if (!HoldElementUntilDue(s, job)) {
@@ -176,7 +188,7 @@ void WaitForTurn(State& s, Job& element) {
 }
 
 void FillArrays(State& s, Time now) {
-  for (const JobId array : s.arrays.TakeDue(s.cluster.accelerators().size())) {
+  for (const JobId array : s.arrays.TakeDue(s.cluster.size())) {
     while (s.arrays.AnyWaits(array)) {
       const ArrayBook::Counts& counts = *s.arrays.Find(array);
       const JobId next = *counts.waiting.begin();
@@ -198,17 +210,18 @@ std::string WhyNoElement(const State& s, const event::JobCommanded& e) {
   if (!e.elements.empty()) {
     const absl::StatusOr<std::vector<int>> indices = ParseIndices(e.elements);
     if (!indices.ok()) {
-      return StrCat("elements \"", e.elements, "\" of array ", e.job.value(),
-                    ": ", ToStd(indices.status().message()));
+      return StrCat(
+          "elements \"", PrintableLine(e.elements, kIndicesBytesMax),
+          "\" of array ", e.job.value(), ": ",
+          PrintableLine(ToStd(indices.status().message()), kIndicesBytesMax));
     }
     std::vector<int> unknown;
     std::ranges::set_difference(*indices, IndicesOfJobs(jobs, named),
                                 std::back_inserter(unknown));
     if (!unknown.empty()) {
-      return StrCat(
-          "array ", e.job.value(), " has no element ", FormatIndices(unknown),
-          "; it has ",
-          FormatIndices(IndicesOfJobs(jobs, ElementsOf(jobs, e.job))));
+      return StrCat("array ", e.job.value(), " has no element ",
+                    ShortIndices(unknown), "; it has ",
+                    ShortIndices(IndicesOfJobs(jobs, ElementsOf(jobs, e.job))));
     }
   }
   std::string first;
@@ -223,7 +236,8 @@ std::string WhyNoElement(const State& s, const event::JobCommanded& e) {
 void RebuildArrays(State& s) {
   s.arrays.Clear();
   for (const auto& [id, job] : s.jobs.all()) {
-    if (!job.array.valid()) continue;
+    if (!job.array.valid() || !HasName(job)) continue;
+    s.arrays.NoteSubmitted(job);
     if (job.active()) s.arrays.NoteQueued(job);
     if (WaitsForArray(job)) s.arrays.NoteWaiting(job);
   }
@@ -247,7 +261,7 @@ std::string TextOf(const State& s, JobId id) {
 
 std::string_view ProgressText(const Job& job) {
   if (job.active()) return job.HoldsAny() ? "running" : "waiting";
-  if (AwaitsJobs(job) || IsAhead(job) || WaitsForArray(job)) return "waiting";
+  if (WaitsByItself(job)) return "waiting";
   return JobStateName(job.state);
 }
 
@@ -430,8 +444,7 @@ std::string FindNewParents(const State& s, const Job& job,
 void SetParents(State& s, Time now, Job& job, std::vector<Parent> parents) {
   RemoveChild(s, job);
   job.parents = std::move(parents);
-  const bool starts =
-      job.active() || IsAhead(job) || AwaitsJobs(job) || WaitsForArray(job);
+  const bool starts = job.active() || WaitsByItself(job);
   if (starts && !job.parents.empty()) Await(s, now, job);
   AddChild(s, job);
 }

@@ -52,22 +52,25 @@ namespace gavel::engine {
 
 struct State;
 
-// By array that has any: the elements in the queue, and those that wait behind
-// it. Follows from the jobs.
+// By array with elements that have not ended: how many these are, how many of
+// them are in the queue, and which wait behind it. Follows from the jobs.
 class ArrayBook {
  public:
   struct Counts {
+    size_t present = 0;
     size_t queued = 0;
     std::set<JobId> waiting;  // the first one is the next
   };
 
+  void NoteSubmitted(const Job& element);
   void NoteQueued(const Job& element);
   void NoteWaiting(const Job& element);
-  // An element that was in the queue, or waited, does so no longer.
+  // An element that was in the queue, or waited, or was held, is held or has
+  // ended.
   void NoteGone(const Job& element, bool was_queued);
   // Whether some element of the array waits.
   bool AnyWaits(JobId array) const;
-  // The array's counts; null: nothing is to be counted.
+  // The array's counts; null: all of its elements have ended.
   const Counts* Find(JobId array) const;
   void Clear();
 

@@ -296,7 +296,7 @@ void BuildProblem(State& s, Time now) {
 }
 
 void AddProgress(const State& s, const Job& job, Time now, PolicyJob& row) {
-  row.time_since_start_s = now - job.submitted_at;
+  row.time_since_start_s = now - job.queued_at;
   row.steps_done = s.figures.StepsDone(job, now);
   row.steps_remaining =
       std::max(0.0, static_cast<double>(job.spec.steps_total) - row.steps_done);

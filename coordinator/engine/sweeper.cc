@@ -353,8 +353,13 @@ void SweepTimes(State& s, Time now) {
     s.ahead.erase(s.ahead.begin());
     const Job* const job = s.jobs.Find(id);
     // It may have been released or cancelled.
-    const bool is_array = FirstElement(s.jobs.all(), id) != nullptr;
-    if (is_array || (job != nullptr && IsAhead(*job))) reached.push_back(id);
+    const bool waits =
+        job != nullptr
+            ? IsAhead(*job)
+            : std::ranges::any_of(ElementsOf(s.jobs.all(), id), [&](JobId one) {
+                return IsAhead(s.jobs.at(one));
+              });
+    if (waits) reached.push_back(id);
   }
   if (!s.ahead.empty()) s.agenda.Due(s.ahead.begin()->first);
   for (const auto& [id, job] : s.jobs.live()) {

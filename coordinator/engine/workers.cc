@@ -424,8 +424,7 @@ void Assign(State& s, Time now, Job& job,
       !next.empty() && static_cast<int>(next.size()) != job.world_size;
   if (next.empty()) job.resizing_since = kNever;
   if (resized) ChangeWorldSize(s, now, job, static_cast<int>(next.size()));
-  job.assigned = next;
-  s.jobs.NoteWaiting(job);
+  s.jobs.SetAssigned(job, next);
   job.partner = next.empty() ? JobId() : partner;
   for (AcceleratorId accelerator : next) {
     s.assigned.Add(accelerator, job.id);
@@ -615,6 +614,7 @@ void On(State& s, Time now, const event::WorkerGone& e) {
   const WorkerKey& key = e.exit.worker;
   while (const auto freed = s.leases.EndQuarantine(key)) {
     AcceleratorFreed(s, *freed);
+    s.agenda.SeatSoon();
   }
   if (Worker* worker = s.jobs.Find(key)) {
     worker->hung_s = e.hung_s;
@@ -668,7 +668,10 @@ static Reason FinishOf(const Job& job, const WorkerExited& exit) {
 void ProcessEnded(State& s, Time now, Job& job, int rank,
                   const WorkerExited& exit, event::ProcessEnd read) {
   Worker& worker = job.workers[static_cast<size_t>(rank)];
-  if (IsLoss(worker, exit)) s.ledger.AddLoss();
+  // A person left the shell, whatever its exit code.
+  const bool by_person =
+      job.spec.interactive() && read == event::ProcessEnd::kDone;
+  if (!by_person && IsLoss(worker, exit)) s.ledger.AddLoss();
   const bool leaving = Leaves(job, worker, exit);
   const bool restarts = worker.out_of_memory && job.is_gang();
   const bool fetched_nothing = !worker.leaving &&
@@ -721,7 +724,8 @@ void ProcessEnded(State& s, Time now, Job& job, int rank,
   if (read == event::ProcessEnd::kDone && job.active() && of_gang) {
     worker.process = ProcessState::kDone;
     if (leased) s.accusations.NoteGoodEnd(job.id, where);
-    if (job.AllDone()) {
+    // Rank 0 of an interactive job is its shell. The other ranks end with it.
+    if (job.AllDone() || (job.spec.interactive() && rank == 0)) {
       EndJob(s, now, job, JobState::kFinished, FinishOf(job, exit));
     }
     ReviveDone(s, now, job);
@@ -869,7 +873,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
     if (!job.unqueued) {
       alone_s = s.figures.AloneSeconds(job, s.figures.StepsDone(job, now));
     }
-    s.apps.End(now, job, alone_s, s.arrays.AnyWaits(job.array));
+    s.apps.End(now, job, alone_s, s.arrays.Find(job.array) != nullptr);
     s.avoidance.Forget(job.id);
     s.avoidance.SetBarred(job.id, {});
     s.throughputs.RemoveJob(job.id);

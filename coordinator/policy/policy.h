@@ -37,8 +37,8 @@ struct PolicyJob {
   double arrival_s = 0;        // orders FIFO; ties by id
   double steps_remaining = 0;  // 0: not known
   double steps_done = 0;
-  double time_since_start_s = 0;
-  double time_received_s = 0;  // that it ran, alone or in a pair
+  double time_since_start_s = 0;  // since it first waited for accelerators
+  double time_received_s = 0;     // that it ran, alone or in a pair
   // The time that an equal part of the cluster (1/n of each type) would have
   // taken for the work done so far: Gavel's cumulative isolated time.
   double isolated_s = 0;

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/engine/operators.h"
 #include "coordinator/engine/related_jobs.h"
 #include "coordinator/policy/policy.h"
 #include "core/status.h"
@@ -272,6 +273,7 @@ struct ClusterFacts::Observation {
         Add(info, JobText(*job), " is released");
         return;
       case JobState::kHeld:
+        if (WaitsByItself(*job)) return;
         Add(warn, JobText(*job), " is ", RenderReason(ForOthers(job->reason)));
         return;
       case JobState::kFinished:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/engine/operators.h"
 #include "coordinator/engine/related_jobs.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
@@ -856,10 +857,7 @@ struct HistoryProjector::Observation {
       case JobState::kHeld:
         break;
     }
-    const bool waits = std::holds_alternative<reason::NotBefore>(job.reason) ||
-                       std::holds_alternative<reason::AwaitsJobs>(job.reason) ||
-                       std::holds_alternative<reason::ArrayLimit>(job.reason);
-    if (waits) return;
+    if (WaitsByItself(job)) return;
     const bool asked =
         std::holds_alternative<reason::HeldByUser>(job.reason) ||
         std::holds_alternative<reason::HeldTimeLimit>(job.reason);

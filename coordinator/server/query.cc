@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinator/engine/operators.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/rows.h"
 #include "core/text.h"
@@ -348,11 +349,7 @@ std::string_view StateLetters(const Job& job) {
     case JobState::kCancelled:
       return job.HoldsAny() ? "CG" : "CA";
     case JobState::kHeld:
-      if (std::holds_alternative<reason::NotBefore>(job.reason) ||
-          std::holds_alternative<reason::AwaitsJobs>(job.reason) ||
-          std::holds_alternative<reason::ArrayLimit>(job.reason)) {
-        return "PD";
-      }
+      if (WaitsByItself(job)) return "PD";
       return job.HoldsAny() ? "CG" : "F";
     case JobState::kActive:
       break;

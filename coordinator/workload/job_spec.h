@@ -27,7 +27,7 @@ namespace gavel {
 // linked: once started it has its accelerators, whole, until its end.
 // kInteractive is the same with a terminal, for a person who waits: it starts
 // at once, in place of training jobs, and ends when it is idle. kInference is
-// refused; jobs of earlier versions that have it are scheduled as kTraining.
+// refused. A journal has other numbers for them (fields.h of the engine).
 enum class JobClass : uint8_t { kTraining, kInteractive, kInference, kOpaque };
 
 inline constexpr double kIdleLimit_s = 3600;

@@ -119,6 +119,31 @@ TEST(Arrays, WithoutALimitAsManyAreInTheQueueAsTheClusterCanRun) {
   EXPECT_EQ(Queued(driver).size(), 24U);
 }
 
+TEST(Arrays, AForgottenServerRunsNone) {
+  EngineDriver driver(4);
+  driver.JoinServer("there", 1);
+  driver.Step(event::ServerLost{"there"});
+  driver.Step(event::ServerForgotten{"there"});
+  driver.Submit("lm", 1, ArrayOf("0-999"));
+  EXPECT_EQ(Queued(driver).size(), 16U);
+}
+
+// Else the elements that come last would seem to be starved, and would have all
+// accelerators.
+TEST(Arrays, AnElementHasNotWaitedBeforeItEntersTheQueue) {
+  EngineDriver driver(1, "finish_time_fairness");
+  JobSpec spec = ArrayOf("0-1%1");
+  driver.Submit("lm", 1, spec);
+  driver.At(90);
+  Command(driver, CommandKind::kCancel, JobId(1), "0");
+  driver.At(driver.now + 1);
+  ASSERT_EQ(driver.problem.jobs.size(), 1U);
+  EXPECT_EQ(driver.problem.jobs[0].id, Element(driver, 1));
+  EXPECT_LE(driver.problem.jobs[0].time_since_start_s, 1);
+  const Engine restored = driver.Restored();
+  EXPECT_EQ(restored.jobs().at(Element(driver, 1)).queued_at, 90);
+}
+
 TEST(Arrays, AnElementThatIsHeldMakesRoomAndComesBackInItsTurn) {
   EngineDriver driver(4);
   driver.Submit("lm", 1, ArrayOf("0-4%2"));
@@ -179,6 +204,26 @@ TEST(Arrays, ACommandThatFitsNoElementSaysWhy) {
   EXPECT_EQ(driver.LastReply(),
             "1 is an array of 10 jobs; name one of them, as 1_0");
   EXPECT_EQ(InState(driver, JobState::kCancelled).size(), 0U);
+}
+
+TEST(Arrays, AnAnswerAboutManyElementsFitsIntoAFrame) {
+  EngineDriver driver(4);
+  std::string present;
+  std::string absent;
+  for (int i = 0; i < 3000; ++i) {
+    // No three of them are a range.
+    const int index = 4 * i + (i % 3 == 0 ? 1 : 0);
+    StrAppend(&present, i == 0 ? "" : ",", index);
+    StrAppend(&absent, i == 0 ? "" : ",", index + 2);
+  }
+  driver.Submit("lm", 1, ArrayOf(present));
+  ASSERT_EQ(driver.LastReply(), "");
+  Command(driver, CommandKind::kCancel, JobId(1), absent);
+  EXPECT_THAT(driver.LastReply(), HasSubstr("array 1 has no element 3,6,10,"));
+  EXPECT_LT(driver.LastReply().size(), 1000U);
+  Command(driver, CommandKind::kCancel, JobId(1), absent + ",x");
+  EXPECT_THAT(driver.LastReply(), HasSubstr("elements \"3,6,10,"));
+  EXPECT_LT(driver.LastReply().size(), 1000U);
 }
 
 TEST(Arrays, AnElementIsCommandedByItsOwnIdToo) {
@@ -253,6 +298,21 @@ TEST(Arrays, OneElementMayStartBeforeTheTimeOfTheFile) {
   EXPECT_THAT(Queued(driver), ElementsAre(0, 3));
 }
 
+TEST(Arrays, TheTimeOfTheFileIsNoRowWhereNoElementWaitsForIt) {
+  EngineDriver driver(4);
+  JobSpec spec = ArrayOf("0-1");
+  spec.not_before_s = 50;
+  driver.Submit("lm", 1, spec);
+  Command(driver, CommandKind::kRelease, JobId(1));
+  EXPECT_THAT(Queued(driver), ElementsAre(0, 1));
+  driver.At(49);
+  const size_t before = driver.rows.size();
+  driver.At(51);
+  for (size_t i = before; i < driver.rows.size(); ++i) {
+    EXPECT_NE(EventName(*DecodeEvent(driver.rows[i].row)), "TimeReached");
+  }
+}
+
 TEST(Arrays, NamesAndDirectoriesOfElementsAreTheirOwn) {
   EngineDriver driver(4);
   driver.Submit("lm_3");
@@ -283,6 +343,29 @@ TEST(Arrays, TheAppOfAnArrayGoesOnFromElementToElement) {
   Finish(driver, 0);
   EXPECT_TRUE(driver.engine().HasApps());
   EXPECT_THAT(Queued(driver), ElementsAre(1));
+  Command(driver, CommandKind::kCancel, JobId(1));
+  EXPECT_FALSE(driver.engine().HasApps());
+}
+
+TEST(Arrays, TheAppOfAnArrayGoesOnWhileItsOtherElementsAreHeld) {
+  EngineDriver driver(1, "themis");
+  driver.Step(event::PolicyChanged{"themis"});
+  driver.Submit("lm", 1, ArrayOf("0-3%1"));
+  driver.At(20);
+  Command(driver, CommandKind::kHold, JobId(1), "1-3");
+  Finish(driver, 0);
+  EXPECT_THAT(Queued(driver), IsEmpty());
+  EXPECT_TRUE(driver.engine().HasApps());
+  // Nothing is offered to an app that has no job in the queue.
+  driver.Step(event::BidderJoined{{"", "lm", 1}});
+  driver.Submit("other");
+  EXPECT_EQ(driver.Count<BidRequest>(), 0);
+  driver.Restart();
+  Command(driver, CommandKind::kRelease, JobId(1));
+  EXPECT_TRUE(driver.job(Element(driver, 1)).active());
+  driver.At(driver.now + 1);
+  ASSERT_EQ(driver.problem.apps.size(), 1U);
+  EXPECT_GE(driver.problem.apps[0].age_s, 20);
   Command(driver, CommandKind::kCancel, JobId(1));
   EXPECT_FALSE(driver.engine().HasApps());
 }

@@ -63,6 +63,33 @@ int CountCancelled(const Engine& engine) {
       }));
 }
 
+TEST(AfterAny, TheWaitForAParentIsNoWaitForAccelerators) {
+  EngineDriver driver(1, "finish_time_fairness");
+  const JobId parent = driver.Submit("prepare");
+  const JobId child = driver.Submit("train", 1, AfterAny({"prepare"}));
+  driver.At(90);
+  Cancel(driver, parent);
+  driver.At(driver.now + 1);
+  ASSERT_EQ(driver.problem.jobs.size(), 1u);
+  EXPECT_EQ(driver.problem.jobs[0].id, child);
+  EXPECT_LE(driver.problem.jobs[0].time_since_start_s, 1);
+  EXPECT_NEAR(driver.problem.jobs[0].apps_average, 1, 1e-9);
+}
+
+TEST(AfterAny, AJobThatRanBeforeItWasHeldKeepsItsAge) {
+  EngineDriver driver(1, "finish_time_fairness");
+  const JobId job = driver.Submit("a");
+  const WorkerKey key = driver.Run(job);
+  driver.At(5);
+  Do(driver, job, CommandKind::kHold);
+  driver.GiveBack(key);
+  driver.Gone(key, kExitEvicted);
+  driver.At(90);
+  Do(driver, job, CommandKind::kRelease);
+  ASSERT_EQ(driver.problem.jobs.size(), 1u);
+  EXPECT_NEAR(driver.problem.jobs[0].time_since_start_s, 90, 1e-9);
+}
+
 TEST(AfterSuccess, TheJobStartsOnceItsParentHasFinished) {
   EngineDriver driver(2);
   const JobId parent = driver.Submit("prepare");

@@ -15,7 +15,7 @@ std::vector<Event> DurableEvents() {
   spec.name = "a";
   spec.argv = {"./train", "--x"};
   spec.environment = {{"K", "V"}};
-  spec.job_class = JobClass::kInference;
+  spec.job_class = JobClass::kInteractive;
   spec.deadline_s = 10;
   spec.after_success = {"prepare"};
   spec.throughputs = {{"v100", 2.5}};

@@ -229,6 +229,24 @@ TEST(Loss, NoLeaseIsGrantedBeforeThoseOfBeforeAreOver) {
   EXPECT_EQ(driver.Count<LeaseGrant>(), 1);
 }
 
+TEST(Loss, NoIdOfALostJobIsGivenAgain) {
+  EngineDriver driver;
+  driver.Submit("a");
+  const size_t copied = driver.rows.size();
+  JobSpec array;
+  array.array = "0-9999";
+  driver.Submit("lost", 1, array);
+  const JobId next = driver.engine().next_job();
+  driver.RestartAfterLoss(copied);
+  EXPECT_GE(driver.engine().next_job(), next);
+  // The row of an earlier version gives the ids that it gave there.
+  Engine earlier(driver.engine().options());
+  event::CoordinatorStarted started{1};
+  started.after_loss = true;
+  earlier.Replay(1, 1, 0, started);
+  EXPECT_EQ(earlier.next_job(), JobId(10'001));
+}
+
 TEST(Loss, IsRememberedInASnapshot) {
   EngineDriver driver;
   driver.RestartAfterLoss(driver.rows.size());

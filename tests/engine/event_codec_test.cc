@@ -1,4 +1,5 @@
 #include <cstring>
+#include <optional>
 
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/fields.h"
@@ -52,6 +53,28 @@ TEST(EventCodec, NumbersNeverChange) {
   EXPECT_EQ(Event(event::JobsResized{}).index(), 18u);
   EXPECT_EQ(Event(event::AcceleratorsDrained{}).index(), 19u);
   EXPECT_EQ(Event(event::ServerForgotten{}).index(), 22u);
+}
+
+// Jobs of the classes that earlier versions called "interactive" and
+// "inference" were training jobs, and stay so.
+TEST(EventCodec, ClassesOfEarlierVersionsAreReadAsTraining) {
+  const auto read = [](uint64_t number) -> std::optional<JobClass> {
+    Packer packer(kJournalLimits);
+    packer.Array(1);
+    packer.Put(number);
+    const std::string bytes = packer.Take();
+    Unpacker unpacker(bytes, kJournalLimits);
+    JobClass job_class = JobClass::kOpaque;
+    GetField(unpacker, job_class);
+    if (!unpacker.ok()) return std::nullopt;
+    return job_class;
+  };
+  EXPECT_EQ(read(0), JobClass::kTraining);
+  EXPECT_EQ(read(1), JobClass::kTraining);
+  EXPECT_EQ(read(2), JobClass::kTraining);
+  EXPECT_EQ(read(3), JobClass::kOpaque);
+  EXPECT_EQ(read(4), JobClass::kInteractive);
+  EXPECT_EQ(read(5), std::nullopt);
 }
 
 TEST(EventCodec, AnyTruncatedRowIsRefused) {

@@ -234,6 +234,113 @@ TEST(InteractiveJob, IsFinishedWhateverItsExitCode) {
   EXPECT_EQ(driver.Count<LaunchWorker>(), 1) << "it is not started again";
 }
 
+TEST(InteractiveJob, EndsWithItsShellHoweverManyWorkersItHas) {
+  EngineDriver driver(2, "fifo");
+  const JobId shell = driver.Submit("a", 2, Interactive());
+  driver.At(driver.now);
+  ASSERT_NE(driver.job(shell).workers[1].held_epoch, 0u);
+  driver.Gone(driver.Key(shell, 0), 3);
+  EXPECT_EQ(driver.job(shell).state, JobState::kFinished);
+  EXPECT_EQ(driver.Why(shell), "finished with exit code 3");
+  ASSERT_TRUE(driver.Last<StopWorker>().has_value());
+  EXPECT_EQ(driver.Last<StopWorker>()->worker, driver.Key(shell, 1));
+  driver.Gone(driver.Key(shell, 1), 0);
+  EXPECT_EQ(driver.Why(shell), "finished with exit code 3");
+}
+
+TEST(InteractiveJob, OutlivesItsOtherWorkers) {
+  EngineDriver driver(2, "fifo");
+  const JobId shell = driver.Submit("a", 2, Interactive());
+  driver.At(driver.now);
+  driver.Gone(driver.Key(shell, 1), 4);
+  EXPECT_TRUE(driver.job(shell).active());
+  driver.Gone(driver.Key(shell, 0), 0);
+  EXPECT_EQ(driver.Why(shell), "finished");
+}
+
+// Training jobs would write more checkpoints for it.
+TEST(InteractiveJob, IsNoLossWhateverItsExitCode) {
+  EngineDriver driver(1, "fifo");
+  const double before_s = driver.engine().failure_rate().Interval_s();
+  for (const int code : {1, 127, 130}) {
+    const JobId shell = driver.Submit(StrCat("a", code), 1, Interactive());
+    driver.At(driver.now);
+    driver.Gone(driver.Key(shell), code);
+    ASSERT_EQ(driver.job(shell).state, JobState::kFinished);
+  }
+  EXPECT_GE(driver.engine().failure_rate().Interval_s(), before_s);
+  const JobId killed = driver.Submit("b", 1, Interactive());
+  driver.At(driver.now);
+  driver.Gone(driver.Key(killed), 0, 9);
+  EXPECT_LT(driver.engine().failure_rate().Interval_s(), before_s);
+}
+
+void Drain(EngineDriver& driver, AcceleratorId accelerator) {
+  driver.Step(event::AcceleratorsDrained{
+      driver.engine().cluster().accelerator(accelerator).info.uuid});
+  EXPECT_EQ(driver.LastReply(), "");
+}
+
+TEST(InteractiveJob, StartsElsewhereWhereItsAcceleratorIsDrainedBeforehand) {
+  EngineDriver driver(2, "fifo");
+  driver.Run(driver.Submit("a"));
+  driver.Run(driver.Submit("b"));
+  driver.At(5);
+  const JobId shell = driver.Submit("c", 1, Interactive());
+  ASSERT_EQ(driver.worker(shell).held_epoch, 0u) << "a job still pauses there";
+  const AcceleratorId seat = driver.job(shell).assigned.front();
+  Drain(driver, seat);
+  // Its agent knows no such process.
+  WorkerExited exit = driver.ExitOf(shell);
+  exit.no_failure = true;
+  exit.launch_error = "not running on this server";
+  driver.Step(event::WorkerGone{exit});
+  ASSERT_EQ(driver.job(shell).assigned.size(), 1u);
+  EXPECT_NE(driver.job(shell).assigned.front(), seat);
+  driver.At(driver.now);
+  Obey(driver);
+  driver.At(driver.now);
+  EXPECT_NE(driver.worker(shell).held_epoch, 0u);
+  // Once it has started it stays.
+  Drain(driver, driver.job(shell).assigned.front());
+  EXPECT_EQ(driver.job(shell).assigned.size(), 1u);
+  EXPECT_FALSE(driver.worker(shell).leaving);
+}
+
+TEST(InteractiveJob, StartsOnceItsAcceleratorIsFreeOfALostProcess) {
+  EngineDriver driver(1, "fifo");
+  const WorkerKey lost = driver.Run(driver.Submit("a"));
+  driver.Step(event::ServerLost{"here"});
+  driver.At(50);
+  driver.JoinServer("here", 1);
+  ASSERT_EQ(driver.engine().quarantined().size(), 1u);
+  const JobId shell = driver.Submit("b", 1, Interactive());
+  driver.At(51);
+  ASSERT_TRUE(driver.job(shell).assigned.empty());
+  ASSERT_NE(driver.Key(lost.job), lost) << "it has a process of its own again";
+  driver.Gone(lost, 0, 9);
+  EXPECT_EQ(driver.job(shell).assigned.size(), 1u);
+}
+
+TEST(InteractiveJob, CountsForTheQuotaAfterARestartToo) {
+  EngineDriver driver(4, "fifo");
+  const JobId first = driver.Submit("a", 2, Interactive("ada"));
+  driver.At(driver.now);
+  const WorkerKey keys[] = {driver.Key(first, 0), driver.Key(first, 1)};
+  driver.Restart();
+  driver.JoinServer("here", 1, {{keys[0], 17}, {keys[1], 18}});
+  const JobId second = driver.Submit("b", 1, Interactive("ada"));
+  driver.At(driver.now);
+  EXPECT_TRUE(driver.job(second).assigned.empty());
+  EXPECT_THAT(driver.Why(second), HasSubstr("have 2 accelerators"));
+  Engine restored = driver.Restored();
+  EXPECT_EQ(RenderReason(restored.Why(second, driver.now)), driver.Why(second));
+  driver.Gone(keys[0], 0);
+  driver.Gone(keys[1], 0);
+  driver.At(driver.now);
+  EXPECT_EQ(driver.job(second).assigned.size(), 1u);
+}
+
 TEST(InteractiveJob, IsHeldAndNotStartedAgainWhenASignalEndsIt) {
   EngineDriver driver(1, "fifo");
   const JobId shell = driver.Submit("a", 1, Interactive());

@@ -1,3 +1,4 @@
+#include "coordinator/engine/operators.h"
 #include "coordinator/server/engine_runner.h"
 #include "tests/server/busy_engine.h"
 #include "tests/support/test.h"
@@ -50,6 +51,20 @@ TEST(ClusterFacts, AJobThatIsHeldIsToldOnceWithItsReason) {
               ElementsAre(HasSubstr("job 1 \"a\" is held: ")));
   logged.busy.Step(event::JobCommanded{JobId(1), CommandKind::kRelease});
   EXPECT_EQ(logged.With("job 1 \"a\" is released").size(), 1U);
+}
+
+TEST(ClusterFacts, AJobThatIsToWaitForOthersIsNotToldOfAsHeld) {
+  Logged logged;
+  logged.busy.Submit("a");
+  for (const char* name : {"b", "c", "d"}) logged.busy.Submit(name);
+  const JobId last(4);
+  ASSERT_TRUE(logged.busy.engine.jobs().at(last).assigned.empty());
+  event::JobUpdated updated{last, {}};
+  updated.update.after_any = {"a"};
+  logged.busy.Step(updated);
+  ASSERT_TRUE(WaitsByItself(logged.busy.engine.jobs().at(last)));
+  logged.busy.AddAccelerators(1, "k80");  // all jobs are looked at
+  EXPECT_THAT(logged.With("waiting"), IsEmpty());
 }
 
 TEST(ClusterFacts, AnArrayHasALineOfItsOwnAndNotOneForEachElement) {
