@@ -8,7 +8,9 @@
 #define GAVEL_COORDINATOR_WORKLOAD_JOB_ARRAY_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +56,8 @@ int AtOnceOf(const JobSpec& spec);
 // and variables of its own. It belongs to the app and the workload of the
 // array's name, unless the file names others. The spec has passed CheckArray.
 JobSpec ElementSpec(const JobSpec& spec, int index);
+// The name, the checkpoint directory and the owner of one element alone.
+JobSpec ElementIdentity(const JobSpec& spec, int index);
 
 // INVALID_ARGUMENT: `array` or `sweep` is wrong, an element would have a name
 // or a program that no job may have, or all of them are too large together.

@@ -216,5 +216,20 @@ TEST(JobArray, AJobWithoutEitherIsOneJob) {
   EXPECT_EQ(spec.argv[1], "--seed={index}");
 }
 
+// A text of braces that nothing closes is looked at once.
+TEST(JobArray, BracesThatAreNotClosedCostNoMoreThanOtherCharacters) {
+  const auto none = [](std::string_view) -> absl::StatusOr<std::string> {
+    return "value";
+  };
+  const std::string open(10'000'000, '{');
+  EXPECT_EQ(*FillBraces(open, none), open);
+  const std::string name(64, 'a');
+  EXPECT_EQ(*FillBraces("{" + name + "}", none), "value");
+  EXPECT_EQ(*FillBraces("{" + name + "a}", none), "{" + name + "a}");
+  EXPECT_EQ(*FillBraces("{{x}", none), "{value");
+  EXPECT_EQ(*FillBraces("{x", none), "{x");
+  EXPECT_EQ(*FillBraces("{}{x}}{1}", none), "{}value}{1}");
+}
+
 }  // namespace
 }  // namespace gavel
