@@ -58,8 +58,8 @@ class JobTable {
   uint64_t numbers_from() const { return numbers_from_; }
   // The job that has the name of `spec`; invalid if there is none.
   JobId Named(const JobSpec& spec) const;
-  // The latest job of this name (NameOf), which may have ended; invalid if
-  // there is none.
+  // The latest job or array of this name (NameOf), which may have ended;
+  // invalid if there is none.
   JobId LatestNamed(const std::string& name) const;
   // The job that has the checkpoint directory of `spec`; invalid if there is
   // none.
@@ -82,8 +82,8 @@ class JobTable {
   // A new job that is held from the beginning. It has no workers before it is
   // released.
   Job& AddHeld(Time now, JobSpec spec);
-  // An id that no job gets.
-  JobId TakeId() { return JobId(next_job_++); }
+  // An id for an array of this spec's name, which no job gets.
+  JobId TakeArrayId(const JobSpec& spec);
   // Leaves out `count` ids, which no job gets.
   void SkipIds(uint64_t count) { next_job_ += count; }
   // Rows were lost that may have given out numbers below `from`: they are not
@@ -115,6 +115,7 @@ class JobTable {
   absl::Status Rebuild(const std::vector<JobId>& live);
 
  private:
+  JobId TakeId() { return JobId(next_job_++); }
   void KeepDirectory(const Job& job);
   void AddLive(Job& job);
 
@@ -126,7 +127,7 @@ class JobTable {
   size_t active_ = 0;
   bool elastic_ = false;
   absl::flat_hash_map<std::string, JobId> names_;   // of jobs not over
-  absl::flat_hash_map<std::string, JobId> latest_;  // of all jobs_
+  absl::flat_hash_map<std::string, JobId> latest_;  // of all jobs_ and arrays
   // The job that saves in a directory, by owner and path. Jobs of two owners
   // may name the same path: the file system says which of them can write there.
   absl::flat_hash_map<std::pair<std::string, std::string>, JobId> directories_;

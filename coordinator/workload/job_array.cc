@@ -310,6 +310,21 @@ JobSpec ElementIdentity(const JobSpec& spec, int index) {
   return element;
 }
 
+std::optional<ElementId> ParseElementId(std::string_view text) {
+  const std::string_view whole = text;
+  const std::optional<int64_t> array = NumberOf(TakeUntil(text, '_'));
+  if (!array || text.empty() || whole.size() == text.size()) {
+    return std::nullopt;
+  }
+  const std::optional<int64_t> index = NumberOf(text);
+  if (!index || *index > kElementIndexMax) return std::nullopt;
+  return ElementId{static_cast<uint64_t>(*array), static_cast<int>(*index)};
+}
+
+std::string_view ArrayNameOf(std::string_view element_name) {
+  return element_name.substr(0, element_name.rfind('_'));
+}
+
 JobSpec ElementSpec(const JobSpec& spec, int index) {
   JobSpec element = spec;
   element.array.clear();
@@ -318,6 +333,10 @@ JobSpec ElementSpec(const JobSpec& spec, int index) {
   JobSpec identity = ElementIdentity(spec, index);
   element.name = std::move(identity.name);
   element.checkpoint_directory = std::move(identity.checkpoint_directory);
+  for (const std::string& array : spec.after_by_index) {
+    element.after_success.push_back(StrCat(array, "_", index));
+  }
+  element.after_by_index.clear();
   element.workload = spec.workload.empty() ? spec.Workload() : spec.workload;
   if (spec.app.empty()) element.app = spec.name;
   const std::vector<std::string_view> values = ValuesOf(spec, index);
