@@ -186,7 +186,7 @@ void JobTable::End(Job& job, JobState state) {
   if (SavingIn(job.spec) == job.id) {
     directories_.erase({job.spec.owner, job.spec.checkpoint_directory});
   }
-  ended_.push_back(job.id);
+  (job.array.valid() ? ended_elements_ : ended_).push_back(job.id);
   if (!job.live) ForgetProgram(job.spec);  // Prune looks at live jobs only
 }
 
@@ -212,12 +212,17 @@ void JobTable::Prune(size_t ended_kept) {
     if (job->state != JobState::kHeld) ForgetProgram(job->spec);
   }
   over_.clear();
+  ForgetEnded(ended_kept, ended_);
+  ForgetEnded(ended_kept, ended_elements_);
+}
+
+void JobTable::ForgetEnded(size_t ended_kept, std::deque<JobId>& ended) {
   const auto forget = [&](const std::string& name, JobId id) {
     if (LatestNamed(name) == id) latest_.erase(name);
   };
-  for (; ended_.size() > ended_kept && FindLive(ended_.front()) == nullptr;
-       ended_.pop_front()) {
-    const auto found = by_id_.find(ended_.front());
+  for (; ended.size() > ended_kept && FindLive(ended.front()) == nullptr;
+       ended.pop_front()) {
+    const auto found = by_id_.find(ended.front());
     if (found == by_id_.end()) continue;
     const Job& job = found->second->second;
     const JobId array = job.array;

@@ -99,15 +99,17 @@ class JobTable {
   void Release(Job& job);  // from kHeld, or once more
   // A process of the job has ended, so the next Prune looks at it.
   void MayBeOver(const Job& job) { over_.push_back(job.id); }
-  // Removes jobs that are over from live(). Keeps only the last `ended_kept`
-  // ended jobs in the table.
+  // Removes jobs that are over from live(). The table keeps the last
+  // `ended_kept` elements of arrays that have ended, and as many other jobs: a
+  // large array drives out no other job.
   void Prune(size_t ended_kept);
   // The jobs that were added or released since the last call. Their shares do
   // not count yet (Job::counted_since).
   std::vector<JobId> TakeUncounted();
 
   static auto State(auto& t) {
-    return std::tie(t.jobs_, t.names_, t.ended_, t.next_job_, t.numbers_from_);
+    return std::tie(t.jobs_, t.names_, t.ended_, t.next_job_, t.numbers_from_,
+                    t.ended_elements_);
   }
   std::vector<JobId> LiveIds() const;
   // Call this after State was read, with the ids of the live jobs. DATA_LOSS if
@@ -117,6 +119,7 @@ class JobTable {
  private:
   JobId TakeId() { return JobId(next_job_++); }
   void KeepDirectory(const Job& job);
+  void ForgetEnded(size_t ended_kept, std::deque<JobId>& ended);
   void AddLive(Job& job);
 
   std::map<JobId, Job> jobs_;  // by_id_: only to look up
@@ -132,6 +135,7 @@ class JobTable {
   // may name the same path: the file system says which of them can write there.
   absl::flat_hash_map<std::pair<std::string, std::string>, JobId> directories_;
   std::deque<JobId> ended_;
+  std::deque<JobId> ended_elements_;  // of arrays
   uint64_t next_job_ = 1;
   uint64_t numbers_from_ = 0;
   std::vector<JobId> over_;  // live jobs that may be over
