@@ -552,6 +552,11 @@ absl::Status Override(const JobSetting& setting, toml::table& root) {
   const std::string line = StrCat(key, " = ", TomlOf(row, setting.value), "\n");
   absl::StatusOr<toml::table> parsed =
       ParseToml(line, setting.flag, kJobSpecBytesMax);
+  if (!parsed.ok() && row == nullptr) {
+    // A key that there is not is refused as such, whatever its value is.
+    parsed = ParseToml(StrCat(key, " = ", QuoteToml(setting.value), "\n"),
+                       setting.flag, kJobSpecBytesMax);
+  }
   if (!parsed.ok() && row != nullptr) {
     return absl::InvalidArgumentError(
         StrCat(setting.flag, ": ", QuoteToml(setting.value),
