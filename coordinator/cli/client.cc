@@ -161,7 +161,12 @@ absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
 absl::StatusOr<Client::Reference> Client::ResolveReference(
     const std::string& job) {
   const size_t bracket = job.find("_[");
-  if (bracket != std::string::npos && job.ends_with(']')) {
+  if (bracket != std::string::npos && !job.ends_with(']')) {
+    return absl::InvalidArgumentError(StrCat(
+        "\"", job, "\" has no ] at its end; write ", job.substr(0, bracket),
+        "_[7-20], or ", job.substr(0, bracket), "_7 for one element"));
+  }
+  if (bracket != std::string::npos) {
     const std::string elements =
         job.substr(bracket + 2, job.size() - bracket - 3);
     const absl::Status status = ParseIndices(elements).status();

@@ -462,7 +462,9 @@ void AddOperatorCommands(CLI::App& app, int* exit_code) {
       "Changes jobs that were submitted, within the bounds of a job file",
       Update);
   AddClientOptions(command, &options);
-  AddJobNames(command, &options.jobs);
+  AddOption(command, "jobs", options.jobs, "JOB",
+            "ids or names; of an array one element each, as 42_7")
+      ->required();
   JobUpdate& update = options.update;
   AddOption(command, "--weight", update.weight, "", "its priority");
   AddOption(command, "--deadline", update.deadline_s, "SECONDS",

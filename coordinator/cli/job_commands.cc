@@ -585,13 +585,36 @@ struct DryRun {
   std::string no_forecast;  // why there is none
 };
 
+// Takes out the parents that are among the files before it, which would be
+// there when it is submitted. Whether there are any.
+bool TakeOutEarlier(const std::set<std::string>& earlier, JobSpec* spec) {
+  size_t taken = 0;
+  for (auto* names :
+       {&spec->after_success, &spec->after_any, &spec->after_by_index}) {
+    taken += std::erase_if(*names, [&](const std::string& name) {
+      return earlier.contains(name);
+    });
+  }
+  return taken > 0;
+}
+
+// `earlier`: the names of the jobs, arrays and elements in the files before
+// this one.
 absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
-                           const LiveState& live) {
+                           const LiveState& live,
+                           const std::set<std::string>& earlier) {
   constexpr double kSimulationLimit_s = 20;
   DryRun result;
   absl::StatusOr<std::vector<FitRow>> fits = FitOf(file.spec, live.nodes);
   GAVEL_RETURN_IF_ERROR(Annotate(fits.status(), file.path));
   result.fits = *std::move(fits);
+  JobSpec wanted = file.spec;
+  const bool follows = TakeOutEarlier(earlier, &wanted);
+  const absl::StatusOr<JobSpec> spec = WithParentsLeft(client, wanted);
+  // A job whose parent was cancelled is accepted, and then cancelled.
+  if (!spec.ok() && !absl::IsCancelled(spec.status())) {
+    return Annotate(spec.status(), file.path);
+  }
   if (HasElements(file.spec)) {
     result.no_forecast =
         StrCat("none is made of ", IndicesOf(file.spec).size(),
@@ -599,9 +622,12 @@ absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
                "those in the queue");
     return result;
   }
-  const absl::StatusOr<JobSpec> spec = WithParentsLeft(client, file.spec);
-  if (!spec.ok()) {  // such as a parent that is among the files
+  if (!spec.ok()) {
     result.no_forecast = std::string(spec.status().message());
+    return result;
+  }
+  if (follows) {
+    result.no_forecast = "it waits for a job of the files before it";
     return result;
   }
   absl::StatusOr<WhatIf> forecast = Predict(live, *spec, kSimulationLimit_s);
@@ -617,8 +643,14 @@ absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
                     bool json) {
   GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
   Json all = Json::array();
+  std::set<std::string> earlier;
   const absl::Status status = ForEach(files, [&](const JobFile& file) {
-    GAVEL_ASSIGN_OR_RETURN(const DryRun result, Try(client, file, live));
+    GAVEL_ASSIGN_OR_RETURN(const DryRun result,
+                           Try(client, file, live, earlier));
+    earlier.insert(file.spec.name);
+    for (const int index : IndicesOf(file.spec)) {
+      earlier.insert(ElementIdentity(file.spec, index).name);
+    }
     const std::string toml = FormatJobSpec(file.spec);
     if (json) {
       all.push_back({{"name", file.spec.name},
@@ -837,8 +869,10 @@ void AddJobOptions(CLI::App& command, SubmitOptions* options) {
   AddOption(command, "--gpus", options->gpus, "",
             "accelerators that it needs at once (`scale_factor`)");
   AddOption(command, "--after", options->after, "JOB",
-            "starts once these jobs have finished: names or ids, by commas; "
-            "--set after_any=JOB: once they have ended in any way")
+            "starts once these jobs, or all of an array, have finished: names "
+            "or ids, by commas; --set after_any=JOB: once they have ended in "
+            "any way; --set after_by_index=ARRAY: each element once that of "
+            "the same index has finished")
       ->check(CheckNonEmpty);
   AddOption(command, "--not-before", options->not_before, "TIME",
             "it does not start before: 2026-11-21T18:30, or 2h from now");

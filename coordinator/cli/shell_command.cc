@@ -34,6 +34,7 @@
 #include "coordinator/cli/job_commands.h"
 #include "coordinator/cli/processes.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/cli/what_if.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/messages.h"
 #include "core/status.h"
@@ -309,9 +310,10 @@ std::string VariableOr(const char* name, const char* otherwise) {
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-// A job that only waits for ever, since nobody has such a server or type, is
-// not submitted.
-absl::Status CheckPlace(Client& client, const ShellOptions& options) {
+// A job that only waits for ever, since nobody has such a server or type, or no
+// such server has such a type, is not submitted.
+absl::Status CheckPlace(Client& client, const ShellOptions& options,
+                        const JobSpec& spec) {
   if (options.server.empty() && !options.types) return absl::OkStatus();
   GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(QueryKind::kNodes));
   std::set<std::string> servers;
@@ -331,7 +333,7 @@ absl::Status CheckPlace(Client& client, const ShellOptions& options) {
                                         absl::StrJoin(types, ", ")));
     }
   }
-  if (options.server.empty()) return absl::OkStatus();
+  if (options.server.empty()) return FitOf(spec, nodes).status();
   const auto node = std::ranges::find(nodes, options.server, &NodeRow::server);
   if (node == nodes.end()) {
     return absl::NotFoundError(StrCat("there is no server \"", options.server,
@@ -350,11 +352,10 @@ absl::Status CheckPlace(Client& client, const ShellOptions& options) {
         StrCat("server ", node->server,
                " is down; name another one, or start `gavel agent` there"));
   }
-  return absl::OkStatus();
+  return FitOf(spec, nodes).status();
 }
 
 absl::StatusOr<JobId> SubmitShell(Client& client, const ShellOptions& options) {
-  GAVEL_RETURN_IF_ERROR(CheckPlace(client, options));
   std::vector<std::string> program = options.program;
   if (program.empty()) program = {VariableOr("SHELL", "/bin/sh")};
   std::vector<JobSetting> settings = {
@@ -377,6 +378,7 @@ absl::StatusOr<JobId> SubmitShell(Client& client, const ShellOptions& options) {
                         absl::StrFormat("%.3f", *options.idle_limit_s)});
   }
   GAVEL_ASSIGN_OR_RETURN(const JobFile file, MakeJobFile("shell", settings));
+  GAVEL_RETURN_IF_ERROR(CheckPlace(client, options, file.spec));
   return client.Submit(file.path, file.text, file.directory);
 }
 

@@ -98,24 +98,30 @@ std::string ShareCell(const QueueRow& row) {
                          100 * row.share_got);
 }
 
-// All elements of an array that are in one state and have never started share
-// one line, at the place of the first.
 bool IsUnstarted(const QueueRow& row) {
   return row.array_index.has_value() && row.incarnations == 0 &&
          row.accelerators.empty();
 }
 
-// The id of a job, "42_7" of an element, and "42_[7-99]" of several.
-std::string IdCell(const QueueRow& row, const std::vector<int>& indices) {
-  if (!row.array_index) return StrCat(row.id);
-  if (indices.size() <= 1) return StrCat(row.array, "_", *row.array_index);
-  return StrCat(row.array, "_[", FormatIndices(indices), "]");
+void NameLine(QueueLine* line) {
+  const QueueRow& row = *line->jobs.front();
+  line->name = row.name;
+  line->id = row.array_index ? StrCat(row.array, "_", *row.array_index)
+                             : StrCat(row.id);
+  if (line->jobs.size() == 1) return;
+  std::vector<int> indices;
+  for (const QueueRow* const job : line->jobs) {
+    indices.push_back(*job->array_index);
+  }
+  std::ranges::sort(indices);
+  line->name = row.array_name;
+  line->id = StrCat(row.array, "_[", FormatIndices(indices), "]");
 }
 
-std::vector<std::string> QueueCells(const QueueRow& row,
-                                    const std::vector<int>& indices) {
-  return {IdCell(row, indices),
-          indices.size() > 1 ? row.array_name : row.name,
+std::vector<std::string> QueueCells(const QueueLine& line) {
+  const QueueRow& row = *line.jobs.front();
+  return {line.id,
+          line.name,
           row.owner.empty() ? kNone : row.owner,
           row.state,
           AcceleratorCell(row),
@@ -130,18 +136,30 @@ std::vector<std::string> QueueCells(const QueueRow& row,
 
 }  // namespace
 
+std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows) {
+  std::vector<QueueLine> lines;
+  // By array and state, the place of the line.
+  std::map<std::pair<uint64_t, std::string>, size_t> unstarted;
+  for (const QueueRow& row : rows) {
+    size_t place = lines.size();
+    if (IsUnstarted(row)) {
+      place =
+          unstarted.try_emplace({row.array, row.state}, place).first->second;
+    }
+    if (place == lines.size()) lines.emplace_back();
+    lines[place].jobs.push_back(&row);
+  }
+  for (QueueLine& line : lines) NameLine(&line);
+  return lines;
+}
+
 std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
   constexpr int kUser = 2;
   const bool owned = std::ranges::any_of(
       rows, [](const QueueRow& row) { return !row.owner.empty(); });
-  // By array and state.
-  std::map<std::pair<uint64_t, std::string>, std::vector<int>> unstarted;
-  for (const QueueRow& row : rows) {
-    if (!IsUnstarted(row)) continue;
-    unstarted[{row.array, row.state}].push_back(*row.array_index);
-  }
+  const bool unstarted = std::ranges::any_of(rows, IsUnstarted);
   // Even the widest leave some of kTableWidth to the last one.
-  std::vector<Column> columns = {Right("JOBID", unstarted.empty() ? 7 : 12),
+  std::vector<Column> columns = {Right("JOBID", unstarted ? 12 : 7),
                                  Left("NAME", owned ? 10 : 14),
                                  Left("USER", 8),
                                  Left("ST", 2),
@@ -155,16 +173,8 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
                                  Left("NODELIST(REASON)")};
   if (!owned) columns.erase(columns.begin() + kUser);
   TableRows cells;
-  for (const QueueRow& row : rows) {
-    std::vector<int> indices;
-    if (IsUnstarted(row)) {
-      const auto line = unstarted.find({row.array, row.state});
-      if (line == unstarted.end()) continue;  // it is written already
-      indices = std::move(line->second);
-      unstarted.erase(line);
-      std::ranges::sort(indices);
-    }
-    cells.push_back(QueueCells(row, indices));
+  for (const QueueLine& line : LinesOf(rows)) {
+    cells.push_back(QueueCells(line));
     if (!owned) cells.back().erase(cells.back().begin() + kUser);
   }
   return RenderTable(columns, cells, width);

@@ -35,6 +35,17 @@ std::vector<std::string> StateLettersOf(std::string_view state);
 // group the order stays.
 void SortLiveFirst(std::vector<QueueRow>& rows);
 
+// A line of a listing: one job, or all elements of an array that are in one
+// state and have never started, at the place of the first.
+struct QueueLine {
+  std::vector<const QueueRow*> jobs;  // not empty
+  // "7", "42_7" of an element, "42_[7-99]" of several.
+  std::string id;
+  std::string name;  // of the job, or of the array
+};
+// In the order of the rows, which outlive the lines.
+std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows);
+
 // The look of squeue:
 // JOBID NAME USER ST ACCELERATOR STEPS STEPS/S LOSS TARGET/GOT PAUSES MOVES
 // NODELIST(REASON); USER where jobs have an owner.

@@ -29,6 +29,8 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/coordinator_server.h"
+#include "coordinator/workload/job_array.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
@@ -359,6 +361,41 @@ std::optional<Time> EndOfParents(const JobSpec& spec,
   return last_s;
 }
 
+// The job of that name or id, or all known elements of the array.
+absl::StatusOr<std::vector<QueueRow>> ParentRows(Client& client,
+                                                 const std::string& name) {
+  GAVEL_ASSIGN_OR_RETURN(const JobId id, client.Resolve(name));
+  const std::string of_array = StrCat("{\"array\": ", id.value(), "}");
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         client.Query(QueryKind::kQueue, JobId(), of_array));
+  std::vector<QueueRow> rows = ParseQueue(json);
+  if (!rows.empty()) return rows;
+  GAVEL_ASSIGN_OR_RETURN(QueueRow row, JobOf(client, id));
+  return std::vector{std::move(row)};
+}
+
+// INVALID_ARGUMENT: `parents` are no array, or lack one of the indices.
+absl::Status CheckByIndex(const std::string& name,
+                          const std::vector<QueueRow>& parents,
+                          const std::vector<int>& indices) {
+  std::set<int> lacks(indices.begin(), indices.end());
+  for (const QueueRow& parent : parents) {
+    if (parent.array_index) lacks.erase(*parent.array_index);
+  }
+  if (lacks.empty()) return absl::OkStatus();
+  if (!parents.front().array_index) {
+    return absl::InvalidArgumentError(
+        StrCat("after_by_index names job ", name,
+               ", which is no array; write after_success"));
+  }
+  constexpr size_t kBytesMax = 300;
+  const std::vector<int> all(lacks.begin(), lacks.end());
+  return absl::InvalidArgumentError(
+      StrCat("after_by_index names array ", name, ", which has no element ",
+             PrintableLine(FormatIndices(all), kBytesMax),
+             "; submit the indices that both have"));
+}
+
 std::string In(Time seconds) {
   return seconds < kNever ? FormatElapsed(seconds) : "-";
 }
@@ -390,21 +427,39 @@ absl::StatusOr<LiveState> QueryLiveState(Client& client) {
 }
 
 absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec) {
-  for (auto* names : {&spec.after_success, &spec.after_any}) {
-    std::vector<std::string> left;
-    for (const std::string& name : *names) {
-      GAVEL_ASSIGN_OR_RETURN(const JobId id, client.Resolve(name));
-      GAVEL_ASSIGN_OR_RETURN(const QueueRow parent, JobOf(client, id));
-      if (!parent.Over()) {
-        left.push_back(StrCat(id.value()));
-      } else if (parent.state == "CA" && names == &spec.after_success) {
-        return absl::FailedPreconditionError(
-            StrCat("the job would be cancelled at once: its parent ",
-                   id.value(), " ", parent.name, " was cancelled"));
-      }
+  std::vector<std::string> success;
+  std::vector<std::string> any;
+  std::string cancelled;
+  const auto add = [&](const QueueRow& parent, bool must_finish) {
+    if (!parent.Over()) {
+      (must_finish ? success : any).push_back(StrCat(parent.id));
+    } else if (parent.state == "CA" && must_finish && cancelled.empty()) {
+      cancelled = StrCat(parent.id, " ", parent.name);
     }
-    *names = std::move(left);
+  };
+  for (const std::string& name : spec.after_success) {
+    GAVEL_ASSIGN_OR_RETURN(const std::vector<QueueRow> parents,
+                           ParentRows(client, name));
+    for (const QueueRow& one : parents) add(one, /*must_finish=*/true);
   }
+  for (const std::string& name : spec.after_any) {
+    GAVEL_ASSIGN_OR_RETURN(const std::vector<QueueRow> parents,
+                           ParentRows(client, name));
+    for (const QueueRow& one : parents) add(one, /*must_finish=*/false);
+  }
+  for (const std::string& name : spec.after_by_index) {
+    GAVEL_ASSIGN_OR_RETURN(const std::vector<QueueRow> parents,
+                           ParentRows(client, name));
+    GAVEL_RETURN_IF_ERROR(CheckByIndex(name, parents, IndicesOf(spec)));
+  }
+  if (!cancelled.empty()) {
+    return absl::CancelledError(
+        StrCat("the job would be cancelled at once: its parent ", cancelled,
+               " was cancelled"));
+  }
+  spec.after_success = std::move(success);
+  spec.after_any = std::move(any);
+  spec.after_by_index.clear();
   return spec;
 }
 
@@ -536,6 +591,27 @@ const JobForecast* FindForecast(const QueueForecast& forecast, uint64_t id) {
   return found == forecast.jobs.end() || found->id != id ? nullptr : &*found;
 }
 
+// When the first job of the line starts and the last one ends. An end that is
+// not known of one is not known of all.
+JobForecast ForecastOf(const QueueForecast& forecast, const QueueLine& line) {
+  JobForecast all;
+  all.finish = {0, 0, 0};
+  const auto take_later = [](Time one, Time* latest) {
+    *latest = std::max(*latest, one);
+  };
+  for (const QueueRow* const row : line.jobs) {
+    const JobForecast* const job = FindForecast(forecast, row->id);
+    const JobForecast one = job == nullptr ? JobForecast() : *job;
+    all.start.earliest_s = std::min(all.start.earliest_s, one.start.earliest_s);
+    all.start.median_s = std::min(all.start.median_s, one.start.median_s);
+    all.start.latest_s = std::min(all.start.latest_s, one.start.latest_s);
+    take_later(one.finish.earliest_s, &all.finish.earliest_s);
+    take_later(one.finish.median_s, &all.finish.median_s);
+    take_later(one.finish.latest_s, &all.finish.latest_s);
+  }
+  return all;
+}
+
 // "5m", "2m to 9m".
 std::string SpreadText(const Spread& spread) {
   const std::string earliest = In(spread.earliest_s);
@@ -601,13 +677,11 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
 std::string RenderForecast(const QueueForecast& forecast,
                            const std::vector<QueueRow>& rows, size_t width) {
   TableRows cells;
-  for (const QueueRow& row : rows) {
+  for (const QueueLine& line : LinesOf(rows)) {
+    const QueueRow& row = *line.jobs.front();
     if (!Waits(row)) continue;
-    const JobForecast* const job = FindForecast(forecast, row.id);
-    const Spread none;
-    const Spread& start = job == nullptr ? none : job->start;
-    const Spread& finish = job == nullptr ? none : job->finish;
-    cells.push_back({StrCat(row.id), row.name, row.state, StartText(row, start),
+    const auto [id, start, finish] = ForecastOf(forecast, line);
+    cells.push_back({line.id, line.name, row.state, StartText(row, start),
                      SpreadText(start), In(finish.median_s), SpreadText(finish),
                      row.reason});
   }
@@ -632,6 +706,8 @@ Json ForecastJson(const QueueForecast& forecast,
     const JobForecast* const job = FindForecast(forecast, row.id);
     jobs.push_back(
         {{"id", row.id},
+         {"array", row.array},
+         {"array_index", row.array_index ? Json(*row.array_index) : Json()},
          {"name", row.name},
          {"state", row.state},
          {"reason", row.reason},

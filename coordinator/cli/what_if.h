@@ -95,8 +95,10 @@ struct WhatIf {
 absl::StatusOr<LiveState> QueryLiveState(Client& client);
 
 // The job with the parents that it would wait for if it were submitted now,
-// each by its id. FAILED_PRECONDITION: it would be cancelled, since one of them
-// was. NOT_FOUND: one of them is not there.
+// each by its id; all elements of an array are parents. It then waits for none
+// by index. CANCELLED: it would be cancelled, since one of them was. NOT_FOUND
+// or FAILED_PRECONDITION: one of them is not there. INVALID_ARGUMENT: an array
+// lacks an index that it needs.
 absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec);
 
 // `spec` names its parents by id. INVALID_ARGUMENT: the job has no steps_total

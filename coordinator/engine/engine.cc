@@ -450,7 +450,8 @@ namespace gavel::engine {
 // All state except the options and the actions that are still to be done, in
 // the order of the snapshot. Each class lists its own fields.
 static auto FieldsOf(auto& s) {
-  auto [jobs, names, ended, next_job, numbers_from] = JobTable::State(s.jobs);
+  auto [jobs, names, ended, next_job, numbers_from, ended_elements] =
+      JobTable::State(s.jobs);
   auto [term, seq, persisted, halted, term_seq, term_began_at, term_starts] =
       Outbox::State(s.outbox);
   auto [round_duration, lease_duration, mechanism, queue, memory_rounds,
@@ -493,7 +494,8 @@ static auto FieldsOf(auto& s) {
       failure_rate, term_starts, s.launches, policy, drains, numbers_from,
       lost_leases_until, seconded, avoided, isolated_version, ended_ahead,
       wall_offset, silent, apps, present, presence, presence_at, pairs_tried,
-      moves_tried, moving, attempts, lessons, trial_debt, trial_debt_at);
+      moves_tried, moving, attempts, lessons, trial_debt, trial_debt_at,
+      ended_elements);
   return std::tuple_cat(before, std::tuple(RowsAgain{&result.allocation}),
                         after);
 }

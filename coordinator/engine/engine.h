@@ -55,8 +55,8 @@ class Engine {
   absl::StatusOr<std::string> Snapshot() const;
   absl::Status Restore(std::string_view snapshot);
 
-  // All jobs, with the last EngineOptions::ended_jobs_kept of those that have
-  // ended. Valid until the next call.
+  // All jobs, but of those that have ended only some (JobTable::Prune). Valid
+  // until the next call.
   const std::map<JobId, Job>& jobs() const;
   const Job* FindJob(JobId id) const;  // null: not there
   const Cluster& cluster() const;

@@ -89,7 +89,7 @@ struct EngineOptions : DecisionSettings {
   // At a new allocation, the time received is kept, scaled down to at most this
   // many rounds. 0: it restarts at zero, as in the paper.
   double memory_rounds = 8;
-  size_t ended_jobs_kept = 10'000;  // for `gavel queue`
+  size_t ended_jobs_kept = 10'000;  // for `gavel queue`; JobTable::Prune
   double lease_duration_s = 60;     // > 0; at most a round's rest is granted
   // The largest relative difference between the speeds of two machines' clocks.
   double drift = 0.02;

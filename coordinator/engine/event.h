@@ -206,8 +206,8 @@ struct JobSubmitted {
   // received this already; not journaled.
   Received received = {};
   std::vector<ProfiledCell> profile = {};  // in a simulation; not journaled
-  // The jobs that its specification names as parents, without those that have
-  // ended as they should. Set by the engine.
+  // The jobs and arrays that its specification names as parents, without those
+  // that have ended as they should. Set by the engine.
   std::vector<Parent> parents = {};
 };
 

@@ -116,7 +116,8 @@ auto Fields(As<JobSpec> auto& s) {
                   s.pause_grace_s, s.owner_weight, s.types, s.leased_visibility,
                   s.time_limit_s, s.workload, s.servers, s.exclude_servers,
                   s.not_before_s, s.env_file, s.after_success, s.after_any,
-                  s.array, s.sweep, s.at_once, s.idle_limit_s, s.notify);
+                  s.array, s.sweep, s.at_once, s.idle_limit_s, s.notify,
+                  s.after_by_index);
 }
 
 // ---- settings
@@ -294,7 +295,7 @@ auto Fields(As<Worker> auto& w) {
 }
 
 auto Fields(As<Parent> auto& p) {
-  return std::tie(p.job, p.must_finish, p.any_end, p.failed);
+  return std::tie(p.job, p.must_finish, p.any_end, p.failed, p.by_index);
 }
 
 auto Fields(As<Job::Pace> auto& p) {

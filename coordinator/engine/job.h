@@ -237,12 +237,17 @@ struct ProfiledCell {
   double value = 0;         // >= 0
 };
 
-// A job that another one waits for.
+// A job, or all elements of an array, that another job waits for.
 struct Parent {
-  JobId job;
+  JobId job;                 // or an array
   bool must_finish = false;  // named by after_success
   bool any_end = false;      // named by after_any
-  bool failed = false;       // it has ended, and has not finished as it must
+  // It, or the element that `job` is now, has ended, and has not finished as it
+  // must.
+  bool failed = false;
+  // Each element waits for the element of `job` that has the same index. Only
+  // the submission of an array has such parents.
+  bool by_index = false;
 };
 
 struct Job {

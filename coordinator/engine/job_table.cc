@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/related_jobs.h"
+#include "coordinator/workload/job_array.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -18,6 +20,11 @@ void ForgetProgram(JobSpec& spec) {
   spec.environment = {};
   spec.working_directory = {};
   spec.env_file = {};
+}
+
+// NameOf the array that the element is of.
+std::string ArrayName(const Job& element) {
+  return NameOf(element.spec.owner, ArrayNameOf(element.spec.name));
 }
 
 }  // namespace
@@ -113,6 +120,12 @@ bool JobTable::Unchanged(const Job& job, const std::vector<AcceleratorId>& next,
          (!partner.valid() && FindLive(job.partner) == nullptr);
 }
 
+JobId JobTable::TakeArrayId(const JobSpec& spec) {
+  const JobId array = TakeId();
+  latest_[NameOf(spec)] = array;
+  return array;
+}
+
 Job& JobTable::Add(Time now, const JobSpec& spec) {
   Job& job = AddHeld(now, spec);
   Release(job);
@@ -188,7 +201,7 @@ void JobTable::End(Job& job, JobState state) {
   if (SavingIn(job.spec) == job.id) {
     directories_.erase({job.spec.owner, job.spec.checkpoint_directory});
   }
-  ended_.push_back(job.id);
+  (job.array.valid() ? ended_elements_ : ended_).push_back(job.id);
   if (!job.live) ForgetProgram(job.spec);  // Prune looks at live jobs only
 }
 
@@ -214,14 +227,27 @@ void JobTable::Prune(size_t ended_kept) {
     if (job->state != JobState::kHeld) ForgetProgram(job->spec);
   }
   over_.clear();
-  while (ended_.size() > ended_kept && FindLive(ended_.front()) == nullptr) {
-    if (const auto ended = by_id_.find(ended_.front()); ended != by_id_.end()) {
-      const std::string name = NameOf(ended->second->second.spec);
-      if (LatestNamed(name) == ended_.front()) latest_.erase(name);
-      jobs_.erase(ended->second);
-      by_id_.erase(ended);
-    }
-    ended_.pop_front();
+  ForgetEnded(ended_kept, ended_);
+  ForgetEnded(ended_kept, ended_elements_);
+}
+
+void JobTable::ForgetEnded(size_t ended_kept, std::deque<JobId>& ended) {
+  const auto forget = [&](const std::string& name, JobId id) {
+    if (LatestNamed(name) == id) latest_.erase(name);
+  };
+  for (; ended.size() > ended_kept && FindLive(ended.front()) == nullptr;
+       ended.pop_front()) {
+    const auto found = by_id_.find(ended.front());
+    if (found == by_id_.end()) continue;
+    const Job& job = found->second->second;
+    const JobId array = job.array;
+    const std::string name = NameOf(job.spec);
+    const std::string of_array = array.valid() ? ArrayName(job) : "";
+    forget(name, job.id);
+    jobs_.erase(found->second);
+    by_id_.erase(found);
+    const bool last = array.valid() && FirstElement(jobs_, array) == nullptr;
+    if (last) forget(of_array, array);
   }
 }
 
@@ -247,6 +273,9 @@ absl::Status JobTable::Rebuild(const std::vector<JobId>& live) {
   for (auto job = jobs_.begin(); job != jobs_.end(); ++job) {
     by_id_[job->first] = job;
     latest_[NameOf(job->second.spec)] = job->first;
+    if (job->second.array.valid()) {
+      latest_[ArrayName(job->second)] = job->second.array;
+    }
     if (!HasName(job->second)) continue;
     names_[NameOf(job->second.spec)] = job->first;
     KeepDirectory(job->second);

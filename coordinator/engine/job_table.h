@@ -60,8 +60,8 @@ class JobTable {
   uint64_t numbers_from() const { return numbers_from_; }
   // The job that has the name of `spec`; invalid if there is none.
   JobId Named(const JobSpec& spec) const;
-  // The latest job of this name (NameOf), which may have ended; invalid if
-  // there is none.
+  // The latest job or array of this name (NameOf), which may have ended;
+  // invalid if there is none.
   JobId LatestNamed(const std::string& name) const;
   // The job that has the checkpoint directory of `spec`; invalid if there is
   // none.
@@ -84,8 +84,8 @@ class JobTable {
   // A new job that is held from the beginning. It has no workers before it is
   // released.
   Job& AddHeld(Time now, JobSpec spec);
-  // An id that no job gets.
-  JobId TakeId() { return JobId(next_job_++); }
+  // An id for an array of this spec's name, which no job gets.
+  JobId TakeArrayId(const JobSpec& spec);
   // Leaves out `count` ids, which no job gets.
   void SkipIds(uint64_t count) { next_job_ += count; }
   // Rows were lost that may have given out numbers below `from`: they are not
@@ -101,15 +101,17 @@ class JobTable {
   void Release(Job& job);  // from kHeld, or once more
   // A process of the job has ended, so the next Prune looks at it.
   void MayBeOver(const Job& job) { over_.push_back(job.id); }
-  // Removes jobs that are over from live(). Keeps only the last `ended_kept`
-  // ended jobs in the table.
+  // Removes jobs that are over from live(). The table keeps the last
+  // `ended_kept` elements of arrays that have ended, and as many other jobs: a
+  // large array drives out no other job.
   void Prune(size_t ended_kept);
   // The jobs that were added or released since the last call. Their shares do
   // not count yet (Job::counted_since).
   std::vector<JobId> TakeUncounted();
 
   static auto State(auto& t) {
-    return std::tie(t.jobs_, t.names_, t.ended_, t.next_job_, t.numbers_from_);
+    return std::tie(t.jobs_, t.names_, t.ended_, t.next_job_, t.numbers_from_,
+                    t.ended_elements_);
   }
   std::vector<JobId> LiveIds() const;
   // Call this after State was read, with the ids of the live jobs. DATA_LOSS if
@@ -117,7 +119,9 @@ class JobTable {
   absl::Status Rebuild(const std::vector<JobId>& live);
 
  private:
+  JobId TakeId() { return JobId(next_job_++); }
   void KeepDirectory(const Job& job);
+  void ForgetEnded(size_t ended_kept, std::deque<JobId>& ended);
   void AddLive(Job& job);
   // Job::assigned changed, by so many accelerators.
   void NoteAssigned(Job& job, int change);
@@ -131,11 +135,12 @@ class JobTable {
   size_t active_ = 0;
   bool elastic_ = false;
   absl::flat_hash_map<std::string, JobId> names_;   // of jobs not over
-  absl::flat_hash_map<std::string, JobId> latest_;  // of all jobs_
+  absl::flat_hash_map<std::string, JobId> latest_;  // of all jobs_ and arrays
   // The job that saves in a directory, by owner and path. Jobs of two owners
   // may name the same path: the file system says which of them can write there.
   absl::flat_hash_map<std::pair<std::string, std::string>, JobId> directories_;
   std::deque<JobId> ended_;
+  std::deque<JobId> ended_elements_;  // of arrays
   uint64_t next_job_ = 1;
   uint64_t numbers_from_ = 0;
   std::vector<JobId> over_;  // live jobs that may be over

@@ -669,7 +669,7 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
   std::string taken = WhyTaken(s.jobs, e.spec);
   for (const int index : IndicesOf(e.spec)) {
     if (!taken.empty()) break;
-    taken = WhyTaken(s.jobs, ElementSpec(e.spec, index));
+    taken = WhyTaken(s.jobs, ElementIdentity(e.spec, index));
   }
   if (!taken.empty()) return refuse(std::move(taken));
   const std::vector<PolicyEntity>& entities = s.options.entities;

@@ -385,7 +385,8 @@ struct AwaitsJobs {
 struct ParentFailed {
   static constexpr Text kName = "parent_failed";
   static constexpr Text kSentence =
-      "cancelled: its parent %1$s failed; `gavel why` tells more of that job";
+      "cancelled: its parent %1$s was cancelled; `gavel why` tells more of "
+      "that job";
   std::string parent;  // "12 prepare"
 };
 

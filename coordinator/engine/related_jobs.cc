@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <map>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -163,7 +166,7 @@ bool WaitsForArray(const Job& job) {
 void SubmitArray(State& s, Time now, const event::JobSubmitted& e) {
   const std::vector<int> indices = IndicesOf(e.spec);
   const int at_once = AtOnceOf(e.spec);
-  const JobId array = s.jobs.TakeId();
+  const JobId array = s.jobs.TakeArrayId(e.spec);
   for (const int index : indices) {
     Job& job = s.jobs.AddHeld(now, ElementSpec(e.spec, index));
     job.array = array;
@@ -173,8 +176,9 @@ void SubmitArray(State& s, Time now, const event::JobSubmitted& e) {
     job.submitted_wall_s = now + s.options.wall_offset_s;
     job.reason = reason::ArrayLimit{array, at_once};
     s.arrays.NoteSubmitted(job);
-    if (!e.parents.empty()) {
-      HoldForParents(s, job, e.parents);
+    std::vector<Parent> parents = ParentsOfElement(s, e.parents, index);
+    if (!parents.empty()) {
+      HoldForParents(s, job, std::move(parents));
     } else if (!HoldElementUntilDue(s, job)) {
       s.arrays.NoteWaiting(job);
     }
@@ -250,29 +254,71 @@ namespace {
 // The most jobs that one step releases or cancels. The end of one job may
 // settle thousands: its children and, where they are cancelled, theirs.
 constexpr size_t kSettledMax = 64;
-// The most jobs that an update looks at to see that no job waits for itself.
-constexpr size_t kAncestorsMax = 1000;
+// The most parents that an update looks at to see that no job waits for itself.
+constexpr size_t kParentsSeenMax = 20'000;
 
 std::string TextOf(const State& s, JobId id) {
+  if (const Job* const job = s.jobs.Find(id)) {
+    return StrCat(id.value(), " ", job->spec.name);
+  }
+  const Job* const element = FirstElement(s.jobs.all(), id);
+  return element == nullptr
+             ? StrCat(id.value())
+             : StrCat(id.value(), " ", ArrayNameOf(element->spec.name));
+}
+
+std::string ProgressText(const State& s, JobId id) {
   const Job* const job = s.jobs.Find(id);
-  return StrCat(id.value(), job == nullptr ? "" : " ",
-                job == nullptr ? "" : job->spec.name);
+  if (job == nullptr) {
+    const ArrayBook::Counts* const counts = s.arrays.Find(id);
+    if (counts == nullptr) return "";
+    const size_t left = counts->present;
+    return StrCat(" (an array, ", left, left == 1 ? " job" : " jobs",
+                  " of which ", left == 1 ? "has" : "have", " not ended)");
+  }
+  if (job->active()) return job->HoldsAny() ? " (running)" : " (waiting)";
+  return StrCat(
+      " (", WaitsByItself(*job) ? "waiting" : JobStateName(job->state), ")");
 }
 
-std::string_view ProgressText(const Job& job) {
-  if (job.active()) return job.HoldsAny() ? "running" : "waiting";
-  if (WaitsByItself(job)) return "waiting";
-  return JobStateName(job.state);
+// Ids of elements ascend with their indices, so the element with index k has
+// one of the first k + 1 ids. Some elements may be forgotten.
+JobId FindElement(const State& s, JobId array, int index) {
+  if (!array.valid()) return {};
+  const std::map<JobId, Job>& jobs = s.jobs.all();
+  const auto at_or_after = [&](uint64_t id) {
+    const auto found = jobs.lower_bound(JobId(id));
+    const bool of_array = found != jobs.end() && found->second.array == array;
+    return of_array ? &found->second : nullptr;
+  };
+  uint64_t first = array.value() + 1;
+  uint64_t last = first + static_cast<uint64_t>(index);
+  while (first < last) {
+    const uint64_t middle = first + (last - first) / 2;
+    const Job* const element = at_or_after(middle);
+    if (element == nullptr || element->array_index >= index) {
+      last = middle;
+    } else {
+      first = element->id.value() + 1;
+    }
+  }
+  const Job* const element = at_or_after(first);
+  const bool found = element != nullptr && element->array_index == index;
+  return found ? element->id : JobId();
 }
 
-// The job that `name`, a name or an id, stands for.
+// The job or array that `name` stands for: a name, an id, or "42_7".
 absl::StatusOr<JobId> Resolve(const State& s, const std::string& owner,
                               std::string_view key, const std::string& name) {
   uint64_t number = 0;
   const bool is_id = absl::SimpleAtoi(name, &number);
-  const JobId id =
-      is_id ? JobId(number) : s.jobs.LatestNamed(NameOf(owner, name));
-  const Job* const job = s.jobs.Find(id);
+  JobId id = is_id ? JobId(number) : JobId();
+  if (const std::optional<ElementId> element = ParseElementId(name)) {
+    id = FindElement(s, JobId(element->array), element->index);
+  }
+  if (!is_id && !id.valid()) id = s.jobs.LatestNamed(NameOf(owner, name));
+  const Job* job = s.jobs.Find(id);
+  if (job == nullptr) job = FirstElement(s.jobs.all(), id);
   if (job != nullptr && job->spec.owner == owner) return id;
   if (job != nullptr) {
     return absl::InvalidArgumentError(
@@ -285,17 +331,50 @@ absl::StatusOr<JobId> Resolve(const State& s, const std::string& owner,
              "without those that ended long ago"));
 }
 
+bool HasFailed(const Job& job) {
+  return !HasName(job) && job.state != JobState::kFinished;
+}
+
+// The job, or an element of the array, that has ended without success; invalid:
+// there is none.
+JobId FailedOf(const State& s, JobId id) {
+  if (const Job* const job = s.jobs.Find(id)) {
+    return HasFailed(*job) ? id : JobId();
+  }
+  const std::map<JobId, Job>& jobs = s.jobs.all();
+  for (auto element = jobs.upper_bound(id);
+       element != jobs.end() && element->second.array == id; ++element) {
+    if (HasFailed(element->second)) return element->first;
+  }
+  return {};
+}
+
+// Whether the job, or all of the array, has ended.
+bool HasEnded(const State& s, JobId id) {
+  const Job* const job = s.jobs.Find(id);
+  return job == nullptr ? s.arrays.Find(id) == nullptr : !HasName(*job);
+}
+
 // Adds `one`, which may be there as a parent of the other list.
 void Add(const Parent& one, std::vector<Parent>* parents) {
-  const auto known = std::ranges::find(*parents, one.job, &Parent::job);
+  const auto known = std::ranges::find_if(*parents, [&](const Parent& other) {
+    return other.job == one.job && other.by_index == one.by_index;
+  });
   if (known == parents->end()) return parents->push_back(one);
   known->must_finish |= one.must_finish;
   known->any_end |= one.any_end;
   known->failed |= one.failed;
 }
 
-// Adds the jobs that `names` stand for, without those that have ended as they
-// should.
+// Adds the job or array, unless it has ended as it should.
+void AddUnlessOver(const State& s, JobId id, bool must_finish,
+                   std::vector<Parent>* parents) {
+  const JobId failed = must_finish ? FailedOf(s, id) : JobId();
+  if (failed.valid()) return Add({failed, true, false, true}, parents);
+  if (!HasEnded(s, id)) Add({id, must_finish, !must_finish}, parents);
+}
+
+// Adds the jobs and arrays that `names` stand for.
 absl::Status AddNamed(const State& s, const std::string& owner,
                       bool must_finish, const std::vector<std::string>& names,
                       std::vector<Parent>* parents) {
@@ -303,11 +382,38 @@ absl::Status AddNamed(const State& s, const std::string& owner,
     GAVEL_ASSIGN_OR_RETURN(
         const JobId id,
         Resolve(s, owner, must_finish ? "after_success" : "after_any", name));
-    const Job& job = s.jobs.at(id);
-    const bool over = !HasName(job);
-    const bool failed = over && must_finish && job.state != JobState::kFinished;
-    if (over && !failed) continue;
-    Add({id, must_finish, !must_finish, failed}, parents);
+    AddUnlessOver(s, id, must_finish, parents);
+  }
+  return absl::OkStatus();
+}
+
+// Adds the arrays of after_by_index.
+absl::Status AddByIndex(const State& s, const JobSpec& spec,
+                        std::vector<Parent>* parents) {
+  for (const std::string& name : spec.after_by_index) {
+    GAVEL_ASSIGN_OR_RETURN(const JobId id,
+                           Resolve(s, spec.owner, "after_by_index", name));
+    const std::vector<JobId> elements = ElementsOf(s.jobs.all(), id);
+    if (elements.empty()) {
+      return absl::InvalidArgumentError(
+          StrCat("after_by_index names job ", TextOf(s, id),
+                 ", which is no array; write after_success"));
+    }
+    const std::vector<int> has = IndicesOfJobs(s.jobs.all(), elements);
+    std::vector<int> lacks;
+    std::ranges::set_difference(IndicesOf(spec), has,
+                                std::back_inserter(lacks));
+    if (!lacks.empty()) {
+      constexpr size_t kBytesMax = 300;
+      return absl::InvalidArgumentError(StrCat(
+          "after_by_index names array ", TextOf(s, id),
+          ", which has no element ",
+          PrintableLine(FormatIndices(lacks), kBytesMax), "; it has ",
+          PrintableLine(FormatIndices(has), kBytesMax),
+          ", without those that ended long ago; submit the indices that both "
+          "have"));
+    }
+    Add({id, true, false, false, /*by_index=*/true}, parents);
   }
   return absl::OkStatus();
 }
@@ -324,36 +430,54 @@ void AddPresent(const std::vector<Parent>& present, bool must_finish,
   }
 }
 
+bool HasChildren(const Dependencies::Pairs& pairs, JobId parent) {
+  const auto first = pairs.lower_bound({parent, JobId()});
+  return first != pairs.end() && first->first == parent;
+}
+
+bool HasChildren(const State& s, JobId parent) {
+  return parent.valid() && (HasChildren(s.dependencies.if_finished, parent) ||
+                            HasChildren(s.dependencies.however_ended, parent));
+}
+
 // Why `job` can't wait for `parents`, through which it may wait for itself;
 // empty: it can.
-std::string WhyNotAfter(const State& s, JobId job,
+std::string WhyNotAfter(const State& s, const Job& job,
                         const std::vector<Parent>& parents) {
   // Nothing waits for most jobs, so most can't wait for themselves.
-  const auto child = s.dependencies.children.lower_bound({job, JobId()});
-  const bool is_parent =
-      child != s.dependencies.children.end() && child->first == job;
+  const bool is_parent = HasChildren(s, job.id) || HasChildren(s, job.array);
   std::set<JobId> seen;
   std::vector<JobId> next;
+  size_t looked_at = 0;
   const auto add = [&](const std::vector<Parent>& of) {
+    looked_at += of.size();
     for (const Parent& parent : of) {
       if (seen.insert(parent.job).second) next.push_back(parent.job);
     }
   };
+  const auto is_seen = [&] {
+    return seen.contains(job.id) ||
+           (job.array.valid() && seen.contains(job.array));
+  };
   add(parents);
-  if (seen.contains(job)) {
-    return "it can't wait for itself; name other jobs";
-  }
+  if (is_seen()) return "it can't wait for itself; name other jobs";
   while (is_parent && !next.empty()) {
     const JobId id = next.back();
     next.pop_back();
-    if (const Job* const parent = s.jobs.Find(id)) add(parent->parents);
-    if (seen.contains(job)) {
+    if (const Job* const parent = s.jobs.Find(id)) {
+      add(parent->parents);
+    } else {
+      for (const JobId element : ElementsOf(s.jobs.all(), id)) {
+        add(s.jobs.at(element).parents);
+      }
+    }
+    if (is_seen()) {
       return StrCat("job ", TextOf(s, id),
                     " waits for it, so that neither would start; name other "
                     "jobs, or update that one first");
     }
-    if (seen.size() > kAncestorsMax) {
-      return StrCat("more than ", kAncestorsMax,
+    if (looked_at > kParentsSeenMax) {
+      return StrCat("more than ", kParentsSeenMax,
                     " jobs would have to end before it; wait until some have "
                     "ended");
     }
@@ -361,24 +485,67 @@ std::string WhyNotAfter(const State& s, JobId job,
   return "";
 }
 
-void AddChild(State& s, const Job& job) {
-  for (const Parent& parent : job.parents) {
-    if (parent.failed) {
-      s.dependencies.settled.insert(job.id);
-    } else {
-      s.dependencies.children.insert({parent.job, job.id});
-    }
-  }
-  if (job.parents.empty() && AwaitsJobs(job)) {
+Dependencies::Pairs& PairsOf(State& s, const Parent& parent) {
+  return parent.must_finish ? s.dependencies.if_finished
+                            : s.dependencies.however_ended;
+}
+
+// The job need not wait any longer, or must end.
+void SettleIfDone(State& s, const Job& job) {
+  if (std::ranges::any_of(job.parents, &Parent::failed) ||
+      (job.parents.empty() && AwaitsJobs(job))) {
     s.dependencies.settled.insert(job.id);
   }
 }
 
+void AddChild(State& s, const Job& job) {
+  for (const Parent& parent : job.parents) {
+    if (!parent.failed) PairsOf(s, parent).insert({parent.job, job.id});
+  }
+  SettleIfDone(s, job);
+}
+
 void RemoveChild(State& s, const Job& job) {
   for (const Parent& parent : job.parents) {
-    s.dependencies.children.erase({parent.job, job.id});
+    PairsOf(s, parent).erase({parent.job, job.id});
   }
   s.dependencies.settled.erase(job.id);
+}
+
+// The jobs that wait for the parent by these pairs, which are taken out.
+std::vector<JobId> TakeChildren(JobId parent, Dependencies::Pairs* pairs) {
+  std::vector<JobId> children;
+  const auto first = pairs->lower_bound({parent, JobId()});
+  auto last = first;
+  for (; last != pairs->end() && last->first == parent; ++last) {
+    children.push_back(last->second);
+  }
+  pairs->erase(first, last);
+  return children;
+}
+
+// `parent`, a job or an array, has ended as its children want.
+void Satisfy(State& s, JobId parent, const std::vector<JobId>& children) {
+  for (const JobId id : children) {
+    Job& child = s.jobs.at(id);
+    std::erase_if(child.parents, [&](const Parent& one) {
+      return one.job == parent && !one.failed;
+    });
+    SettleIfDone(s, child);
+  }
+}
+
+// `failed`, which is `parent` or an element of it, has not finished, as the
+// children want.
+void Fail(State& s, JobId parent, JobId failed,
+          const std::vector<JobId>& children) {
+  for (const JobId id : children) {
+    Job& child = s.jobs.at(id);
+    const auto one = std::ranges::find(child.parents, parent, &Parent::job);
+    one->job = failed;
+    one->failed = true;
+    SettleIfDone(s, child);
+  }
 }
 
 void Await(State& s, Time now, Job& job) {
@@ -395,11 +562,7 @@ bool AwaitsJobs(const Job& job) {
 Reason WhyAwaiting(const State& s, const Job& job) {
   if (job.parents.empty()) return job.reason;
   const JobId first = job.parents.front().job;
-  std::string text = TextOf(s, first);
-  if (const Job* const parent = s.jobs.Find(first)) {
-    StrAppend(&text, " (", ProgressText(*parent), ")");
-  }
-  return reason::AwaitsJobs{std::move(text),
+  return reason::AwaitsJobs{StrCat(TextOf(s, first), ProgressText(s, first)),
                             static_cast<int>(job.parents.size()) - 1, job.id};
 }
 
@@ -414,7 +577,25 @@ absl::StatusOr<std::vector<Parent>> FindParents(const State& s,
                                  spec.after_success, &parents));
   GAVEL_RETURN_IF_ERROR(
       AddNamed(s, spec.owner, /*must_finish=*/false, spec.after_any, &parents));
+  GAVEL_RETURN_IF_ERROR(AddByIndex(s, spec, &parents));
   return parents;
+}
+
+std::vector<Parent> ParentsOfElement(const State& s,
+                                     const std::vector<Parent>& parents,
+                                     int index) {
+  std::vector<Parent> own;
+  for (const Parent& parent : parents) {
+    if (!parent.by_index) {
+      Add(parent, &own);
+      continue;
+    }
+    const JobId element = FindElement(s, parent.job, index);
+    if (element.valid()) {
+      AddUnlessOver(s, element, /*must_finish=*/true, &own);
+    }
+  }
+  return own;
 }
 
 std::string FindNewParents(const State& s, const Job& job,
@@ -437,7 +618,7 @@ std::string FindNewParents(const State& s, const Job& job,
   absl::Status status = add(/*must_finish=*/true, e->update.after_success);
   if (status.ok()) status = add(/*must_finish=*/false, e->update.after_any);
   if (!status.ok()) return StrCat(what, ToStd(status.message()));
-  const std::string why = WhyNotAfter(s, job.id, e->parents);
+  const std::string why = WhyNotAfter(s, job, e->parents);
   return why.empty() ? "" : StrCat(what, why);
 }
 
@@ -449,8 +630,8 @@ void SetParents(State& s, Time now, Job& job, std::vector<Parent> parents) {
   AddChild(s, job);
 }
 
-void HoldForParents(State& s, Job& job, const std::vector<Parent>& parents) {
-  job.parents = parents;
+void HoldForParents(State& s, Job& job, std::vector<Parent> parents) {
+  job.parents = std::move(parents);
   job.reason = WhyAwaiting(s, job);
   AddChild(s, job);
 }
@@ -468,19 +649,21 @@ bool AwaitAgain(State& s, Time now, Job& job) {
 
 void TellChildren(State& s, Job& job) {
   ForgetParents(s, job);
-  auto& children = s.dependencies.children;
-  auto entry = children.lower_bound({job.id, JobId()});
-  while (entry != children.end() && entry->first == job.id) {
-    Job& child = s.jobs.at(entry->second);
-    entry = children.erase(entry);
-    const auto parent = std::ranges::find(child.parents, job.id, &Parent::job);
-    if (!parent->must_finish || job.state == JobState::kFinished) {
-      child.parents.erase(parent);
-    } else {
-      parent->failed = true;
-    }
-    AddChild(s, child);
-  }
+  Dependencies& all = s.dependencies;
+  const bool failed = HasFailed(job);
+  const auto fail = [&](JobId parent) {
+    Fail(s, parent, job.id, TakeChildren(parent, &all.if_finished));
+  };
+  const auto end = [&](JobId parent) {
+    Satisfy(s, parent, TakeChildren(parent, &all.if_finished));
+    Satisfy(s, parent, TakeChildren(parent, &all.however_ended));
+  };
+  // A failure takes out the children that it concerns.
+  if (failed) fail(job.id);
+  end(job.id);
+  if (!job.array.valid()) return;
+  if (failed) fail(job.array);
+  if (s.arrays.Find(job.array) == nullptr) end(job.array);
 }
 
 void RebuildDependencies(State& s) {

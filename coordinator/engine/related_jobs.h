@@ -105,13 +105,21 @@ void RebuildArrays(State& s);
 
 // Dependencies between jobs. A job whose file names parents (after_success,
 // after_any) is held until these have ended as it says, and is then released;
-// it is cancelled if a parent of after_success ends without success. The names
-// are resolved to ids when the job is submitted. Not thread-safe.
+// it is cancelled if a parent of after_success ends without success. A parent
+// may be an array, which has ended once all of its elements have, and has
+// failed once one of them has. The names are resolved to ids when the job is
+// submitted: after_by_index to one element of an array for each element of the
+// submission. Not thread-safe.
 
 // Index of Job::parents, by parent.
 struct Dependencies {
-  // A parent that has not ended, and a job that waits for it.
-  std::set<std::pair<JobId, JobId>> children;
+  // A parent, which is a job or an array that has not ended, and a job that
+  // waits for it. The failure of a parent cancels its children in if_finished;
+  // those in however_ended do not depend on how it ends. So the failure of an
+  // element looks at no child that it does not concern.
+  using Pairs = std::set<std::pair<JobId, JobId>>;
+  Pairs if_finished;
+  Pairs however_ended;
   // Jobs for which ParentsEnded is to be recorded.
   std::set<JobId> settled;
 };
@@ -123,9 +131,15 @@ Reason WhyAwaiting(const State& s, const Job& job);
 
 bool NamesParents(const JobUpdate& update);
 // The parents that a new job has yet to wait for, or that failed.
-// INVALID_ARGUMENT: a name or id stands for no job of the job's owner.
+// INVALID_ARGUMENT: a name or id stands for no job or array of the job's owner,
+// or an array lacks an index that after_by_index needs.
 absl::StatusOr<std::vector<Parent>> FindParents(const State& s,
                                                 const JobSpec& spec);
+// The parents of the element with that index, of those of its submission: the
+// element of the same index in place of an array that is named by index.
+std::vector<Parent> ParentsOfElement(const State& s,
+                                     const std::vector<Parent>& parents,
+                                     int index);
 // Sets `e->parents`. Returns why the job can't wait for these; empty if it can.
 // Beside what a new job may not do, it may not wait for itself, whether at once
 // or through other jobs, and may not have started.
@@ -135,7 +149,7 @@ std::string FindNewParents(const State& s, const Job& job,
 // The job waits for exactly these from now on.
 void SetParents(State& s, Time now, Job& job, std::vector<Parent> parents);
 // The same of a new job that is held and was never in the queue.
-void HoldForParents(State& s, Job& job, const std::vector<Parent>& parents);
+void HoldForParents(State& s, Job& job, std::vector<Parent> parents);
 void ForgetParents(State& s, Job& job);
 // Lets a job that was held for another reason wait for its parents again.
 // False: it has none, or waits for them already.

@@ -850,6 +850,18 @@ void TryElsewhere(State& s, Time now, Job& job) {
   s.agenda.FillSoon();
 }
 
+// The parts that schedule a job forget it. They have never known one that was
+// not in the queue.
+static void ForgetJob(State& s, JobId job) {
+  s.avoidance.Forget(job);
+  s.avoidance.SetBarred(job, {});
+  s.throughputs.RemoveJob(job);
+  s.speeds.RemoveJob(job);
+  s.ledger.RemoveJob(job);
+  s.trials.ForgetJob(job);
+  s.introspection.ForgetJob(job);
+}
+
 void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
             PauseTier tier) {
   s.ledger.BookAll(now);
@@ -874,13 +886,7 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
       alone_s = s.figures.AloneSeconds(job, s.figures.StepsDone(job, now));
     }
     s.apps.End(now, job, alone_s, s.arrays.Find(job.array) != nullptr);
-    s.avoidance.Forget(job.id);
-    s.avoidance.SetBarred(job.id, {});
-    s.throughputs.RemoveJob(job.id);
-    s.speeds.RemoveJob(job.id);
-    s.ledger.RemoveJob(job.id);
-    s.trials.ForgetJob(job.id);
-    s.introspection.ForgetJob(job.id);
+    if (!job.unqueued) ForgetJob(s, job.id);
   }
   s.agenda.SolveSoon();
   s.agenda.FillSoon();

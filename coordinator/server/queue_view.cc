@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
+#include "coordinator/workload/job_array.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files/stopwatch.h"
@@ -69,13 +70,6 @@ std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
   return notes;
 }
 
-// "lm" of the element "lm_7".
-std::string ArrayNameOf(const Job& job) {
-  if (!job.array.valid()) return "";
-  const std::string& name = job.spec.name;
-  return name.substr(0, name.rfind('_'));
-}
-
 JobFacts FactsOf(const Job& job) {
   const JobSpec& spec = job.spec;
   return {spec.name,
@@ -89,7 +83,7 @@ JobFacts FactsOf(const Job& job) {
           spec.MostWorkers(),
           spec.steps_total,
           job.array,
-          ArrayNameOf(job),
+          std::string(job.array.valid() ? ArrayNameOf(spec.name) : ""),
           job.array_index};
 }
 

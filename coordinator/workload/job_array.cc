@@ -27,6 +27,12 @@ std::string QuotedShort(std::string_view text) {
   return QuoteToml(PrintableLine(text, kCharactersMax));
 }
 
+constexpr size_t kIdentifierBytesMax = 64;
+
+bool IsIdentifierPart(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
+}
+
 // Beyond all that may be written, and far from where sums overflow.
 constexpr int64_t kTooLarge = 1'000'000'000'000;
 
@@ -102,8 +108,8 @@ size_t CombinationsOf(const JobSpec& spec) {
 }
 
 // The element's value of each parameter, in the order of the sweep.
-std::vector<std::string> ValuesOf(const JobSpec& spec, int index) {
-  std::vector<std::string> chosen(spec.sweep.size());
+std::vector<std::string_view> ValuesOf(const JobSpec& spec, int index) {
+  std::vector<std::string_view> chosen(spec.sweep.size());
   auto rest = static_cast<size_t>(index);
   for (size_t i = spec.sweep.size(); i-- > 0;) {
     const std::vector<std::string>& values = spec.sweep[i].second;
@@ -117,14 +123,14 @@ std::string VariableOf(std::string_view parameter) {
   return StrCat(kSweepPrefix, ToStd(absl::AsciiStrToUpper(ToAbsl(parameter))));
 }
 
-absl::StatusOr<std::string> FillIn(const JobSpec& spec,
-                                   std::string_view argument, int index,
-                                   const std::vector<std::string>& values) {
+absl::StatusOr<std::string> FillIn(
+    const JobSpec& spec, std::string_view argument, int index,
+    const std::vector<std::string_view>& values) {
   return FillBraces(
       argument, [&](std::string_view name) -> absl::StatusOr<std::string> {
         if (name == kIndexName) return StrCat(index);
         for (size_t i = 0; i < values.size(); ++i) {
-          if (spec.sweep[i].first == name) return values[i];
+          if (spec.sweep[i].first == name) return std::string(values[i]);
         }
         return absl::InvalidArgumentError(
             StrCat("{", name,
@@ -133,14 +139,56 @@ absl::StatusOr<std::string> FillIn(const JobSpec& spec,
       });
 }
 
-size_t BytesOf(const JobSpec& element) {
-  size_t bytes = 0;
-  for (const std::string& argument : element.argv) bytes += argument.size();
-  for (const auto& [name, value] : element.environment) {
-    bytes += name.size() + value.size();
+// Counts the bytes of the programs and variables of elements, without making
+// these.
+class ElementBytes {
+ public:
+  explicit ElementBytes(const JobSpec& spec)
+      : spec_(spec), uses_(spec.sweep.size(), 1) {
+    for (const std::string& argument : spec.argv) {
+      const absl::StatusOr<std::string> literal = FillBraces(
+          argument, [&](std::string_view name) -> absl::StatusOr<std::string> {
+            Use(name);
+            return "";
+          });
+      if (literal.ok()) fixed_ += literal->size();
+    }
+    for (const auto& [name, value] : spec.environment) {
+      fixed_ += name.size() + value.size();
+    }
+    fixed_ += std::string_view(kIndexVariable).size();
+    for (const auto& [name, values] : spec.sweep) {
+      fixed_ += VariableOf(name).size();
+    }
   }
-  return bytes;
-}
+
+  size_t Of(int index) const {
+    size_t bytes = fixed_ + index_uses_ * StrCat(index).size();
+    const std::vector<std::string_view> values = ValuesOf(spec_, index);
+    for (size_t i = 0; i < values.size(); ++i) {
+      bytes += uses_[i] * values[i].size();
+    }
+    return bytes;
+  }
+
+ private:
+  void Use(std::string_view name) {
+    if (name == kIndexName) {
+      ++index_uses_;
+      return;
+    }
+    for (size_t i = 0; i < uses_.size(); ++i) {
+      if (spec_.sweep[i].first == name) ++uses_[i];
+    }
+  }
+
+  const JobSpec& spec_;
+  size_t fixed_ = 0;
+  // How often an element has its index, and the value of each parameter; the
+  // first time is as a variable.
+  size_t index_uses_ = 1;
+  std::vector<size_t> uses_;
+};
 
 absl::Status CheckParameters(const JobSpec& spec) {
   std::set<std::string> variables;
@@ -251,18 +299,47 @@ int AtOnceOf(const JobSpec& spec) {
   return array.ok() ? array->at_once : 0;
 }
 
+JobSpec ElementIdentity(const JobSpec& spec, int index) {
+  JobSpec element;
+  element.owner = spec.owner;
+  element.name = StrCat(spec.name, "_", index);
+  if (!spec.checkpoint_directory.empty()) {
+    element.checkpoint_directory =
+        StrCat(spec.checkpoint_directory, "_", index);
+  }
+  return element;
+}
+
+std::optional<ElementId> ParseElementId(std::string_view text) {
+  const std::string_view whole = text;
+  const std::optional<int64_t> array = NumberOf(TakeUntil(text, '_'));
+  if (!array || text.empty() || whole.size() == text.size()) {
+    return std::nullopt;
+  }
+  const std::optional<int64_t> index = NumberOf(text);
+  if (!index || *index > kElementIndexMax) return std::nullopt;
+  return ElementId{static_cast<uint64_t>(*array), static_cast<int>(*index)};
+}
+
+std::string_view ArrayNameOf(std::string_view element_name) {
+  return element_name.substr(0, element_name.rfind('_'));
+}
+
 JobSpec ElementSpec(const JobSpec& spec, int index) {
   JobSpec element = spec;
   element.array.clear();
   element.sweep.clear();
   element.at_once = 0;
-  element.name = StrCat(spec.name, "_", index);
-  if (!spec.checkpoint_directory.empty()) {
-    StrAppend(&element.checkpoint_directory, "_", index);
+  JobSpec identity = ElementIdentity(spec, index);
+  element.name = std::move(identity.name);
+  element.checkpoint_directory = std::move(identity.checkpoint_directory);
+  for (const std::string& array : spec.after_by_index) {
+    element.after_success.push_back(StrCat(array, "_", index));
   }
+  element.after_by_index.clear();
   element.workload = spec.workload.empty() ? spec.Workload() : spec.workload;
   if (spec.app.empty()) element.app = spec.name;
-  const std::vector<std::string> values = ValuesOf(spec, index);
+  const std::vector<std::string_view> values = ValuesOf(spec, index);
   for (std::string& argument : element.argv) {
     absl::StatusOr<std::string> filled = FillIn(spec, argument, index, values);
     if (filled.ok()) argument = *std::move(filled);
@@ -306,13 +383,13 @@ absl::Status CheckArray(const JobSpec& spec) {
   }
   GAVEL_RETURN_IF_ERROR(CheckVariables(spec));
   const std::vector<int> indices = IndicesOf(spec);
-  const std::vector<std::string> values = ValuesOf(spec, indices.front());
+  const std::vector<std::string_view> values = ValuesOf(spec, indices.front());
   for (const std::string& argument : spec.argv) {
     GAVEL_RETURN_IF_ERROR(
         FillIn(spec, argument, indices.front(), values).status());
   }
   // The last index has the most digits.
-  const std::string longest = ElementSpec(spec, indices.back()).name;
+  const std::string longest = ElementIdentity(spec, indices.back()).name;
   if (!IsValidName(longest)) {
     return absl::InvalidArgumentError(
         StrCat("name: the element ", longest,
@@ -320,8 +397,9 @@ absl::Status CheckArray(const JobSpec& spec) {
                "one"));
   }
   size_t bytes = 0;
+  const ElementBytes bytes_of(spec);
   for (const int index : indices) {
-    const size_t own = BytesOf(ElementSpec(spec, index));
+    const size_t own = bytes_of.Of(index);
     bytes += own;
     if (own > kJobSpecBytesMax) {
       return absl::InvalidArgumentError(
@@ -338,12 +416,9 @@ absl::Status CheckArray(const JobSpec& spec) {
 }
 
 bool IsIdentifier(std::string_view name) {
-  const auto is_part = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
-  };
-  return !name.empty() && name.size() <= 64 &&
+  return !name.empty() && name.size() <= kIdentifierBytesMax &&
          !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
-         std::ranges::all_of(name, is_part);
+         std::ranges::all_of(name, IsIdentifierPart);
 }
 
 absl::StatusOr<std::string> FillBraces(
@@ -355,13 +430,15 @@ absl::StatusOr<std::string> FillBraces(
     const size_t open = text.find('{');
     filled += text.substr(0, open);
     if (open == std::string_view::npos) return filled;
-    text.remove_prefix(open);
-    const size_t close = text.find('}');
-    const std::string_view name =
-        close == std::string_view::npos ? "" : text.substr(1, close - 1);
-    if (!IsIdentifier(name)) {
+    text.remove_prefix(open + 1);
+    // A name is short, so this is linear in the text, also where nothing closes
+    // its braces.
+    const std::string_view ahead = text.substr(0, kIdentifierBytesMax + 1);
+    const auto close = static_cast<size_t>(
+        std::ranges::find_if_not(ahead, IsIdentifierPart) - ahead.begin());
+    const std::string_view name = ahead.substr(0, close);
+    if (close == ahead.size() || ahead[close] != '}' || !IsIdentifier(name)) {
       filled += '{';
-      text.remove_prefix(1);
       continue;
     }
     GAVEL_ASSIGN_OR_RETURN(const std::string value, value_of(name));

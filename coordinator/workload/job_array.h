@@ -8,7 +8,9 @@
 #define GAVEL_COORDINATOR_WORKLOAD_JOB_ARRAY_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,8 +54,20 @@ int AtOnceOf(const JobSpec& spec);
 
 // The spec of one element: "NAME_INDEX", with a checkpoint directory, arguments
 // and variables of its own. It belongs to the app and the workload of the
-// array's name, unless the file names others. The spec has passed CheckArray.
+// array's name, unless the file names others. It names the elements of
+// after_by_index in after_success. The spec has passed CheckArray.
 JobSpec ElementSpec(const JobSpec& spec, int index);
+// The name, the checkpoint directory and the owner of one element alone.
+JobSpec ElementIdentity(const JobSpec& spec, int index);
+
+// "42_7" as 42 and 7; nullopt: the text has another form.
+struct ElementId {
+  uint64_t array = 0;
+  int index = 0;
+};
+std::optional<ElementId> ParseElementId(std::string_view text);
+// "lm" for the name "lm_7" of an element.
+std::string_view ArrayNameOf(std::string_view element_name);
 
 // INVALID_ARGUMENT: `array` or `sweep` is wrong, an element would have a name
 // or a program that no job may have, or all of them are too large together.

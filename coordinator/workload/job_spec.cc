@@ -299,7 +299,8 @@ constexpr std::tuple kJobKeys = {
          .example = R"(["prepare", "12"])",
          .meaning = "The job starts once these have finished. If one of them "
                     "is cancelled, so is this job. A name is that of the "
-                    "latest job that has it at submission."},
+                    "latest job that has it at submission; of an array, all "
+                    "elements are meant."},
         CheckParents),
     Key("after_any", &JobSpec::after_any,
         {.values = "as for `after_success`",
@@ -313,6 +314,14 @@ constexpr std::tuple kJobKeys = {
          .example = R"(["prepare"])",
          .meaning = "The same as `after_success`.",
          .alias_of = "after_success"},
+        CheckParents),
+    Key("after_by_index", &JobSpec::after_by_index,
+        {.values = "names or ids of arrays, counted with `after_success`",
+         .otherwise = "it waits for no array by index",
+         .example = R"(["prepare"])",
+         .meaning = "Of a job with `array` or `[sweep]`: each element starts "
+                    "once the element of these arrays with the same index has "
+                    "finished."},
         CheckParents),
     Key("notify", &JobSpec::notify,
         {.values = "of `started`, `finished`, `failed`, `held`, `cancelled`, "
@@ -543,6 +552,11 @@ absl::Status Override(const JobSetting& setting, toml::table& root) {
   const std::string line = StrCat(key, " = ", TomlOf(row, setting.value), "\n");
   absl::StatusOr<toml::table> parsed =
       ParseToml(line, setting.flag, kJobSpecBytesMax);
+  if (!parsed.ok() && row == nullptr) {
+    // A key that there is not is refused as such, whatever its value is.
+    parsed = ParseToml(StrCat(key, " = ", QuoteToml(setting.value), "\n"),
+                       setting.flag, kJobSpecBytesMax);
+  }
   if (!parsed.ok() && row != nullptr) {
     return absl::InvalidArgumentError(
         StrCat(setting.flag, ": ", QuoteToml(setting.value),
@@ -679,10 +693,11 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                 "after and after_success mean the same; write all jobs into "
                 "after_success");
   }
-  if (const size_t parents = spec.after_success.size() + spec.after_any.size();
+  if (const size_t parents = spec.after_success.size() + spec.after_any.size() +
+                             spec.after_by_index.size();
       parents > kParentsMax) {
-    reader.FailHere(StrCat("after_success and after_any name ", parents,
-                           " jobs; write ", kParentsMax,
+    reader.FailHere(StrCat("after_success, after_any and after_by_index name ",
+                           parents, " jobs; write ", kParentsMax,
                            " at most, or let a job between them wait for some "
                            "of these"));
   }
@@ -707,6 +722,11 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   }
   if (const toml::table* table = reader.Table("sweep")) {
     ReadSweep(TomlReader(*table, source, tables, "[sweep]", status), spec);
+  }
+  if (!spec.after_by_index.empty() && !HasElements(spec)) {
+    reader.Fail("after_by_index",
+                "after_by_index is for a job with array or [sweep]; write "
+                "after_success");
   }
   if (reader.Has("array") && spec.array.empty()) {
     reader.Fail("array",

@@ -85,7 +85,9 @@ struct JobSpec {
   // Names or ids of jobs of the same owner, at most kParentsMax in all. It
   // starts once those of after_success have finished, and is cancelled if one
   // of them ends in another way; once those of after_any have ended in any way.
-  std::vector<std::string> after_success, after_any;
+  // An array that is named stands for all of its elements; with after_by_index
+  // each element of this array waits for the element of the same index.
+  std::vector<std::string> after_success, after_any, after_by_index;
   // An interactive job whose terminal has no input and no output, and whose
   // accelerators are not used, for so long is ended. Default: kIdleLimit_s.
   std::optional<double> idle_limit_s;  // > 0

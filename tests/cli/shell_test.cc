@@ -160,5 +160,26 @@ TEST_F(ShellTest, RefusesPlacesThatAreNotThereAndJobsWithoutATerminal) {
               HasSubstr("has no terminal: its class is not \"interactive\""));
 }
 
+TEST_F(ShellTest, RefusesAServerWithoutTheTypeThatItAsksFor) {
+  StartCluster(1);
+  Write("there.toml",
+        "[[server]]\nname = \"there\"\n[[server.accelerator]]\n"
+        "type = \"slow\"\ncount = 1\n");
+  const auto other = Start({"agent", "--coordinator", endpoint_, "--server",
+                            "there", "--cluster", Path("there.toml"), "--state",
+                            Path("there"), "--jobs-as-root"});
+  EXPECT_TRUE(Eventually([&] { return Json({"nodes"}).size() == 2; }));
+  const Ended ended =
+      Run(Line({"--server", "here", "--types", "slow"}, {"true"}));
+  EXPECT_EQ(ended.exit_code, 1);
+  EXPECT_THAT(ended.errors,
+              AllOf(HasSubstr("job \"true\" can never run: it needs 1"),
+                    HasSubstr("change its scale_factor, types, servers")));
+  EXPECT_TRUE(Json({"queue"}).empty()) << "nothing was submitted";
+  EXPECT_EQ(
+      Run(Line({"--server", "there", "--types", "slow"}, {"true"})).exit_code,
+      0);
+}
+
 }  // namespace
 }  // namespace gavel::testing

@@ -80,6 +80,11 @@ TEST_F(SubmitTest, ElementsOfAnArrayAreHeldReleasedAndCancelled) {
               HasSubstr("array 1 has no element 10-12; it has 0-9"));
   EXPECT_THAT(Do({"update", "1_[0-3]", "--weight", "2"}).errors,
               HasSubstr("takes one at a time"));
+  EXPECT_THAT(Do({"cancel", "1_[8"}).errors,
+              HasSubstr("\"1_[8\" has no ] at its end; write 1_[7-20]"));
+  const json forecast = Json({"queue", "--start"});
+  EXPECT_EQ(forecast["jobs"][0]["array"], 1);
+  EXPECT_THAT(Do({"queue", "--start"}).output, HasSubstr("1_["));
   EXPECT_EQ(Do({"cancel", "lm"}).output, "Cancelled job 1\n");
   EXPECT_EQ(State("lm_9"), "CA");
 }
@@ -257,8 +262,63 @@ TEST_F(SubmitTest, AJobStartsAfterOthers) {
   EXPECT_EQ(Do({"cancel", "first"}).exit_code, 0);
   EXPECT_EQ(Do({"wait", "second"}).exit_code, 75);
   EXPECT_THAT(Do({"why", "second"}).output,
-              HasSubstr("its parent 1 first failed"));
+              HasSubstr("its parent 1 first was cancelled"));
   EXPECT_EQ(Do({"wait", "third"}).exit_code, 0);
+}
+
+TEST_F(SubmitTest, ArraysAreParentsAsAWholeAndByIndex) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "prep", "--array", "0-1%1"}, Trainer("100000"));
+  const std::vector<std::string> by_index = {
+      "submit", "--name", "train", "--set", "after_by_index=prep", "--array"};
+  const auto submit = [&](const std::string& array, const char* more) {
+    std::vector<std::string> words = by_index;
+    words.push_back(array);
+    if (*more != '\0') words.emplace_back(more);
+    return DoWith(words, {"true"});
+  };
+  for (const char* more : {"", "--dry-run"}) {
+    const Ended refused = submit("0-2", more);
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.errors, HasSubstr("which has no element 2"));
+  }
+  EXPECT_EQ(submit("0-1", "--dry-run").exit_code, 0);
+  EXPECT_EQ(submit("0-1", "").exit_code, 0);
+  EXPECT_EQ(QueueRow(endpoint_, "train_1")["awaits"], json({3}));
+  EXPECT_EQ(DoWith({"submit", "--name", "last", "--after", "prep"}, {"true"})
+                .exit_code,
+            0);
+  EXPECT_EQ(QueueRow(endpoint_, "last")["awaits"], json({1}));
+  EXPECT_THAT(Do({"why", "last"}).output,
+              HasSubstr("an array, 2 jobs of which have not ended"));
+  EXPECT_EQ(Do({"cancel", "1_1"}).exit_code, 0);
+  EXPECT_EQ(Do({"wait", "train_1"}).exit_code, 75);
+  EXPECT_EQ(Do({"wait", "last"}).exit_code, 75);
+  EXPECT_EQ(State("train_0"), "PD");
+}
+
+TEST_F(SubmitTest, ADryRunRefusesParentsThatTheSubmissionWould) {
+  StartCluster(1);
+  const auto dry = [&](const std::string& after) {
+    return DoWith({"submit", "--dry-run", "--name", "a", "--after", after},
+                  {"true"});
+  };
+  for (const char* nobody : {"nosuch", "77", "77_1"}) {
+    const Ended ended = dry(nobody);
+    EXPECT_EQ(ended.exit_code, 1) << nobody;
+    EXPECT_THAT(ended.errors, HasSubstr("there is no job")) << nobody;
+  }
+  // Parents among the files are there once these are submitted in order.
+  Write("first.toml", "name = \"first\"\ncommand = [\"true\"]\n");
+  Write("second.toml",
+        "name = \"second\"\ncommand = [\"true\"]\nafter = [\"first\"]\n");
+  const Ended both =
+      Do({"submit", "--dry-run", Path("first.toml"), Path("second.toml")});
+  EXPECT_EQ(both.exit_code, 0) << both.errors;
+  EXPECT_THAT(both.output, HasSubstr("it waits for a job of the files before"));
+  EXPECT_EQ(Do({"submit", "--dry-run", Path("second.toml"), Path("first.toml")})
+                .exit_code,
+            1);
 }
 
 TEST_F(SubmitTest, AnUpdateNamesOtherParentsOrNone) {

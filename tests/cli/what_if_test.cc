@@ -247,6 +247,34 @@ TEST_F(WhatIfTest, TheQueueSaysThatAJobStartsAfterItsParents) {
   EXPECT_THAT(RenderForecast({}, {row}, 0), HasSubstr("after its parents"));
 }
 
+TEST_F(WhatIfTest, TheElementsOfAnArrayThatHaveNotStartedShareALine) {
+  std::vector<QueueRow> rows(4);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    rows[i].id = 5 + i;
+    rows[i].name = StrCat("lm_", i);
+    rows[i].state = "PD";
+    rows[i].array = 4;
+    rows[i].array_name = "lm";
+    rows[i].array_index = static_cast<int>(i);
+  }
+  rows[3].state = "R";
+  QueueForecast forecast;
+  forecast.jobs = {{5, {10, 20, 30}, {40, 50, 60}},
+                   {6, {15, 25, 35}, {45, 55, 65}},
+                   {7, {90, 90, 90}, {100, 110, 120}}};
+  const std::string text = RenderForecast(forecast, rows, 200);
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("4_[0-2]"), HasSubstr("lm "), Not(HasSubstr("lm_")),
+                  HasSubstr("00:00:20"), HasSubstr("00:00:10 to 00:00:30"),
+                  HasSubstr("00:01:40 to 00:02:00")));
+  EXPECT_EQ(ForecastJson(forecast, rows)["jobs"].size(), 3u);
+  // Those behind the queue have no forecast, so the end of all is not known.
+  forecast.jobs.pop_back();
+  EXPECT_THAT(
+      RenderForecast(forecast, rows, 200),
+      AllOf(HasSubstr("00:00:10 to 00:00:30"), Not(HasSubstr("00:01"))));
+}
+
 TEST_F(WhatIfTest, JobsWithoutAnEndStay) {
   live_.status["policy"] = "max_min_fairness";
   AddJob(1, nullptr, 10);

@@ -398,6 +398,29 @@ TEST(Arrays, TenThousandElementsAreOneStepOfTheEngine) {
   EXPECT_EQ(InState(driver, JobState::kCancelled).size(), 10'000U);
 }
 
+// Elements that ended drive out other elements, and no other jobs.
+TEST(Arrays, ALargeArrayDoesNotMakeOtherJobsForgotten) {
+  EngineDriver driver(
+      4, "fifo", [](EngineOptions& options) { options.ended_jobs_kept = 3; });
+  driver.hold_solver = true;  // so no process has to end first
+  const JobId before = driver.Submit("before");
+  Command(driver, CommandKind::kCancel, before);
+  driver.Submit("lm", 1, ArrayOf("0-9"));
+  Command(driver, CommandKind::kCancel, JobId(2));
+  EXPECT_NE(driver.engine().FindJob(before), nullptr);
+  EXPECT_EQ(driver.engine().jobs().size(), 4U);
+  driver.Restart();
+  EXPECT_EQ(driver.engine().jobs().size(), 4U);
+  const Engine restored = driver.Restored();
+  EXPECT_NE(restored.FindJob(before), nullptr);
+  EXPECT_EQ(restored.jobs().size(), 4U);
+  for (const char* name : {"a", "b", "c"}) {
+    Command(driver, CommandKind::kCancel, driver.Submit(name));
+  }
+  EXPECT_EQ(driver.engine().FindJob(before), nullptr);
+  EXPECT_EQ(driver.engine().jobs().size(), 6U);
+}
+
 TEST(Arrays, TheLastSubmissionIsAllOfItsElements) {
   EngineDriver driver(4);
   EXPECT_THAT(LastSubmitted(driver.engine().jobs()), IsEmpty());

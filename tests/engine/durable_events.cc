@@ -18,6 +18,7 @@ std::vector<Event> DurableEvents() {
   spec.job_class = JobClass::kInteractive;
   spec.deadline_s = 10;
   spec.after_success = {"prepare"};
+  spec.after_by_index = {"parts"};
   spec.throughputs = {{"v100", 2.5}};
   WorkerHello worker_hello;
   worker_hello.worker = key;
@@ -47,12 +48,13 @@ std::vector<Event> DurableEvents() {
   update.after_any = {"b"};
   return {event::CoordinatorStarted{7, 360, 60, MechanismKind::kMoveAware,
                                     QueueKind::kPerType, 4},
-          event::JobSubmitted{
-              spec,
-              0,
-              {},
-              {},
-              {{JobId(2), true, true}, {JobId(1), true, false, true}}},
+          event::JobSubmitted{spec,
+                              0,
+                              {},
+                              {},
+                              {{JobId(2), true, true},
+                               {JobId(1), true, false, true},
+                               {JobId(7), true, false, false, true}}},
           event::JobCommanded{JobId(2), CommandKind::kRelease, 0},
           event::ServerJoined{hello},
           event::ServerLost{"here"},

@@ -1,8 +1,10 @@
 #include "tests/engine/invariants.h"
 
 #include <algorithm>
+#include <map>
 #include <variant>
 
+#include "coordinator/workload/job_array.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -336,23 +338,39 @@ void Invariants::CheckAssignments(const Engine& engine) {
 }
 
 // A job that has accelerators has begun after its parents, unless its owner
-// released it. A parent that is named is any job of that name.
+// released it. A parent that is named is any job, or all elements of any array,
+// of that name.
 void Invariants::CheckParents(const Engine& engine) {
   const auto has_ended = [&](const std::string& name, bool any_end) {
     bool known = false;
+    std::map<JobId, bool> arrays;  // whether all of their elements have ended
     for (const auto& [id, job] : engine.jobs()) {
-      if (job.spec.name != name && StrCat(id.value()) != name) continue;
+      const bool over = job.state == JobState::kFinished ||
+                        (any_end && job.state == JobState::kCancelled);
+      const std::string array = StrCat(job.array.value());
+      if (job.array.valid() &&
+          (array == name || ArrayNameOf(job.spec.name) == name)) {
+        arrays.try_emplace(job.array, true).first->second &= over;
+      }
+      if (job.spec.name != name && StrCat(id.value()) != name &&
+          StrCat(array, "_", job.array_index) != name) {
+        continue;
+      }
       known = true;
-      if (job.state == JobState::kFinished) return true;
-      if (any_end && job.state == JobState::kCancelled) return true;
+      if (over) return true;
     }
-    return !known;  // ended jobs are forgotten
+    if (std::ranges::any_of(arrays,
+                            [](const auto& one) { return one.second; })) {
+      return true;
+    }
+    return !known && arrays.empty();  // ended jobs are forgotten
   };
   for (const auto& [id, job] : engine.jobs()) {
     if (job.active() && !job.parents.empty()) {
       Broken(StrCat("job ", id.value(), " is in the queue and has parents"));
     }
     if (job.assigned.empty() || released_.contains(id)) continue;
+    if (job.array.valid() && released_.contains(job.array)) continue;
     for (const auto* names : {&job.spec.after_success, &job.spec.after_any}) {
       for (const std::string& name : *names) {
         if (has_ended(name, names == &job.spec.after_any)) continue;

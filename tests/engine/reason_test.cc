@@ -235,8 +235,8 @@ std::vector<Case> Cases() {
        {45, "12 prepare (running)", 2, 7}},
       {reason::ParentFailed{"12 prepare"},
        "parent_failed",
-       "cancelled: its parent 12 prepare failed; `gavel why` tells more of "
-       "that job",
+       "cancelled: its parent 12 prepare was cancelled; `gavel why` tells "
+       "more of that job",
        {46, "12 prepare"}},
       {reason::ArrayLimit{JobId(42), 10},
        "array_limit",

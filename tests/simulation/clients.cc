@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 #include <variant>
 
+#include "coordinator/workload/job_array.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -68,8 +70,14 @@ std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
 
 bool HasCancelledParent(const Job& job, const Engine& engine) {
   return std::ranges::any_of(engine.jobs(), [&](const auto& entry) {
-    return entry.second.state == JobState::kCancelled &&
-           std::ranges::count(job.spec.after_success, entry.second.spec.name);
+    const Job& parent = entry.second;
+    const auto is_named = [&](std::string_view name) {
+      return std::ranges::count(job.spec.after_success, name) > 0;
+    };
+    const bool of_array =
+        parent.array.valid() && is_named(ArrayNameOf(parent.spec.name));
+    return parent.state == JobState::kCancelled &&
+           (of_array || is_named(parent.spec.name));
   });
 }
 
@@ -176,12 +184,19 @@ Client MakeClient(int i, const ClientTraits& traits, std::mt19937_64& random) {
   return client;
 }
 
-void AddParents(std::vector<Client>& clients) {
+void AddParents(std::vector<Client>& clients, bool arrays) {
+  constexpr char kIndices[] = "0-1";
   for (size_t i = 1; i < clients.size(); ++i) {
-    const Client& parent = clients[i - 1];
+    Client& parent = clients[i - 1];
     if (i % 3 == 0 || parent.kind == Kind::kFailing) continue;
     JobSpec& spec = clients[i].spec;
     (i % 4 == 1 ? spec.after_any : spec.after_success) = {parent.spec.name};
+    if (!arrays || i % 2 == 0) continue;
+    parent.spec.array = kIndices;
+    // Each fourth one waits for its parent by index.
+    if (i % 4 == 1) continue;
+    spec.array = kIndices;
+    spec.after_by_index = std::exchange(spec.after_success, {});
   }
 }
 
@@ -199,9 +214,12 @@ Client MakeShell(int i) {
 
 const Client& ClientOf(const std::vector<Client>& clients,
                        const std::string& name) {
-  return *std::find_if(
-      clients.begin(), clients.end(),
-      [&](const Client& client) { return client.spec.name == name; });
+  return *std::find_if(clients.begin(), clients.end(),
+                       [&](const Client& client) {
+                         return client.spec.name == name ||
+                                (HasElements(client.spec) &&
+                                 client.spec.name == ArrayNameOf(name));
+                       });
 }
 
 std::string WrongEnds(const std::vector<Client>& clients,
@@ -210,10 +228,11 @@ std::string WrongEnds(const std::vector<Client>& clients,
   std::string text;
   std::set<std::string> there;
   for (const auto& [id, job] : cluster.engine().jobs()) {
-    there.insert(job.spec.name);
+    const Client& client = ClientOf(clients, job.spec.name);
+    there.insert(client.spec.name);
     const std::string wrong =
-        WrongEnd(ClientOf(clients, job.spec.name), job,
-                 cluster.world().truth.StepsSaved(id), cancelled.contains(id),
+        WrongEnd(client, job, cluster.world().truth.StepsSaved(id),
+                 cancelled.contains(id) || cancelled.contains(job.array),
                  HasCancelledParent(job, cluster.engine()));
     if (wrong.empty()) continue;
     StrAppend(&text, "job ", id.value(), " (", job.spec.name, ") ", wrong, ": ",

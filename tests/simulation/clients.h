@@ -50,11 +50,12 @@ std::string AppOf(int number);  // 0 to kApps - 1
 Client MakeClient(int i, const ClientTraits& traits, std::mt19937_64& random);
 
 // Lets some of the jobs wait for the one before, unless that is held in the
-// end.
-void AddParents(std::vector<Client>& clients);
+// end. `arrays`: some of them are arrays.
+void AddParents(std::vector<Client>& clients, bool arrays);
 // The i-th interactive job of a seed.
 Client MakeShell(int i);
 
+// The client of the job, or of the element of its array, of that name.
 const Client& ClientOf(const std::vector<Client>& clients,
                        const std::string& name);
 

@@ -37,7 +37,7 @@ class Scenario {
     AddServers();
     for (int i = 0; i < options.jobs; ++i)
       clients_.push_back(MakeClient(i, traits_, random_));
-    if (seed % 4 == 2) AddParents(clients_);
+    if (seed % 4 == 2) AddParents(clients_, /*arrays=*/seed % 8 == 2);
     // One more than their owner may have at once.
     for (int i = 0; i < 3 && seed % 4 == 1; ++i) {
       clients_.push_back(MakeShell(i));

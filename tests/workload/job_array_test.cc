@@ -216,5 +216,46 @@ TEST(JobArray, AJobWithoutEitherIsOneJob) {
   EXPECT_EQ(spec.argv[1], "--seed={index}");
 }
 
+TEST(JobArray, ByIndexAnElementNamesOneOfTheOtherArray) {
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseWith("array = \"0-9\"\nafter = [\"top\"]\n"
+                                 "after_by_index = [\"prep\", \"42\"]"));
+  EXPECT_EQ(*ParseJobSpec(FormatJobSpec(spec), "again"), spec);
+  const JobSpec element = ElementSpec(spec, 3);
+  EXPECT_THAT(element.after_success, ElementsAre("top", "prep_3", "42_3"));
+  EXPECT_THAT(element.after_by_index, IsEmpty());
+  EXPECT_EQ(ElementIdentity(spec, 3).name, element.name);
+  EXPECT_THAT(ErrorWith("after_by_index = [\"prep\"]"),
+              HasSubstr("3:1: after_by_index is for a job with array or "
+                        "[sweep]; write after_success"));
+}
+
+TEST(JobArray, AnElementIsNamedByArrayAndIndex) {
+  const std::optional<ElementId> id = ParseElementId("42_7");
+  ASSERT_TRUE(id.has_value());
+  EXPECT_EQ(id->array, 42u);
+  EXPECT_EQ(id->index, 7);
+  for (const char* other : {"42", "42_", "_7", "lm_7", "42_x", "42_7_1",
+                            "42_1000000", "42_[7]", ""}) {
+    EXPECT_FALSE(ParseElementId(other).has_value()) << other;
+  }
+  EXPECT_EQ(ArrayNameOf("a_b_12"), "a_b");
+}
+
+// A text of braces that nothing closes is looked at once.
+TEST(JobArray, BracesThatAreNotClosedCostNoMoreThanOtherCharacters) {
+  const auto none = [](std::string_view) -> absl::StatusOr<std::string> {
+    return "value";
+  };
+  const std::string open(10'000'000, '{');
+  EXPECT_EQ(*FillBraces(open, none), open);
+  const std::string name(64, 'a');
+  EXPECT_EQ(*FillBraces("{" + name + "}", none), "value");
+  EXPECT_EQ(*FillBraces("{" + name + "a}", none), "{" + name + "a}");
+  EXPECT_EQ(*FillBraces("{{x}", none), "{value");
+  EXPECT_EQ(*FillBraces("{x", none), "{x");
+  EXPECT_EQ(*FillBraces("{}{x}}{1}", none), "{}value}{1}");
+}
+
 }  // namespace
 }  // namespace gavel

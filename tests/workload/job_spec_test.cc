@@ -123,6 +123,8 @@ TEST(JobSettings, ErrorsNameTheFlagAndTheKey) {
             "--set weight: \"heavy\" is no value; write e.g. weight = 2.5");
   EXPECT_EQ(ErrorWithFlag("wieght=2"),
             "--set wieght: unknown key \"wieght\"; did you mean \"weight\"?");
+  EXPECT_EQ(ErrorWithFlag("tipes=v100"),
+            "--set tipes: unknown key \"tipes\"; did you mean \"types\"?");
   EXPECT_THAT(ErrorWithFlag("class=batch"),
               HasSubstr("--set class: class is \"batch\"; write \"training\""));
   EXPECT_THAT(ErrorWithFlag("environment.2A=x"),

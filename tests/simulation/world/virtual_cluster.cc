@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "coordinator/engine/job.h"
+#include "coordinator/workload/job_array.h"
 #include "core/text.h"
 
 namespace gavel {
@@ -373,6 +374,9 @@ uint64_t VirtualCluster::Submit(const JobSpec& spec,
                                 const VirtualTraining& training) {
   if (!coordinator_up()) return 0;
   world_.training[spec.name] = training;
+  for (const int index : IndicesOf(spec)) {
+    world_.training[ElementIdentity(spec, index).name] = training;
+  }
   Step(present_, event::JobSubmitted{spec, ++submissions_});
   return submissions_;
 }
