@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <sstream>
 #include <string>
@@ -36,6 +37,8 @@ EngineOptions Perfect(EngineOptions options) {
   options.launch_timeout_s = kNever;
   // No training loop hangs, and the check for one walks over all jobs.
   options.hang_timeout_s = 0;
+  // A trace does not tell whose its interactive jobs are.
+  options.interactive_max = std::numeric_limits<int>::max();
   options.ended_jobs_kept = kEndedJobsKept;
   options.journal = false;
   options.renewals = false;
@@ -266,6 +269,10 @@ void RoundSimulation::Do(const action::SendToAgent& action) {
     Launch(launch->worker);
   } else if (const auto* stop = std::get_if<StopWorker>(&action.message)) {
     if (Running* job = Find(stop->worker)) {
+      if (IsInteractive(*job) && job->trains_from != kNever) {
+        ++job->told.preemptions;
+        ++counters_.preemptions;
+      }
       Exit(*job, stop->worker.rank, kExitEvicted, 0, /*no_failure=*/true);
     }
   }
@@ -342,7 +349,8 @@ void RoundSimulation::Sample() {
     if (job.trains_from != kNever) running += 1;
   }
   sample.waiting_jobs = static_cast<double>(running_.size()) - running;
-  const std::vector<int> capacity = engine_.cluster().Capacity();
+  // The engine's capacity leaves out the accelerators of interactive jobs.
+  const std::vector<int>& capacity = work_.capacity();
   for (size_t type = 0; type < busy_.size(); ++type) {
     sample.busy.push_back(capacity[type] > 0 ? busy_[type] / capacity[type]
                                              : 0);
@@ -381,8 +389,8 @@ SimulationResult RoundSimulation::Result() const {
   for (size_t type = 0; type < busy_s.size(); ++type) {
     busy_s[type] += busy_[type] * (queue_.now() - busy_at_);
   }
-  SimulationResult result = Summary(std::move(running), queue_.now(),
-                                    engine_.cluster().Capacity(), busy_s);
+  SimulationResult result =
+      Summary(std::move(running), queue_.now(), work_.capacity(), busy_s);
   result.total_cost = counters_.cost;
   result.preemptions = counters_.preemptions;
   result.moves = counters_.moves;
@@ -449,7 +457,17 @@ void RoundSimulation::Launch(const WorkerKey& key) {
   WorkerHello hello;
   hello.worker = key;
   hello.progress = ProgressOf(*job);
+  if (!IsInteractive(*job)) {
+    inbox_.Push(event::WorkerJoined{std::move(hello)});
+    return;
+  }
+  // Its lease began with the launch, and it asks for none. An early hello says
+  // that it is there, so that the launch is not repeated.
+  hello.ready = false;
   inbox_.Push(event::WorkerJoined{std::move(hello)});
+  const auto rank = static_cast<size_t>(key.rank);
+  const uint64_t epoch = engine_.FindJob(key.job)->workers[rank].held_epoch;
+  if (epoch != 0) Granted(*job, key.rank, epoch);
 }
 
 void RoundSimulation::Exit(Running& job, int rank, int code, int signal,
@@ -490,7 +508,7 @@ void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
   Occupy(worker);
   // The other ranks are granted when rank 0's store is open: at once.
   const int size = SizeOf(job);
-  if (rank == 0 && size > 1) Ask(job, rank);
+  if (rank == 0 && size > 1 && !IsInteractive(job)) Ask(job, rank);
   const bool all = std::all_of(
       job.workers.begin(), job.workers.begin() + size,
       [&](const Worker& w) { return w.epoch == epoch && !w.pausing; });
@@ -543,6 +561,7 @@ void RoundSimulation::Begin(Running& job) {
   const Cluster& cluster = engine_.cluster();
   job.type = static_cast<size_t>(cluster.TypeOf(held.front()));
   job.level = cluster.LevelOf(held);
+  job.told.started_s = std::min(job.told.started_s, queue_.now());
   const Overhead overhead = work_.OverheadOf(job.index);
   double wait = overhead.start_s;
   if (!job.last.empty()) {
@@ -656,6 +675,7 @@ void RoundSimulation::Train(Running& job) {
   const Time end =
       std::max(queue_.now(), job.trains_from) + left / job.steps_per_s;
   queue_.At(end, {Kind::kFinish, job.id.value(), job.plan});
+  if (IsInteractive(job)) return;  // it reports nothing
   const bool on_trial = options_.engine.introspection &&
                         (partner != nullptr || job.last.size() > 1);
   const bool estimated =
@@ -726,7 +746,10 @@ void RoundSimulation::Finish(JobId id, uint64_t plan) {
     finished.epoch = worker.epoch;
     finished.progress = ProgressOf(*job);
     Leave(*job, worker);
-    inbox_.Push(event::WorkerSaidFinished{std::move(finished)});
+    // The lease of an interactive job ends with its process.
+    if (!IsInteractive(*job)) {
+      inbox_.Push(event::WorkerSaidFinished{std::move(finished)});
+    }
     Exit(*job, rank, 0, 0, /*no_failure=*/false);
   }
   finished_.push_back(id);
@@ -786,7 +809,7 @@ auto Fields(As<SimulatedJob> auto& j) {
                   j.completion_s, j.jct_s, j.rho, j.cost, j.run_s, j.lost_s,
                   j.preemptions, j.moves, j.deadline_s, j.share_target,
                   j.share_received, j.rho_static, j.rho_mean, j.present_s,
-                  j.steps);
+                  j.steps, j.interactive, j.started_s);
 }
 auto Fields(As<UnfitJob> auto& j) { return std::tie(j.job, j.reason); }
 auto Fields(As<RecordedLease> auto& l) {

@@ -266,6 +266,9 @@ class RoundSimulation : public WorkSimulation {
 
   // ---- workers
   int SizeOf(const Running& job) const;  // of its gang, as it is assigned
+  bool IsInteractive(const Running& job) const {
+    return work_.job(job.index).interactive;
+  }
   Running* Find(JobId id);
   Running* Find(const WorkerKey& key);
   Running* PartnerOf(const Running& job);

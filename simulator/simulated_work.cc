@@ -24,7 +24,25 @@ double Percentile(const std::vector<double>& sorted, double p) {
   return sorted[below] + part * (sorted[above] - sorted[below]);
 }
 
-// Counts only jobs that ended; NaN if none did.
+InteractiveFigures InteractiveOf(const std::vector<SimulatedJob>& jobs) {
+  InteractiveFigures figures;
+  std::vector<double> delays_s;
+  for (const SimulatedJob& job : jobs) {
+    if (!job.interactive) continue;
+    ++figures.jobs;
+    figures.paused += job.preemptions > 0 ? 1 : 0;
+    if (job.started_s < kNever) {
+      delays_s.push_back(job.started_s - job.arrival_s);
+    }
+  }
+  std::ranges::sort(delays_s);
+  figures.p50_start_s = Percentile(delays_s, 0.5);
+  figures.p99_start_s = Percentile(delays_s, 0.99);
+  figures.max_start_s = Percentile(delays_s, 1);
+  return figures;
+}
+
+// Counts only training jobs that ended; NaN if none did.
 Fairness FairnessOf(const std::vector<SimulatedJob>& jobs,
                     double SimulatedJob::*rho) {
   // Rounding may put an equal part above 1 by less than this.
@@ -32,7 +50,7 @@ Fairness FairnessOf(const std::vector<SimulatedJob>& jobs,
   Fairness sum;
   double ended = 0;
   for (const SimulatedJob& job : jobs) {
-    if (job.completion_s == kNever) continue;
+    if (job.completion_s == kNever || job.interactive) continue;
     ended += 1;
     sum.avg += job.*rho;
     sum.max = std::max(sum.max, job.*rho);
@@ -82,6 +100,7 @@ std::vector<SimulatedApp> AppsOf(const std::vector<SimulatedJob>& jobs,
   std::vector<Sum> sums;
   std::map<size_t, size_t> index_of;  // by TraceJob::app
   for (const SimulatedJob& job : jobs) {
+    if (job.interactive) continue;
     const size_t app = work.job(job.job).app;
     size_t index = sums.size();
     if (app != TraceJob::kNoApp) {
@@ -181,7 +200,9 @@ SimulatedWork::SimulatedWork(const SimulationOptions& options, Trace trace,
   }
   rows_.reserve(trace_.jobs.size());
   for (size_t i = 0; i < trace_.jobs.size(); ++i) {
-    rows_.push_back(table.FindRow(type(i), trace_.jobs[i].scale_factor));
+    rows_.push_back(trace_.jobs[i].interactive
+                        ? std::nullopt
+                        : table.FindRow(type(i), trace_.jobs[i].scale_factor));
   }
 }
 
@@ -304,8 +325,12 @@ JobSpec SimulatedWork::Spec(size_t i) const {
   JobSpec spec;
   spec.name = StrCat("job-", i);
   spec.argv = {"-"};
+  if (job.interactive) {
+    spec.job_class = JobClass::kInteractive;
+    spec.idle_limit_s = kNever;  // it is used all the time
+  }
   // Estimated: the engine is not told which row is its own.
-  if (!references_.has_value()) spec.workload = type(i);
+  if (!references_.has_value() && !job.interactive) spec.workload = type(i);
   if (job.app != TraceJob::kNoApp) spec.app = trace_.apps[job.app];
   if (job.entity != TraceJob::kNoEntity) {
     spec.entity = trace_.entities[job.entity].name;
@@ -392,6 +417,7 @@ Locality SimulatedWork::LevelIn(size_t i, size_t type, bool on_server) const {
 }
 
 double SimulatedWork::Alone(size_t i, size_t type, Locality level) const {
+  if (trace_.jobs[i].interactive) return 1;
   if (!rows_[i].has_value()) {
     // A job without a row runs at the same speed on all types.
     return trace_.jobs[i].steps_total / trace_.jobs[i].duration_s *
@@ -485,6 +511,7 @@ SimulatedJob SimulatedWork::Describe(size_t i) const {
   job.scale_factor = trace_.jobs[i].scale_factor;
   job.weight = trace_.jobs[i].weight;
   job.arrival_s = trace_.jobs[i].arrival_s;
+  job.interactive = trace_.jobs[i].interactive;
   const double deadline = Deadline(i);
   if (deadline < kNever) job.deadline_s = job.arrival_s + deadline;
   return job;
@@ -550,6 +577,7 @@ SimulationResult WorkSimulation::Summary(
   std::vector<double> jcts;
   result.worst_share = 1;
   for (const SimulatedJob& job : jobs) {
+    if (job.interactive) continue;
     if (job.deadline_s < kNever) ++result.slo_jobs;
     result.slo_violations += job.completion_s > job.deadline_s ? 1 : 0;
     if (job.completion_s == kNever) continue;
@@ -574,6 +602,7 @@ SimulationResult WorkSimulation::Summary(
   result.rho_mean = FairnessOf(jobs, &SimulatedJob::rho_mean);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (jcts.empty()) result.worst_share = kNone;
+  result.interactive = InteractiveOf(jobs);
   result.apps = AppsOf(jobs, work_);
   SummariseApps(result);
   result.jobs = std::move(jobs);

@@ -597,6 +597,14 @@ absl::StatusOr<std::unique_ptr<TraceSimulation>> TraceSimulation::Create(
                ", and the trace ends at job ", work.size() - 1));
   }
   if (options.ideal) {
+    const auto interactive =
+        std::ranges::find(trace.jobs, true, &TraceJob::interactive);
+    if (interactive != trace.jobs.end()) {
+      return absl::InvalidArgumentError(
+          StrCat("job ", interactive - trace.jobs.begin(),
+                 " is interactive, and the ideal simulation pauses nothing for "
+                 "it; leave out --ideal, or the interactive jobs"));
+    }
     return std::make_unique<FluidSimulation>(
         std::move(options), std::move(work), std::move(policy));
   }

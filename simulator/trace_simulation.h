@@ -162,6 +162,20 @@ struct SimulatedJob {
   double share_target = 0;  // fractions of its life, as in Engine::SharesOf
   double share_received = 0;
   double present_s = 0;  // of the simulation: jobs x time before it came
+  bool interactive = false;
+  // Since when it has, or first had, all of its accelerators. kNever: it has
+  // not started, or the simulation is ideal.
+  Time started_s = kNever;
+};
+
+// The jobs of the window that people wait for. A delay is from the arrival to
+// the start.
+struct InteractiveFigures {
+  uint64_t jobs = 0;
+  double p50_start_s = 0;  // of those that started; NaN: none did
+  double p99_start_s = 0;
+  double max_start_s = 0;
+  uint64_t paused = 0;  // that lost their accelerators before their end
 };
 
 // The outcome of an app of the trace all of whose jobs are in the window and
@@ -208,15 +222,17 @@ struct SimulationResult {
   bool complete = false;  // all jobs of the window ended
   std::string stopped;    // why not
   std::string policy;
-  double avg_jct_s = 0;  // of the window's jobs that ended; NaN: none did
+  // All figures up to worst_share count the window's training jobs that ended.
+  // NaN: none did.
+  double avg_jct_s = 0;
   double p50_jct_s = 0;
   double p99_jct_s = 0;
   uint64_t slo_jobs = 0;
   uint64_t slo_violations = 0;  // ended after their deadline
-  double avg_rho = 0;           // these six: of the window's jobs that ended
-  double max_rho = 0;           // NaN: none did
-  double rho_above_1 = 0;       // fraction of the jobs
-  Fairness rho_static;          // SimulatedJob has what they are
+  double avg_rho = 0;
+  double max_rho = 0;
+  double rho_above_1 = 0;  // fraction of the jobs
+  Fairness rho_static;     // SimulatedJob has what they are
   Fairness rho_mean;
   // The apps of a trace that has some (else NaN): all of them, the median and
   // the largest rho, the fraction at most 1, and Jain's index of fairness
@@ -231,6 +247,7 @@ struct SimulationResult {
   double max_honest_app_rho = 0;
   double median_lying_app_rho = 0;
   double worst_share = 0;  // least share received / target
+  InteractiveFigures interactive;
   // The next figures cover all jobs, also those outside the window.
   double makespan_s = 0;  // from the first arrival to the last end; NaN: none
   double busy_s = 0;      // accelerator-seconds that jobs held
@@ -260,7 +277,8 @@ class TraceSimulation {
  public:
   // INVALID_ARGUMENT: a policy that does not exist, an empty cluster, a job
   // type or accelerator type without a throughput (names it), figures out of
-  // range. `trace` and `throughputs` are borrowed.
+  // range, interactive jobs when `ideal`. `trace` and `throughputs` are
+  // borrowed.
   static absl::StatusOr<std::unique_ptr<TraceSimulation>> Create(
       SimulationOptions options, const Trace& trace,
       const ThroughputTable& throughputs);

@@ -41,7 +41,7 @@ std::vector<PlotPoint> Distribution(std::vector<double> values) {
   return points;
 }
 
-// Jobs of all seeds that ended, by scheduler.
+// Training jobs of all seeds that ended, by scheduler.
 using JobsOf = std::map<std::string, std::vector<SimulatedJob>>;
 absl::StatusOr<JobsOf> EndedJobs(const ReportContext& context,
                                  const RunGroup& group) {
@@ -51,7 +51,8 @@ absl::StatusOr<JobsOf> EndedJobs(const ReportContext& context,
     std::vector<SimulatedJob>& all =
         jobs_of[context.labels().Scheduler(run->spec)];
     for (SimulatedJob& job : jobs) {
-      if (job.completion_s < kNever) all.push_back(std::move(job));
+      if (job.interactive || job.completion_s == kNever) continue;
+      all.push_back(std::move(job));
     }
   }
   return jobs_of;
@@ -440,8 +441,9 @@ absl::StatusOr<ReportSection> SharesReceived(const ReportContext& context,
     plot.x = {"share received / share meant", false, true, {}, {}};
     plot.y = {"jobs (fraction)", false, true, 0, 1};
     for (const Detail& detail : DetailsOf(context, group)) {
-      GAVEL_ASSIGN_OR_RETURN(const auto jobs,
-                             context.store().Jobs(detail.run->id));
+      GAVEL_ASSIGN_OR_RETURN(auto jobs, context.store().Jobs(detail.run->id));
+      std::erase_if(jobs,
+                    [](const SimulatedJob& job) { return job.interactive; });
       std::vector<double> ratios;
       for (const SimulatedJob& job : jobs) {
         if (job.share_target <= 0) continue;

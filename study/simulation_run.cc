@@ -71,24 +71,33 @@ class Capacity {
 
  private:
   void Classify(const Trace& trace, size_t jobs) {
-    std::map<std::tuple<std::string_view, int, int, int>, size_t> class_of;
+    std::map<std::tuple<std::string_view, bool, int, int, int>, size_t>
+        class_of;
     for (size_t i = 0; i < jobs; ++i) {
       const TraceJob& job = trace.jobs[i];
       const std::string& type = trace.templates[job.job_template].type;
-      const auto [found, added] = class_of.try_emplace(
-          {type, job.LeastWorkers(), job.scale_factor, job.MostWorkers()},
-          classes_.size());
+      const auto [found, added] =
+          class_of.try_emplace({type, job.interactive, job.LeastWorkers(),
+                                job.scale_factor, job.MostWorkers()},
+                               classes_.size());
       if (added) classes_.push_back({&job, &type});
       // Jobs without a row run at the speed that follows from their durations.
-      const bool known =
-          throughputs_.FindRow(type, job.scale_factor).has_value();
+      const bool known = RowOf(job, type, job.scale_factor).has_value();
       classes_[found->second].steps += known ? job.steps_total : job.duration_s;
     }
   }
 
+  // Interactive jobs have none.
+  std::optional<ThroughputTable::Row> RowOf(const TraceJob& job,
+                                            const std::string& type,
+                                            int workers) const {
+    if (job.interactive) return std::nullopt;
+    return throughputs_.FindRow(type, workers);
+  }
+
   // steps/s at the best placement, whatever the level.
   double Alone(const JobClass& one, int workers, size_t j) const {
-    const auto row = throughputs_.FindRow(*one.type, workers);
+    const auto row = RowOf(*one.job, *one.type, workers);
     if (!row) return workers == one.job->scale_factor ? 1 : 0;
     const auto type = throughputs_.FindType(cluster_[j].type);
     if (!type) return 0;
@@ -120,8 +129,8 @@ class Capacity {
   void AddPair(size_t a, size_t b) {
     const int workers = classes_[a].job->scale_factor;
     if (classes_[b].job->scale_factor != workers) return;
-    const auto row = throughputs_.FindRow(*classes_[a].type, workers);
-    const auto other = throughputs_.FindRow(*classes_[b].type, workers);
+    const auto row = RowOf(*classes_[a].job, *classes_[a].type, workers);
+    const auto other = RowOf(*classes_[b].job, *classes_[b].type, workers);
     if (!row || !other) return;
     for (size_t j = 0; j < cluster_.size(); ++j) {
       const auto type = throughputs_.FindType(cluster_[j].type);
@@ -179,12 +188,13 @@ std::string Digest(const std::string& text) {
 // The fields of the spec that determine the trace.
 std::string TraceKey(const SimulationSpec& spec) {
   return absl::StrJoin(
-      std::tuple(spec.trace, spec.throughputs, GeneratedJobs(spec),
-                 FieldText(spec.rate_per_h), spec.multi_gpu,
-                 spec.multi_priority, spec.slos,
-                 FieldText(spec.fixed_duration_s), spec.app_jobs_max,
-                 spec.scale_factor_max, spec.seed, spec.unknown_types,
-                 spec.ignore_columns),
+      std::tuple(
+          spec.trace, spec.throughputs, GeneratedJobs(spec),
+          FieldText(spec.rate_per_h), spec.multi_gpu, spec.multi_priority,
+          spec.slos, FieldText(spec.fixed_duration_s), spec.app_jobs_max,
+          FieldText(spec.interactive), FieldText(spec.interactive_shortest_s),
+          FieldText(spec.interactive_longest_s), spec.scale_factor_max,
+          spec.seed, spec.unknown_types, spec.ignore_columns),
       "|");
 }
 
@@ -198,6 +208,9 @@ absl::StatusOr<Trace> Generate(const SimulationSpec& spec,
   options.slos = spec.slos;
   options.fixed_duration_s = spec.fixed_duration_s;
   options.app_jobs_max = spec.app_jobs_max;
+  options.interactive = spec.interactive;
+  options.interactive_shortest_s = spec.interactive_shortest_s;
+  options.interactive_longest_s = spec.interactive_longest_s;
   options.scale_factor_max = spec.scale_factor_max;
   GAVEL_ASSIGN_OR_RETURN(TraceGenerator generator,
                          TraceGenerator::Create(options, throughputs));
@@ -393,7 +406,8 @@ absl::Status SimulationInputCache::CheckTypes(
         trace == nullptr ||
         std::ranges::any_of(trace->jobs, [&](const TraceJob& job) {
           const std::string& type = trace->templates[job.job_template].type;
-          return table.FindRow(type, job.scale_factor).has_value();
+          return !job.interactive &&
+                 table.FindRow(type, job.scale_factor).has_value();
         });
     if (!needed) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -536,6 +550,7 @@ void ComputeStretches(const SimulationInputs& inputs, SimulationRun* run) {
     double took_s = 0;
     double alone_s = 0;
     for (size_t i = begin; i < end; ++i) {
+      if (jobs[i].interactive) continue;
       if (jobs[i].completion_s == kNever) return kNaN;
       took_s += jobs[i].jct_s;
       alone_s += FastestAlone(inputs, inputs.trace->jobs[jobs[i].job]);
@@ -634,8 +649,13 @@ double DrainWatch::JctAtLeast(Time now, const SimulationResult& so_far) const {
     if (job.completion_s < kNever) age_s[job.job - begin_] = job.jct_s;
   }
   double sum = 0;
-  for (const double age : age_s) sum += age;
-  return sum / static_cast<double>(age_s.size());
+  double jobs = 0;
+  for (size_t i = begin_; i < end_; ++i) {
+    if (trace_.jobs[i].interactive) continue;
+    sum += age_s[i - begin_];
+    jobs += 1;
+  }
+  return jobs > 0 ? sum / jobs : 0;
 }
 
 bool DrainWatch::QueueGrows(Time now, const SimulationResult& so_far) const {

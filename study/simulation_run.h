@@ -122,7 +122,8 @@ struct SimulationRun {
   double cpu_s = 0;           // of the simulation, without reading files
   uint64_t jobs_arrived = 0;  // of the whole trace, by the end of the run
   uint64_t jobs_in_window = 0;
-  // The stretch of the first and second half of the window's jobs, by arrival:
+  // The stretch of the first and second half of the window's jobs, by arrival,
+  // interactive ones left out:
   // the sum of their JCTs over the sum of their times alone on their fastest
   // accelerators. NaN: some have not ended.
   double stretch_first = 0;

@@ -60,6 +60,9 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
       {"rate", spec.rate_per_h},
       {"fixed-duration", spec.fixed_duration_s},
       {"app-jobs-max", static_cast<double>(spec.app_jobs_max)},
+      {"interactive", spec.interactive},
+      {"interactive-shortest", spec.interactive_shortest_s, true},
+      {"interactive-longest", spec.interactive_longest_s, true},
       {"scale-factor-max", static_cast<double>(spec.scale_factor_max), true},
       {"time-limit", spec.time_limit_s}};
   for (const auto& [name, value, above_zero] : numbers) {
@@ -80,6 +83,17 @@ absl::Status CheckNumbers(const SimulationSpec& spec) {
     return Refuse(StrCat("--spread-speed ", spec.spread_speed,
                          " is above 1; give what spread gangs keep of their "
                          "speed"));
+  }
+  if (spec.interactive > 1) {
+    return Refuse(StrCat("--interactive ", spec.interactive,
+                         " is above 1; give the part of the arrivals that are "
+                         "interactive jobs"));
+  }
+  if (spec.interactive_shortest_s > spec.interactive_longest_s) {
+    return Refuse(StrCat("--interactive-shortest ", spec.interactive_shortest_s,
+                         " is above --interactive-longest ",
+                         spec.interactive_longest_s,
+                         "; give the shorter duration first"));
   }
   if (spec.round_duration_s >= kRoundDurationMin_s) return absl::OkStatus();
   return Refuse(StrCat("--round-duration ", spec.round_duration_s,
@@ -131,6 +145,12 @@ absl::Status CheckIdeal(const SimulationSpec& spec) {
   if (spec.overheads != "none") {
     return Refuse(StrCat("--ideal pre-empts nothing, so --overheads ",
                          spec.overheads, " would cost nothing; leave one out"));
+  }
+  if (spec.interactive > 0) {
+    return Refuse(
+        StrCat("--ideal pauses nothing for interactive jobs; leave out it or "
+               "--interactive ",
+               spec.interactive));
   }
   if (spec.failures_per_hour > 0) {
     return Refuse(

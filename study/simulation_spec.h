@@ -61,7 +61,10 @@ struct SimulationSpec {
   bool multi_priority = false;
   bool slos = false;
   double fixed_duration_s = 0;  // 0: drawn
-  int app_jobs_max = 0;         // GeneratorOptions
+  int app_jobs_max = 0;         // GeneratorOptions, as the next three
+  double interactive = 0;
+  double interactive_shortest_s = 600;
+  double interactive_longest_s = 7200;
   int scale_factor_max = 8;
   uint64_t seed = 0;
   // The measurement.
@@ -108,6 +111,9 @@ void VisitFields(Spec& spec, const Visitor& visit) {
   visit("slos", spec.slos);
   visit("fixed_duration_s", spec.fixed_duration_s);
   visit("app_jobs_max", spec.app_jobs_max);
+  visit("interactive", spec.interactive);
+  visit("interactive_shortest_s", spec.interactive_shortest_s);
+  visit("interactive_longest_s", spec.interactive_longest_s);
   visit("scale_factor_max", spec.scale_factor_max);
   visit("seed", spec.seed);
   visit("window_begin", spec.window_begin);

@@ -66,6 +66,8 @@ void VisitJob(Job& job, const Visitor& visit) {
   visit("deadline_s", job.deadline_s);
   visit("share_target", job.share_target);
   visit("share_received", job.share_received);
+  visit("interactive", job.interactive);
+  visit("started_s", job.started_s);
 }
 
 // The columns that one of the two visits, as parts of SQL statements.
@@ -106,7 +108,9 @@ Columns JobColumns() {
   Columns columns;
   const SimulatedJob job;
   VisitJob(job, [&](const std::string_view name, const auto& field) {
-    columns.Add(name, field, name == "completion_s" || name == "deadline_s");
+    columns.Add(
+        name, field,
+        name == "completion_s" || name == "deadline_s" || name == "started_s");
   });
   return columns;
 }

@@ -59,6 +59,11 @@ void VisitResult(Result& result, const Visitor& visit) {
   visit("median_lying_app_rho", result.median_lying_app_rho);
   visit("busy_s", result.busy_s);
   visit("worst_share", result.worst_share);
+  visit("interactive_jobs", result.interactive.jobs);
+  visit("interactive_p50_start_s", result.interactive.p50_start_s);
+  visit("interactive_p99_start_s", result.interactive.p99_start_s);
+  visit("interactive_max_start_s", result.interactive.max_start_s);
+  visit("interactive_paused", result.interactive.paused);
   visit("preemptions", result.preemptions);
   visit("moves", result.moves);
   visit("failures", result.failures);

@@ -88,24 +88,28 @@ std::string FairnessText(const Fairness& rho) {
 
 Json JobJson(const SimulatedJob& job) {
   const bool ended = job.completion_s < kNever;
-  return {{"id", job.job},
-          {"type", job.type},
-          {"scale_factor", job.scale_factor},
-          {"weight", job.weight},
-          {"arrival", job.arrival_s},
-          {"completion", job.completion_s},
-          {"jct", ended ? Json(job.jct_s) : Json()},
-          {"rho", ended ? Json(job.rho) : Json()},
-          {"rho_static", ended ? Json(job.rho_static) : Json()},
-          {"rho_mean", ended ? Json(job.rho_mean) : Json()},
-          {"cost", job.cost},
-          {"preemptions", job.preemptions},
-          {"moves", job.moves},
-          {"run_s", job.run_s},
-          {"lost_s", job.lost_s},
-          {"deadline", job.deadline_s},
-          {"share_target", job.share_target},
-          {"share_received", job.share_received}};
+  return {
+      {"id", job.job},
+      {"type", job.type},
+      {"scale_factor", job.scale_factor},
+      {"weight", job.weight},
+      {"arrival", job.arrival_s},
+      {"completion", job.completion_s},
+      {"jct", ended ? Json(job.jct_s) : Json()},
+      {"rho", ended ? Json(job.rho) : Json()},
+      {"rho_static", ended ? Json(job.rho_static) : Json()},
+      {"rho_mean", ended ? Json(job.rho_mean) : Json()},
+      {"cost", job.cost},
+      {"preemptions", job.preemptions},
+      {"moves", job.moves},
+      {"run_s", job.run_s},
+      {"lost_s", job.lost_s},
+      {"class", job.interactive ? "interactive" : "training"},
+      {"start_delay_s",
+       job.started_s < kNever ? Json(job.started_s - job.arrival_s) : Json()},
+      {"deadline", job.deadline_s},
+      {"share_target", job.share_target},
+      {"share_received", job.share_received}};
 }
 
 // An array of `json_of` of each item.
@@ -156,6 +160,14 @@ std::string RenderSummary(const SimulationSpec& spec,
   }
   AddLine(&text, "worst share",
           StrCat(FormatNumber(result.worst_share, 3), " of its target"));
+  if (result.interactive.jobs > 0) {
+    const InteractiveFigures& of = result.interactive;
+    AddLine(
+        &text, "interactive jobs",
+        StrCat(of.jobs, ", start after p50 ", FormatNumber(of.p50_start_s, 3),
+               " s, p99 ", FormatNumber(of.p99_start_s, 3), " s, at most ",
+               FormatNumber(of.max_start_s, 3), " s, paused: ", of.paused));
+  }
   if (!std::isnan(result.placement_score)) {
     AddLine(&text, "placement score",
             StrCat(FormatNumber(result.placement_score, 3),
@@ -261,6 +273,11 @@ std::string RenderTotals(const Trace& trace) {
   if (with_slo > 0) StrAppend(&text, "deadlines:     ", with_slo, " jobs\n");
   if (!trace.apps.empty()) {
     StrAppend(&text, "apps:          ", trace.apps.size(), "\n");
+  }
+  const auto interactive =
+      std::ranges::count(trace.jobs, true, &TraceJob::interactive);
+  if (interactive > 0) {
+    StrAppend(&text, "interactive:   ", interactive, " jobs\n");
   }
   for (size_t i = 0; i < trace.entities.size(); ++i) {
     const TraceEntity& entity = trace.entities[i];

@@ -65,6 +65,14 @@ void AddDrawFlags(CLI::App& command, Drawn* drawn,
             "jobs come in apps of 1 to so many, and --rate counts apps; 0: "
             "jobs without apps")
       ->check(CLI::Range(0, 10'000));
+  AddOption(command, "--interactive", drawn->interactive, "SHARE",
+            "of the arrivals that are interactive jobs: one accelerator for a "
+            "drawn time, at once and without a pause")
+      ->check(CLI::Range(0.0, 1.0));
+  AddOption(command, "--interactive-shortest", drawn->interactive_shortest_s,
+            "SECONDS", "of their durations");
+  AddOption(command, "--interactive-longest", drawn->interactive_longest_s,
+            "SECONDS", "the same");
   command
       .add_option("--fixed-duration", drawn->fixed_duration_s,
                   "of every job on a v100, in place of a drawn one")
@@ -304,16 +312,16 @@ absl::Status CheckSource(const SimulateOptions& options) {
   if (!has_trace && !options.generate) {
     return Refuse("no jobs; give --trace FILE, or --generate with --rate");
   }
-  const bool drawn = options.rate_per_h || options.all_at_zero ||
-                     options.spec.jobs > 0 || options.spec.multi_gpu ||
-                     options.spec.multi_priority || options.spec.slos ||
-                     options.spec.app_jobs_max > 0 ||
-                     options.spec.fixed_duration_s > 0;
+  const bool drawn =
+      options.rate_per_h || options.all_at_zero || options.spec.jobs > 0 ||
+      options.spec.multi_gpu || options.spec.multi_priority ||
+      options.spec.slos || options.spec.app_jobs_max > 0 ||
+      options.spec.interactive > 0 || options.spec.fixed_duration_s > 0;
   if (has_trace && drawn) {
     return Refuse(
         "--jobs, --rate, --static, --multi-gpu, --multi-priority, --slos, "
-        "--app-jobs-max and --fixed-duration are for --generate; a trace has "
-        "its own jobs");
+        "--app-jobs-max, --interactive and --fixed-duration are for "
+        "--generate; a trace has its own jobs");
   }
   if (options.generate && !options.rate_per_h && !options.all_at_zero) {
     return Refuse("with --generate give --rate JOBS/H, or --static");

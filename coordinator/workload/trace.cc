@@ -88,6 +88,18 @@ class AppNames {
   std::map<std::string, size_t, std::less<>> indexes_;
 };
 
+constexpr std::string_view kTrainingClass = "training";
+constexpr std::string_view kInteractiveClass = "interactive";
+
+// Sets `interactive` by the name of a class. Returns the reason if jobs of the
+// class are not simulated, else an empty text.
+std::string TakeClass(std::string_view name, bool* interactive) {
+  *interactive = name == kInteractiveClass;
+  if (*interactive || name == kTrainingClass) return "";
+  return StrCat("class ", QuoteToml(name), " is not simulated; write \"",
+                kTrainingClass, "\" or \"", kInteractiveClass, "\"");
+}
+
 // The parsers below take a text with at least one line that is neither blank
 // nor a comment, and without a byte order mark. Their result may have no jobs.
 
@@ -112,6 +124,20 @@ constexpr std::array<std::string_view, 11> kEleven = {"job_type",
                                                       "SLO",
                                                       "arrival_time",
                                                       "app"};
+// The same with the class of the job and its duration. The app may be empty.
+constexpr std::array<std::string_view, 13> kThirteen = {"job_type",
+                                                        "command",
+                                                        "working_directory",
+                                                        "num_steps_arg",
+                                                        "needs_data_dir",
+                                                        "total_steps",
+                                                        "scale_factor",
+                                                        "priority_weight",
+                                                        "SLO",
+                                                        "arrival_time",
+                                                        "app",
+                                                        "class",
+                                                        "duration"};
 constexpr std::array<std::string_view, 7> kOldSeven = {
     "job_type",    "command",      "num_steps_arg", "needs_data_dir",
     "total_steps", "arrival_time", "scale_factor"};
@@ -146,10 +172,11 @@ struct Form {
   size_t duration = At("duration");
   size_t arrival = At("arrival_time");
   size_t app = At("app");
+  size_t job_class = At("class");
 };
 
-constexpr std::array<Form, 4> kForms = {Form(kTen), Form(kOldSeven),
-                                        Form(kTwelve), Form(kEleven)};
+constexpr std::array<Form, 5> kForms = {
+    Form(kTen), Form(kOldSeven), Form(kTwelve), Form(kEleven), Form(kThirteen)};
 
 const Form* FormOf(const std::vector<TextField>& fields) {
   for (const Form& form : kForms) {
@@ -195,8 +222,8 @@ class GavelTraceParser {
                  " columns; write ten between tabs: type, command, working "
                  "directory, steps flag, needs data directory, steps, scale "
                  "factor, weight, SLO, arrival, and an app as the eleventh if "
-                 "the job has one; seven as old traces have, or Shockwave's "
-                 "twelve"));
+                 "the job has one; thirteen with class and duration; seven as "
+                 "old traces have, or Shockwave's twelve"));
     }
     if (is_first && IsHeader(*form)) return CheckHeader(*form, reader);
     TraceJob job;
@@ -215,9 +242,13 @@ class GavelTraceParser {
     job.arrival_s = ReadArrival(*form, reader);
     if (form->app != Form::kNone) {
       const TextField& field = fields_[form->app];
-      const std::string wrong = apps_.Take(field.text, &job.app);
+      const bool left_out =
+          form->job_class != Form::kNone && field.text.empty();
+      const std::string wrong =
+          left_out ? "" : apps_.Take(field.text, &job.app);
       if (!wrong.empty()) reader.Fail(field, wrong);
     }
+    if (form->job_class != Form::kNone) ReadClass(*form, reader, job);
     // The original truncates the steps of short jobs to 0.
     if (status_.ok() && job.steps_total == 0) return idle_.Count("steps");
     job.job_template = TemplateOf(line, *form, reader);
@@ -225,6 +256,20 @@ class GavelTraceParser {
       ++adaptive_;
     }
     trace_.jobs.push_back(job);
+  }
+
+  // The steps of an interactive job are its seconds, whatever the line says.
+  void ReadClass(const Form& form, FieldReader& reader, TraceJob& job) {
+    const TextField& field = fields_[form.job_class];
+    const std::string wrong = TakeClass(field.text, &job.interactive);
+    if (!wrong.empty()) reader.Fail(field, wrong);
+    if (!job.interactive) return;
+    if (status_.ok() && job.duration_s == 0) {
+      reader.Fail(fields_[form.duration],
+                  "an interactive job has a duration of 0; write for how many "
+                  "seconds it is used");
+    }
+    job.steps_total = job.duration_s;
   }
 
   // Names where numbers belong.
@@ -336,6 +381,7 @@ const Names kType = {"type", "job_type", "model"};
 const Names kWeight = {"weight", "priority_weight"};
 const Names kEntity = {"entity"};
 const Names kApp = {"app"};
+const Names kClass = {"class"};
 const Names kDeadline = {"deadline_s", "deadline"};
 const Names kName = {"job_id", "jobid", "id", "job_name"};
 // In place of a duration.
@@ -476,6 +522,7 @@ class CsvTraceParser {
     weight_ = csv_.FindColumn(kWeight);
     entity_ = csv_.FindColumn(kEntity);
     app_ = csv_.FindColumn(kApp);
+    class_ = csv_.FindColumn(kClass);
     deadline_ = csv_.FindColumn(kDeadline);
     name_ = csv_.FindColumn(kName);
     const std::vector<std::string> left_out =
@@ -528,12 +575,15 @@ class CsvTraceParser {
       if (!wrong.empty()) csv_.Fail(app_, wrong);
     }
     if (IsThere(name_)) trace_.names.emplace_back(csv_.Text(name_));
-    std::string_view type = kNoJobType;
-    // Without a type nothing tells a throughput: 1 step/s, by definition.
-    if (!IsThere(type_, &type)) {
-      type = kNoJobType;
-      job.steps_total = job.duration_s;
+    if (IsThere(class_, &text)) {
+      const std::string wrong = TakeClass(text, &job.interactive);
+      if (!wrong.empty()) csv_.Fail(class_, wrong);
     }
+    std::string_view type;
+    // Without a type nothing tells a throughput: 1 step/s, by definition.
+    const bool typed = IsThere(type_, &type);
+    if (!typed) type = job.interactive ? kInteractiveJobType : kNoJobType;
+    if (!typed || job.interactive) job.steps_total = job.duration_s;
     const auto [found, added] =
         template_of_.try_emplace(std::string(type), trace_.templates.size());
     if (added) trace_.templates.emplace_back().type = type;
@@ -610,6 +660,7 @@ class CsvTraceParser {
   size_t weight_ = CsvReader::kNoColumn;
   size_t entity_ = CsvReader::kNoColumn;
   size_t app_ = CsvReader::kNoColumn;
+  size_t class_ = CsvReader::kNoColumn;
   size_t deadline_ = CsvReader::kNoColumn;
   size_t name_ = CsvReader::kNoColumn;
   bool dated_ = false;
@@ -679,16 +730,17 @@ class TomlTraceParser {
 
   // One table stands for `count` jobs.
   void ReadJobs(const toml::table& table) {
-    TomlReader reader(
-        table, source_,
-        {"type", "command", "steps_total", "duration_s", "count",
-         "scale_factor", "scale_factor_min", "scale_factor_max", "weight",
-         "arrival_s", "slo", "entity", "app", "loss_b0", "loss_b1", "loss_b2"},
-        status_);
+    TomlReader reader(table, source_,
+                      {"type", "command", "steps_total", "duration_s", "count",
+                       "scale_factor", "scale_factor_min", "scale_factor_max",
+                       "weight", "arrival_s", "slo", "entity", "app", "class",
+                       "loss_b0", "loss_b1", "loss_b2"},
+                      status_);
     TraceJob job;
     job.job_template = ReadTemplate(reader);
     ReadWork(reader, job);
     ReadScaleFactors(reader, job);
+    ReadClass(reader, job);
     reader.Read("weight", job.weight, kTraceWeight);
     reader.Read("slo", job.slo, kTraceSlo);
     ReadArrival(reader, job);
@@ -717,6 +769,25 @@ class TomlTraceParser {
                 kTraceScaleFactorMax);
     CheckScaleFactors(job.scale_factor_min, job.scale_factor,
                       job.scale_factor_max, reader);
+  }
+
+  static void ReadClass(TomlReader& reader, TraceJob& job) {
+    std::string name;
+    if (!reader.Read("class", name)) return;
+    const std::string wrong = TakeClass(name, &job.interactive);
+    if (!wrong.empty()) return reader.Fail("class", wrong);
+    if (!job.interactive) return;
+    if (reader.Has("steps_total") || !reader.Has("duration_s")) {
+      reader.Fail("class",
+                  "an interactive job has a duration and no steps; write "
+                  "duration_s in place of steps_total");
+    }
+    if (job.LeastWorkers() != job.MostWorkers()) {
+      reader.Fail("class",
+                  "an interactive job can't be elastic; leave out "
+                  "scale_factor_min and scale_factor_max");
+    }
+    job.steps_total = job.duration_s;
   }
 
   size_t ReadTemplate(TomlReader& reader) {
@@ -858,8 +929,13 @@ std::string FormatTrace(const Trace& trace) {
               "\t", static_cast<int64_t>(job.weight));
     absl::StrAppendFormat(&text, "\t%f\t%f", job.slo > 0 ? job.slo : kNoSlo,
                           job.arrival_s);
-    if (job.app != TraceJob::kNoApp) {
-      StrAppend(&text, "\t", trace.apps[job.app]);
+    const std::string app =
+        job.app == TraceJob::kNoApp ? "" : trace.apps[job.app];
+    if (job.interactive) {
+      absl::StrAppendFormat(&text, "\t%s\t%s\t%f", ToAbsl(app),
+                            ToAbsl(kInteractiveClass), job.duration_s);
+    } else if (!app.empty()) {
+      StrAppend(&text, "\t", app);
     }
     text += '\n';
   }

@@ -17,6 +17,8 @@ namespace gavel {
 
 // Type of the jobs of a CSV that names none: equally fast on all accelerators.
 inline constexpr std::string_view kNoJobType = "philly";
+// Type of the interactive jobs of a CSV that names none, and of generated ones.
+inline constexpr std::string_view kInteractiveJobType = "interactive";
 
 // The part that many jobs of a trace have in common.
 struct JobTemplate {
@@ -66,6 +68,10 @@ struct TraceJob {
   int MostWorkers() const {
     return scale_factor_max > 0 ? scale_factor_max : scale_factor;
   }
+  // A person uses it for `duration_s` on whatever accelerators
+  // (JobClass::kInteractive). Its steps are seconds, and its type needs no row
+  // in the throughputs.
+  bool interactive = false;
   friend bool operator==(const TraceJob&, const TraceJob&) = default;
 };
 
@@ -109,7 +115,8 @@ inline constexpr std::string_view kAllOtherColumns = "*";
 // needs data directory, steps, scale factor, weight, SLO, arrival), the old
 // seven (type, command, steps flag, needs data directory, steps, arrival, scale
 // factor), Shockwave's twelve, which are the ten with a mode behind the scale
-// factor and a duration before the arrival, or eleven: the ten and the app.
+// factor and a duration before the arrival, eleven: the ten and the app, or
+// thirteen: these, the class and the duration.
 //
 // CSV: a header that names at least the duration and the accelerators of a job
 // (trace.cc lists all names). Without arrivals all jobs are there
@@ -126,12 +133,16 @@ inline constexpr std::string_view kAllOtherColumns = "*";
 // arrival_s, slo, entity, app, command (a string); [[entity]] with name,
 // weight, policy. A [[job]] may also have loss_b0, loss_b1 and loss_b2
 // (TraceLoss).
+//
+// The class, where a form has it, is "training" or "interactive". An
+// interactive job needs a duration, has no steps of its own and is not elastic.
 absl::StatusOr<Trace> ParseTrace(std::string_view text, std::string_view source,
                                  std::string_view ignored_columns = {});
 
 // Gavel's ten columns, byte for byte as the original dumps them: steps and
 // weight truncated to whole numbers, arrivals and SLOs with six decimals. They
-// do not tell which jobs are elastic. Jobs of an app have an eleventh column.
+// do not tell which jobs are elastic. Jobs of an app have an eleventh column,
+// and interactive ones thirteen, with six decimals of the duration.
 std::string FormatTrace(const Trace& trace);
 
 }  // namespace gavel

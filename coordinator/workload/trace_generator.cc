@@ -89,7 +89,7 @@ absl::Status RequireKnownTypes(const ThroughputTable& throughputs,
   for (size_t number = 0; number < trace.jobs.size(); ++number) {
     const TraceJob& job = trace.jobs[number];
     const std::string& type = trace.templates[job.job_template].type;
-    if (type == kNoJobType) continue;
+    if (type == kNoJobType || job.interactive) continue;
     if (throughputs.FindRow(type, job.scale_factor).has_value()) continue;
     return absl::InvalidArgumentError(
         StrCat("job ", number, ": the throughput file has no row of type \"",
@@ -120,7 +120,8 @@ std::optional<ThroughputTable> ScaleRows(const ThroughputTable& throughputs,
     const TraceJob& job = trace.jobs[number];
     const std::string& type = trace.templates[job.job_template].type;
     const auto known = rows_of.find(type);
-    if (known == rows_of.end() || known->second.contains(job.scale_factor)) {
+    if (job.interactive || known == rows_of.end() ||
+        known->second.contains(job.scale_factor)) {
       continue;
     }
     if (jobs++ == 0) first = number;
@@ -432,6 +433,21 @@ absl::Status CheckOptions(const GeneratorOptions& options) {
         StrCat("the most jobs of an app are ", options.app_jobs_max,
                "; give 1 to ", kAppJobsMax, ", or 0 for jobs without apps"));
   }
+  if (!(options.interactive >= 0 && options.interactive <= 1)) {
+    return absl::InvalidArgumentError(
+        StrCat("the share of interactive jobs is ", options.interactive,
+               "; give a number from 0 to 1"));
+  }
+  if (!(options.interactive_shortest_s >= 1 &&
+        options.interactive_shortest_s <= options.interactive_longest_s &&
+        is_duration(options.interactive_longest_s))) {
+    return absl::InvalidArgumentError(
+        StrCat("interactive jobs take from ", options.interactive_shortest_s,
+               " to ", options.interactive_longest_s,
+               " s; give a shortest duration of 1 or more and a longest one "
+               "from there to ",
+               kDurationMax_s));
+  }
   if (options.scale_factor_max < 1) {
     return absl::InvalidArgumentError(StrCat("the largest scale factor is ",
                                              options.scale_factor_max,
@@ -488,7 +504,8 @@ TraceGenerator::TraceGenerator(const GeneratorOptions& options,
       jobs_(options.seed + 2),
       arrivals_(options.seed + 3),
       slos_(options.seed + 6),
-      apps_(options.seed + 9) {}
+      apps_(options.seed + 9),
+      interactive_(options.seed + 10) {}
 
 int TraceGenerator::DrawScaleFactor() {
   // Drawn even when it is not used, so that durations are the same either way.
@@ -520,6 +537,11 @@ double TraceGenerator::DrawSlo() {
   return drawn < 0.67 ? 2.0 : 10.0;
 }
 
+double TraceGenerator::DrawArrival() {
+  if (!std::exchange(first_, false)) arrival_s_ += DrawInterarrival();
+  return arrival_s_;
+}
+
 double TraceGenerator::DrawInterarrival() {
   if (options_.interarrival_s == 0) return 0;
   // Poisson arrivals: the times between are exponential. Divided by the rate,
@@ -537,8 +559,20 @@ TraceJob TraceGenerator::Draw() {
     job.weight = jobs_.Uniform(0, 1) <= 0.2 ? 5 : 1;
   }
   if (options_.slos) job.slo = DrawSlo();
-  if (!std::exchange(first_, false)) arrival_s_ += DrawInterarrival();
-  job.arrival_s = arrival_s_;
+  job.arrival_s = DrawArrival();
+  return job;
+}
+
+TraceJob TraceGenerator::DrawInteractive() {
+  TraceJob job;
+  job.interactive = true;
+  job.job_template = GavelJobTable().size();
+  job.duration_s =
+      options_.interactive_shortest_s *
+      std::pow(options_.interactive_longest_s / options_.interactive_shortest_s,
+               interactive_.Random());
+  job.steps_total = job.duration_s;
+  job.arrival_s = DrawArrival();
   return job;
 }
 
@@ -557,6 +591,11 @@ TraceJob TraceGenerator::DrawOfApp() {
 }
 
 TraceJob TraceGenerator::Next() {
+  // Jobs of one app arrive together.
+  if (options_.interactive > 0 && app_jobs_left_ == 0 &&
+      interactive_.Random() < options_.interactive) {
+    return DrawInteractive();
+  }
   const auto draw = [this] {
     return options_.app_jobs_max > 0 ? DrawOfApp() : Draw();
   };
@@ -571,6 +610,7 @@ Trace TraceGenerator::Take(size_t count) {
   Trace trace;
   const std::span<const JobTemplate> table = GavelJobTable();
   trace.templates.assign(table.begin(), table.end());
+  trace.templates.emplace_back().type = kInteractiveJobType;
   trace.jobs.reserve(count);
   for (size_t i = 0; i < count; ++i) trace.jobs.push_back(Next());
   for (size_t i = 0; i < app_; ++i) trace.apps.push_back(StrCat("app-", i));

@@ -30,9 +30,9 @@ namespace gavel {
 absl::Status CompleteTrace(const ThroughputTable& throughputs, Trace& trace);
 
 // `throughputs` with rows for the scale factors of `trace` that it lacks, of
-// types that it has: the speeds of the next smaller scale factor there (else
-// the smallest), in proportion; no pairs. Nothing when none is lacking. A
-// notice of the trace tells of it.
+// types that it has, interactive jobs aside: the speeds of the next smaller
+// scale factor there (else the smallest), in proportion; no pairs. Nothing when
+// none is lacking. A notice of the trace tells of it.
 std::optional<ThroughputTable> ScaleRows(const ThroughputTable& throughputs,
                                          Trace& trace);
 
@@ -81,6 +81,12 @@ struct GeneratorOptions {
   // 8.1, has apps of 1 to 98 jobs with a median of 23, which the paper's traces
   // give; ours are drawn.)
   int app_jobs_max = 0;
+  // The part of the arrivals that are interactive jobs (TraceJob), each on one
+  // accelerator for a time that is drawn log-uniformly. Training jobs are the
+  // same ones, one after the other, with any part.
+  double interactive = 0;  // [0, 1]
+  double interactive_shortest_s = 600;
+  double interactive_longest_s = 7200;
 };
 
 // The 26 job types of Gavel (its job table), in the order in which it draws.
@@ -94,7 +100,8 @@ class TraceGenerator {
   static absl::StatusOr<TraceGenerator> Create(
       const GeneratorOptions& options, const ThroughputTable& throughputs);
 
-  // The next job; there is always one. job_template indexes GavelJobTable().
+  // The next job; there is always one. job_template indexes GavelJobTable(),
+  // or is its size for an interactive job.
   TraceJob Next();
   // The first `count` jobs that are not dropped, from the present state on.
   Trace Take(size_t count);
@@ -109,8 +116,10 @@ class TraceGenerator {
   double DrawDuration();
   size_t DrawTemplate(int scale_factor);
   double DrawSlo();
+  double DrawArrival();
   double DrawInterarrival();
   TraceJob Draw();
+  TraceJob DrawInteractive();
   // One more job of the app whose jobs are being drawn.
   TraceJob DrawOfApp();
 
@@ -120,6 +129,7 @@ class TraceGenerator {
   PythonRandom arrivals_;
   PythonRandom slos_;
   PythonRandom apps_;
+  PythonRandom interactive_;
   TraceJob app_job_;       // the first job of the present app
   int app_jobs_left_ = 0;  // jobs of it that are still to be drawn
   size_t app_ = 0;         // index of the next app

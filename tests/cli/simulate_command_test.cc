@@ -104,6 +104,32 @@ TEST_F(SimulateTest, ATraceRunsToItsEndAndTheJsonHasItAll) {
                                   HasSubstr("of the jobs")));
 }
 
+TEST_F(SimulateTest, InteractiveJobsAreToldApart) {
+  const std::string trace =
+      Write("team.toml",
+            "[[job]]\ntype = \"A3C\"\nduration_s = 3600\ncount = 2\n"
+            "[[job]]\ntype = \"interactive\"\nclass = \"interactive\"\n"
+            "duration_s = 600\narrival_s = 1700\n");
+  const Ended ended = Simulate({"--trace", trace, "--overheads", "pause=0.5",
+                                "--output", Path("out.json")});
+  ASSERT_EQ(ended.exit_code, 0) << ended.errors;
+  EXPECT_THAT(ended.output,
+              HasSubstr("interactive jobs      1, start after p50 0.500 s, "
+                        "p99 0.500 s, at most 0.500 s, paused: 0\n"));
+  const Json json = Json::parse(ReadText(Path("out.json")));
+  EXPECT_EQ(json["interactive_jobs"], 1);
+  EXPECT_EQ(json["interactive_p99_start_s"], 0.5);
+  EXPECT_EQ(json["interactive_paused"], 0);
+  EXPECT_EQ(json["jobs"][0]["class"], "training");
+  EXPECT_EQ(json["jobs"][2]["class"], "interactive");
+  EXPECT_EQ(json["jobs"][2]["start_delay_s"], 0.5);
+  EXPECT_EQ(json["jobs"][2]["jct"], 600.5);
+  ExpectRefused(Simulate({"--trace", trace, "--ideal"}),
+                "job 2 is interactive, and the ideal simulation");
+  ExpectRefused(Simulate({"--trace", trace, "--interactive", "0.5"}),
+                "--interactive and --fixed-duration are for --generate");
+}
+
 TEST_F(SimulateTest, ASeedGivesTheSameEachTime) {
   const std::vector<std::string> options = {
       "--generate",       "--jobs", "30",     "--rate", "1",

@@ -58,6 +58,27 @@ TEST_F(TraceCommandTest, AllOptionsTellAndTheFileIsShown) {
                                   HasSubstr("... and 196 more jobs")));
 }
 
+TEST_F(TraceCommandTest, AShareOfTheJobsIsInteractive) {
+  const Ended generated =
+      Generate({"--jobs", "200", "--rate", "6", "--interactive", "0.5",
+                "--interactive-shortest", "60", "--interactive-longest", "120",
+                "--output", Path("team.trace")});
+  EXPECT_EQ(generated.exit_code, 0) << generated.errors;
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       ParseTrace(ReadText(Path("team.trace")), "team.trace"));
+  int interactive = 0;
+  for (const TraceJob& job : trace.jobs) {
+    if (!job.interactive) continue;
+    ++interactive;
+    EXPECT_GE(job.duration_s, 60);
+    EXPECT_LE(job.duration_s, 120);
+  }
+  EXPECT_GT(interactive, 70);
+  EXPECT_LT(interactive, 130);
+  EXPECT_THAT(Run({"trace", "show", Path("team.trace")}).output,
+              HasSubstr("interactive:   " + std::to_string(interactive)));
+}
+
 TEST_F(TraceCommandTest, WhatOfATraceIsLeftOutIsTold) {
   const std::string path =
       Write("odd.csv", "duration_s,num_gpus,user\n60,0,ada\n60,2,bob\n");
@@ -81,6 +102,8 @@ TEST_F(TraceCommandTest, WrongOptionsAreToldWithTheRemedy) {
        "the fixed duration is -1 s"},
       {{"--jobs", "3", "--static", "--scale-factor-max", "0"},
        "the largest scale factor is 0"},
+      {{"--jobs", "3", "--static", "--interactive-longest", "60"},
+       "interactive jobs take from 600 to 60 s; give a shortest duration"},
       {{"--jobs", "3", "--static", "--output", Path("none/made.trace")},
        "none/made.trace can't be written"},
   };
@@ -92,6 +115,8 @@ TEST_F(TraceCommandTest, WrongOptionsAreToldWithTheRemedy) {
   }
   EXPECT_EQ(Generate({"--static"}).exit_code, 2);
   EXPECT_EQ(Generate({"--jobs", "0", "--static"}).exit_code, 2);
+  EXPECT_EQ(
+      Generate({"--jobs", "3", "--static", "--interactive", "2"}).exit_code, 2);
   EXPECT_EQ(Run({"trace"}).exit_code, 2);
 }
 

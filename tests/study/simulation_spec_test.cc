@@ -67,6 +67,14 @@ TEST(SimulationSpec, EachWrongFieldIsNamedWithItsRemedy) {
       {[](SimulationSpec& s) { s.round_duration_s = 0.05; }, "at least 0.1 s"},
       {[](SimulationSpec& s) { s.fixed_duration_s = -2; }, "--fixed-duration"},
       {[](SimulationSpec& s) { s.scale_factor_max = 0; }, "--scale-factor-max"},
+      {[](SimulationSpec& s) { s.interactive = 1.5; }, "--interactive 1.5"},
+      {[](SimulationSpec& s) { s.interactive_shortest_s = 9000; },
+       "--interactive-shortest 9000 is above"},
+      {[](SimulationSpec& s) {
+         s.ideal = true;
+         s.interactive = 0.5;
+       },
+       "--ideal pauses nothing for interactive jobs"},
       {[](SimulationSpec& s) { s.failures_per_hour = -1; },
        "--failures-per-hour"},
       {[](SimulationSpec& s) { s.profiling_percentage = 0; },
@@ -102,7 +110,7 @@ TEST(SimulationSpec, EveryFieldIsVisited) {
   int fields = 0;
   const SimulationSpec spec;
   VisitFields(spec, [&](const char*, const auto&) { ++fields; });
-  EXPECT_EQ(fields, 37);
+  EXPECT_EQ(fields, 40);
 }
 
 TEST(SimulationSpec, FieldsAsTextReadBack) {

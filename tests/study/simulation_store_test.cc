@@ -30,6 +30,10 @@ TEST_F(SimulationStoreTest, ARunReadsBackWhole) {
   run.spec.overheads = "pause=2";
   run.run.result.unfit = {{3, "needs 16 accelerators"}};
   run.run.result.jobs[1].completion_s = kNever;
+  run.run.result.jobs[2].interactive = true;
+  run.run.result.jobs[2].started_s = 12.5;
+  run.run.result.interactive.jobs = 1;
+  run.run.result.interactive.p99_start_s = 0.5;
   {
     SimulationStore store = Open();
     ASSERT_OK(store.Append(run));
@@ -48,6 +52,12 @@ TEST_F(SimulationStoreTest, ARunReadsBackWhole) {
   ASSERT_OK_AND_ASSIGN(const auto jobs, store.Jobs(read.id));
   ASSERT_EQ(jobs.size(), run.run.result.jobs.size());
   EXPECT_EQ(jobs[1].completion_s, kNever);
+  EXPECT_EQ(jobs[1].started_s, kNever);
+  EXPECT_FALSE(jobs[1].interactive);
+  EXPECT_EQ(jobs[2].started_s, 12.5);
+  EXPECT_TRUE(jobs[2].interactive);
+  EXPECT_EQ(read.run.result.interactive.jobs, 1U);
+  EXPECT_EQ(read.run.result.interactive.p99_start_s, 0.5);
   EXPECT_EQ(jobs[2].jct_s, run.run.result.jobs[2].jct_s);
   EXPECT_EQ(jobs[2].type, run.run.result.jobs[2].type);
   EXPECT_EQ(jobs[2].share_received, run.run.result.jobs[2].share_received);

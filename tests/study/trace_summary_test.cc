@@ -54,6 +54,13 @@ TEST(RenderTrace, ShowsAsManyRowsAsWanted) {
                     Not(HasSubstr("more jobs"))));
 }
 
+TEST(RenderTrace, CountsInteractiveJobs) {
+  Trace trace = ThreeJobs();
+  EXPECT_THAT(RenderTrace(trace, 0), Not(HasSubstr("interactive")));
+  trace.jobs[1].interactive = true;
+  EXPECT_THAT(RenderTrace(trace, 0), HasSubstr("interactive:   1 jobs\n"));
+}
+
 TEST(RenderTrace, ListsEntities) {
   Trace trace = ThreeJobs();
   trace.entities = {{"vision", 2, "fifo"}, {"text", 1, "fairness"}};

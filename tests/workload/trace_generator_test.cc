@@ -161,12 +161,49 @@ TEST(TraceGenerator, DrawsInTheProportionsOfThePaper) {
   }
 }
 
+TEST(TraceGenerator, AShareOfTheArrivalsIsInteractive) {
+  const Trace trace = TakeTrace({.interarrival_s = 60,
+                                 .multi_gpu = true,
+                                 .interactive = 0.25,
+                                 .interactive_shortest_s = 300,
+                                 .interactive_longest_s = 3000},
+                                4000);
+  std::vector<TraceJob> training;
+  size_t short_ones = 0;
+  for (const TraceJob& job : trace.jobs) {
+    if (!job.interactive) {
+      training.push_back(job);
+      continue;
+    }
+    EXPECT_EQ(trace.templates[job.job_template].type, "interactive");
+    EXPECT_EQ(job.scale_factor, 1);
+    EXPECT_EQ(job.steps_total, job.duration_s);
+    EXPECT_GE(job.duration_s, 300);
+    EXPECT_LE(job.duration_s, 3000);
+    short_ones += job.duration_s < 949 ? 1 : 0;  // half, by the logarithm
+  }
+  const size_t interactive = trace.jobs.size() - training.size();
+  EXPECT_NEAR(static_cast<double>(interactive), 1000, 90);
+  EXPECT_NEAR(static_cast<double>(short_ones), 500, 70);
+  // The training jobs are those of the original, at other times.
+  const Trace original =
+      TakeTrace({.interarrival_s = 60, .multi_gpu = true}, training.size());
+  for (size_t i = 0; i < training.size(); ++i) {
+    training[i].arrival_s = original.jobs[i].arrival_s;
+  }
+  EXPECT_EQ(training, original.jobs);
+  EXPECT_NEAR(trace.jobs.back().arrival_s / 4000, 60, 4);
+}
+
 TEST(TraceGenerator, OptionsOutOfRangeAreRefused) {
   const std::pair<GeneratorOptions, const char*> cases[] = {
       {{.interarrival_s = -1}, "the mean time between arrivals is -1 s; give"},
       {{.interarrival_s = kNever}, "the mean time between arrivals is inf s"},
       {{.fixed_duration_s = -1}, "the fixed duration is -1 s; give"},
       {{.scale_factor_max = 0}, "the largest scale factor is 0; give 1 or"},
+      {{.interactive = 1.5}, "the share of interactive jobs is 1.5; give"},
+      {{.interactive_shortest_s = 0}, "take from 0 to 7200 s; give a shortest"},
+      {{.interactive_longest_s = 60}, "take from 600 to 60 s; give a shortest"},
   };
   for (const auto& [options, error] : cases) {
     EXPECT_THAT(TraceGenerator::Create(options, Throughputs()),

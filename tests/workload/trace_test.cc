@@ -276,13 +276,57 @@ TEST(ParseTrace, JobsWithOneAppShareIt) {
   EXPECT_EQ(csv.jobs[3].app, 0u);
 }
 
+TEST(ParseTrace, InteractiveJobsHaveADurationAndNoRow) {
+  const char* const forms[] = {
+      "A3C\t./a\t\t-n\t0\t5\t1\t1\t-1\t0\n"
+      "interactive\t\t\t\t0\t600\t2\t1\t-1\t60\t\tinteractive\t600.5\n",
+      "duration_s,num_gpus,arrival_s,class,type\n5,1,0,training,\n"
+      "600.5,2,60,interactive,\n",
+      "[[job]]\ntype = \"A3C\"\nsteps_total = 5\nclass = \"training\"\n"
+      "[[job]]\ntype = \"interactive\"\nclass = \"interactive\"\n"
+      "duration_s = 600.5\nscale_factor = 2\narrival_s = 60\n"};
+  for (const char* const text : forms) {
+    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    ASSERT_EQ(trace.jobs.size(), 2U) << text;
+    EXPECT_FALSE(trace.jobs[0].interactive) << text;
+    const TraceJob& job = trace.jobs[1];
+    EXPECT_TRUE(job.interactive) << text;
+    EXPECT_EQ(trace.templates[job.job_template].type, "interactive") << text;
+    EXPECT_EQ(job.duration_s, 600.5) << text;
+    EXPECT_EQ(job.steps_total, 600.5) << text;
+    EXPECT_EQ(job.scale_factor, 2) << text;
+    EXPECT_EQ(job.app, TraceJob::kNoApp) << text;
+    ASSERT_OK_AND_ASSIGN(const Trace again, Parse(FormatTrace(trace)));
+    EXPECT_EQ(again.jobs[1], job) << text;
+  }
+}
+
+TEST(ParseTrace, BadClassesArePointedAt) {
+  const std::string csv = "duration_s,num_gpus,class\n";
+  const std::string toml = "[[job]]\ntype = \"A3C\"\nclass = \"interactive\"\n";
+  const std::string line = "A\t\t\t\t0\t6\t1\t1\t-1\t0\t\t";
+  const std::pair<std::string, const char*> cases[] = {
+      {csv + "60,1,opaque\n",
+       "class \"opaque\" is not simulated; write \"training\" or "
+       "\"interactive\""},
+      {line + "inference\t60\n", "class \"inference\" is not simulated"},
+      {line + "interactive\t0\n", "an interactive job has a duration of 0"},
+      {toml + "steps_total = 5\n", "a duration and no steps; write duration_s"},
+      {toml + "duration_s = 5\nscale_factor_max = 2\n", "can't be elastic"},
+  };
+  for (const auto& [text, error] : cases) {
+    EXPECT_THAT(Parse(text), IsInvalid(error)) << text;
+  }
+}
+
 TEST(ParseTrace, UnknownColumnsOfACsvAreErrors) {
   EXPECT_THAT(
       Parse("duration_s,num_gpus,colour\n60,1,A3C\n"),
-      IsInvalid("a.trace:1:21: unknown column \"colour\"; the columns are "
-                "duration_s, num_gpus, arrival_s, type, weight, "
-                "entity, app, deadline_s, job_id; rename it, remove it, or "
-                "leave it out by --ignore-columns"));
+      IsInvalid(
+          "a.trace:1:21: unknown column \"colour\"; the columns are "
+          "duration_s, num_gpus, arrival_s, type, weight, "
+          "entity, app, class, deadline_s, job_id; rename it, remove it, or "
+          "leave it out by --ignore-columns"));
   EXPECT_THAT(Parse("duration_s,num_gpus,wieght\n60,1,2\n"),
               IsInvalid("unknown column \"wieght\"; did you mean \"weight\"?"));
   EXPECT_THAT(Parse("duration_s,num_gpus,submit_time,arrival_s\n60,1,2,3\n"),
