@@ -363,7 +363,10 @@ absl::StatusOr<std::string> CoordinatorDocuments::Metrics(
   GAVEL_ASSIGN_OR_RETURN(const Json status, Query(request, QueryKind::kStatus));
   GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
   GAVEL_ASSIGN_OR_RETURN(const Json jobs, PresentJobs(request));
-  return MetricsText(ParseStatus(status), ParseNodes(nodes), ParseQueue(jobs));
+  const std::vector<QueueRow> rows = ParseQueue(jobs);
+  const std::lock_guard lock(ages_mutex_);
+  return MetricsText(ParseStatus(status), ParseNodes(nodes), rows,
+                     ages_.Oldest(MonotonicNow(), rows));
 }
 
 // ---- The command `dashboard`: a link to the coordinator's pages.

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/http/documents.h"
+#include "coordinator/http/metrics.h"
 #include "coordinator/server/local_requests.h"
 #include "coordinator/workload/json_fields.h"
 #include "core/messages.h"
@@ -93,6 +94,8 @@ class CoordinatorDocuments : public Documents {
 
   LocalRequests* requests_ = nullptr;
   std::mutex preview_mutex_;  // held by a request for a preview: one at a time
+  std::mutex ages_mutex_;     // guards the next
+  CheckpointAges ages_;
   std::atomic<bool> stopping_{false};
   WorkerThread<std::packaged_task<absl::StatusOr<Json>()>> previews_;
 };

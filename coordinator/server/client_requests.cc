@@ -261,6 +261,7 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
       }
       if (request.kind == QueryKind::kStatus) {
         view.counts = &views_.CountsAt(now);
+        view.stays = &stay_costs_.row();
         if (options_.threads != nullptr) view.threads = options_.threads();
       }
       send_(from.peer, AnswerQuery(request, view));
@@ -359,6 +360,7 @@ void ClientRequests::Ask(QueryThread& thread, const Requester& from,
 }
 
 void ClientRequests::Note(const Event& decided) {
+  stay_costs_.Note(decided, engine_);
   if (std::holds_alternative<event::AllocationReady>(decided) ||
       std::holds_alternative<event::RoundPlanned>(decided) ||
       std::holds_alternative<event::RoundStarted>(decided) ||
