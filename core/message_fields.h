@@ -197,7 +197,8 @@ auto Fields(As<QueryReply> auto& m) {
 }
 
 auto Fields(As<LogRequest> auto& m) {
-  return std::tie(m.request, m.worker, m.offset, m.server, m.since_s);
+  return std::tie(m.request, m.worker, m.offset, m.server, m.since_s,
+                  m.tail_bytes);
 }
 
 auto Fields(As<LogReply> auto& m) {

@@ -517,6 +517,8 @@ struct LogRequest {
   // With offset 0, leaves out output from before this time, except for at most
   // the last minute of it. Seconds since 1970; 0: leaves nothing out.
   double since_s = 0;
+  // With offset 0, leaves out all but so many bytes at the end. 0: nothing.
+  uint64_t tail_bytes = 0;
 };
 
 struct LogReply {

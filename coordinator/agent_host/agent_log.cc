@@ -138,16 +138,23 @@ class LogIndex {
 // Where to begin for `request`.
 uint64_t BeginOf(const std::string& folder, const LogIndex& index,
                  const LogRequest& request) {
-  if (request.offset > 0 || !(request.since_s > 0)) return request.offset;
+  const bool leaves_out = request.since_s > 0 || request.tail_bytes > 0;
+  if (request.offset > 0 || !leaves_out) return request.offset;
   const std::optional<Segments> segments = FindSegments(folder);
   if (!segments) return 0;
   struct stat newest {};
   const std::string path = SegmentPath(folder, segments->newest);
-  const bool quiet = stat(path.c_str(), &newest) == 0 &&
-                     static_cast<double>(newest.st_mtime) + 1 < request.since_s;
-  return quiet ? segments->newest * kLogSegmentBytes +
-                     static_cast<uint64_t>(newest.st_size)
-               : index.OffsetSince(request.since_s);
+  if (stat(path.c_str(), &newest) != 0) return 0;
+  const uint64_t end = segments->newest * kLogSegmentBytes +
+                       static_cast<uint64_t>(newest.st_size);
+  uint64_t begin = 0;
+  if (request.tail_bytes > 0) {
+    begin = std::max(end - std::min(end, request.tail_bytes),
+                     segments->oldest * kLogSegmentBytes);
+  }
+  if (!(request.since_s > 0)) return begin;
+  const bool quiet = static_cast<double>(newest.st_mtime) + 1 < request.since_s;
+  return std::max(begin, quiet ? end : index.OffsetSince(request.since_s));
 }
 
 std::string OwnerText(const LogOwner& owner) {

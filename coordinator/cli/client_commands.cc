@@ -642,8 +642,13 @@ std::string RenderWhy(const Json& json, size_t) {
       why.array_index ? StrCat(" (", why.array, "_", *why.array_index, ")")
                       : "",
       " ", why.name, ": ", why.reason, "\n");
-  StrAppend(&text,
-            absl::StrFormat("share of time: target %.0f %%, received %.0f %%\n",
+  StrAppend(
+      &text,
+      why.opaque
+          ? std::string(
+                "share of time: none, for it reports no steps and keeps its "
+                "accelerators until its end\n")
+          : absl::StrFormat("share of time: target %.0f %%, received %.0f %%\n",
                             100 * why.share_target, 100 * why.share_got));
   if (why.rho.has_value()) {
     StrAppend(&text,

@@ -214,24 +214,34 @@ class Dashboard {
     };
   }
 
-  // Before the coordinator runs, which `requests` are for. Errors as of
-  // HttpServer::Start.
-  absl::Status Start(const CoordinatorOptions& options, bool has_keys,
-                     LocalRequests& requests, spdlog::logger& log) {
-    documents_ = std::make_unique<CoordinatorDocuments>(requests);
+  // Takes the address, before the coordinator begins a term. Errors as of
+  // HttpServer::Listen.
+  absl::Status Listen(const CoordinatorOptions& options, bool has_keys) {
+    documents_ = std::make_unique<CoordinatorDocuments>();
     HttpServerOptions http;
     http.address = options.http;
     http.url = options.http_url;
     http.has_keys = has_keys;
     http.pages = CompiledPages();
     GAVEL_ASSIGN_OR_RETURN(http_,
-                           HttpServer::Start(http, *documents_, tokens_));
-    log.info("dashboard on {}; `gavel dashboard` gives a link", http_->url());
+                           HttpServer::Listen(http, *documents_, tokens_));
     return absl::OkStatus();
   }
 
-  // Before the coordinator is destroyed.
-  void Stop() { http_.reset(); }
+  // Before the coordinator runs, which `requests` are for.
+  void Start(LocalRequests& requests, spdlog::logger& log) {
+    documents_->Attach(requests);
+    http_->Serve();
+    log.info("dashboard on {}; `gavel dashboard` gives a link", http_->url());
+  }
+
+  // Before the coordinator is destroyed. False: as of StopSolving.
+  bool Stop() {
+    if (http_ == nullptr) return true;
+    documents_->GiveUpPreviews();
+    http_.reset();
+    return documents_->StopSolving();
+  }
 
  private:
   DashboardTokens tokens_;
@@ -278,16 +288,16 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
   server_options.abandon_solves = true;
   const bool has_keys = server_options.keys.has_value();
   Dashboard dashboard;
-  if (!options.http.empty()) dashboard.AddTo(&server_options);
+  if (!options.http.empty()) {
+    dashboard.AddTo(&server_options);
+    GAVEL_RETURN_IF_ERROR(dashboard.Listen(options, has_keys));
+  }
   WarnOfFewDescriptors(*server_options.log);
 
   std::shared_ptr<spdlog::logger> log = server_options.log;
   GAVEL_ASSIGN_OR_RETURN(std::unique_ptr<CoordinatorServer> server,
                          CoordinatorServer::Create(std::move(server_options)));
-  if (!options.http.empty()) {
-    GAVEL_RETURN_IF_ERROR(
-        dashboard.Start(options, has_keys, server->local(), *log));
-  }
+  if (!options.http.empty()) dashboard.Start(server->local(), *log);
   ConfigReload<CoordinatorOptions> reload(AddCoordinatorOptions, typed, *log);
   signals.Attach([&server] { server->Stop(); },
                  [&] {
@@ -305,8 +315,8 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
                  });
   const absl::Status ended = server->Run();
   signals.Attach(nullptr);
-  dashboard.Stop();
-  const bool solves = server->solve_abandoned();
+  const bool previews = !dashboard.Stop();
+  const bool solves = server->solve_abandoned() || previews;
   server.reset();  // what is to be on disk is
   log.reset();     // and this as far as stderr takes it
   if (solves) {

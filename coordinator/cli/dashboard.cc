@@ -1,6 +1,7 @@
 #include "coordinator/cli/dashboard.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -28,14 +29,21 @@ namespace gavel {
 namespace {
 
 constexpr double kDay_s = 24 * 3600;
-// A log's tail is looked for in its last minutes, then hours, then in all.
-constexpr double kLookBack_s[] = {600, 6 * 3600, 0};
+// A log's last lines are looked for in so many bytes at its end.
+constexpr uint64_t kLogEndBytes[] = {uint64_t{64} << 10, uint64_t{1} << 20};
+// Between two looks at whether the coordinator ends.
+constexpr std::chrono::milliseconds kStopLook(100);
 
 const std::vector<std::string> kPresentStates = {"PD", "R", "S", "CG", "F"};
 
 absl::StatusOr<std::string> Text(const absl::StatusOr<Json>& json) {
   if (!json.ok()) return json.status();
   return DumpJson(*json);
+}
+
+size_t LinesOf(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count(text, '\n')) +
+         (text.empty() || text.ends_with('\n') ? 0 : 1);
 }
 
 // The last lines of a text.
@@ -64,10 +72,16 @@ Json MatrixRow(const ForecastRow& job) {
 
 }  // namespace
 
+CoordinatorDocuments::CoordinatorDocuments()
+    : previews_(AtEnd::kDrop, [](auto previews, const std::stop_token&) {
+        for (auto& solve : previews) solve();
+        return kNever;
+      }) {}
+
 absl::StatusOr<QueryReply> CoordinatorDocuments::Ask(
     const DocumentRequest& from, const QueryRequest& query) {
-  return requests_.Ask<QueryReply>(from.key, from.address, query,
-                                   kReplyTimeout_s);
+  return requests_->Ask<QueryReply>(from.key, from.address, query,
+                                    kReplyTimeout_s);
 }
 
 absl::StatusOr<Json> CoordinatorDocuments::Query(const DocumentRequest& from,
@@ -96,7 +110,7 @@ absl::StatusOr<Json> CoordinatorDocuments::History(const DocumentRequest& from,
       {0, QueryKind::kHistory, from.job, 0, FormatHistoryFilter(filter)},
       [&](const QueryRequest& query) -> absl::StatusOr<QueryReply> {
         if (++pages <= kHistoryPagesMax) return Ask(from, query);
-        return absl::ResourceExhaustedError(
+        return absl::FailedPreconditionError(
             "the history is too long for the dashboard; `gavel history` and "
             "`gavel usage` read all of it");
       });
@@ -138,7 +152,7 @@ absl::Status CoordinatorDocuments::Act(const std::string& key,
                                        const CommandRequest& command) {
   GAVEL_ASSIGN_OR_RETURN(
       const CommandReply reply,
-      requests_.Ask<CommandReply>(key, address, command, kReplyTimeout_s));
+      requests_->Ask<CommandReply>(key, address, command, kReplyTimeout_s));
   if (reply.error.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(reply.error);
 }
@@ -191,49 +205,65 @@ absl::StatusOr<Json> CoordinatorDocuments::OneJob(
   return job;
 }
 
-// The output of rank 0 on the server where it ran last.
+absl::Status CoordinatorDocuments::RefusalOf(const DocumentRequest& request,
+                                             const absl::Status& why) {
+  if (!absl::IsFailedPrecondition(why)) return why;
+  const absl::StatusOr<Json> known = Query(request, QueryKind::kQueue);
+  return absl::IsFailedPrecondition(known.status())
+             ? absl::NotFoundError(why.message())
+             : why;
+}
+
+absl::StatusOr<CoordinatorDocuments::LogEnd> CoordinatorDocuments::ReadLogEnd(
+    const DocumentRequest& request, uint64_t bytes) {
+  LogRequest log;
+  log.worker = {request.job, 0};
+  log.tail_bytes = bytes;
+  LogEnd end;
+  for (int piece = 0; piece < kLogPiecesMax && !end.is_complete; ++piece) {
+    GAVEL_ASSIGN_OR_RETURN(
+        LogReply reply, requests_->Ask<LogReply>(request.key, request.address,
+                                                 log, kLogTimeout_s));
+    if (!reply.error.empty()) {
+      return RefusalOf(request, absl::FailedPreconditionError(reply.error));
+    }
+    end.server = reply.server;
+    end.is_complete = reply.data.empty();
+    if (piece == 0) {
+      end.is_all = reply.next_offset <= reply.data.size();
+      // It begins in the middle of a line.
+      if (!end.is_all) reply.data.erase(0, reply.data.find('\n') + 1);
+    }
+    end.text = LastLines(end.text + reply.data, request.tail);
+    log.offset = reply.next_offset;
+  }
+  return end;
+}
+
+// On the server where it ran last.
 absl::StatusOr<Json> CoordinatorDocuments::LogTail(
     const DocumentRequest& request) {
-  const double now_s = WallClockNow();
-  std::string text;
-  std::string server;
-  bool complete = true;
-  for (const double look_back_s : kLookBack_s) {
-    LogRequest log;
-    log.worker = {request.job, 0};
-    log.since_s = look_back_s > 0 ? now_s - look_back_s : 0;
-    text.clear();
-    for (int piece = 0; piece < kLogPiecesMax; ++piece) {
-      GAVEL_ASSIGN_OR_RETURN(
-          const LogReply reply,
-          requests_.Ask<LogReply>(request.key, request.address, log,
-                                  kLogTimeout_s));
-      if (!reply.error.empty()) {
-        return absl::FailedPreconditionError(reply.error);
-      }
-      server = reply.server;
-      complete = reply.data.empty();
-      if (complete) break;
-      text = LastLines(text + reply.data, request.tail);
-      log.offset = reply.next_offset;
-    }
-    if (std::ranges::count(text, '\n') >=
-        static_cast<std::ptrdiff_t>(request.tail)) {
-      break;
-    }
+  LogEnd shown;
+  for (const uint64_t bytes : kLogEndBytes) {
+    GAVEL_ASSIGN_OR_RETURN(LogEnd end, ReadLogEnd(request, bytes));
+    // Where more is written meanwhile than is read, the shorter end is right.
+    if (shown.is_complete && !end.is_complete) break;
+    shown = std::move(end);
+    if (shown.is_all || LinesOf(shown.text) >= request.tail) break;
   }
   return Json{{"job", request.job.value()},
               {"rank", 0},
-              {"server", server},
-              {"complete", complete},
-              {"text", text}};
+              {"server", shown.server},
+              {"complete", shown.is_complete},
+              {"text", shown.text}};
 }
 
 absl::StatusOr<Json> CoordinatorDocuments::Losses(
     const DocumentRequest& request) {
-  GAVEL_ASSIGN_OR_RETURN(const Json json, Query(request, QueryKind::kWhy));
+  const absl::StatusOr<Json> json = Query(request, QueryKind::kWhy);
+  if (!json.ok()) return RefusalOf(request, json.status());
   Json points = Json::array();
-  for (const LossRow& point : ParseWhy(json).losses) {
+  for (const LossRow& point : ParseWhy(*json).losses) {
     points.push_back({{"steps_done", point.steps}, {"loss", point.loss}});
   }
   return Json{{"job", request.job.value()}, {"points", std::move(points)}};
@@ -298,18 +328,34 @@ absl::StatusOr<Json> CoordinatorDocuments::Policies(
 absl::StatusOr<Json> CoordinatorDocuments::SolvePreview(
     const DocumentRequest& request) {
   const std::unique_lock lock(preview_mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) {
+  if (!lock.owns_lock() || previews_.IsBusy()) {
     return absl::UnavailableError(
         "another preview is being solved; try again in a moment");
   }
   GAVEL_ASSIGN_OR_RETURN(const Json status, Query(request, QueryKind::kStatus));
   GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
   GAVEL_ASSIGN_OR_RETURN(const Json jobs, Query(request, QueryKind::kForecast));
-  const LiveState live{ParseStatus(status), ParseNodes(nodes),
-                       ParseForecast(jobs)};
-  GAVEL_ASSIGN_OR_RETURN(const PolicyPreview preview,
-                         Preview(live, request.name));
-  return PreviewJson(preview);
+  std::packaged_task<absl::StatusOr<Json>()> solve(
+      [live = LiveState{ParseStatus(status), ParseNodes(nodes),
+                        ParseForecast(jobs)},
+       policy = request.name]() -> absl::StatusOr<Json> {
+        GAVEL_ASSIGN_OR_RETURN(const PolicyPreview preview,
+                               Preview(live, policy));
+        return PreviewJson(preview);
+      });
+  std::future<absl::StatusOr<Json>> solved = solve.get_future();
+  previews_.Post(std::move(solve));
+  const Stopwatch clock;
+  while (solved.wait_for(kStopLook) != std::future_status::ready) {
+    if (stopping_) return absl::UnavailableError("the coordinator has stopped");
+    if (clock.elapsed_s() >= kPreviewTimeout_s) {
+      return absl::UnavailableError(
+          StrCat("the preview is not solved after ", kPreviewTimeout_s,
+                 " s; `gavel policy ", request.name,
+                 " --preview` solves it on your machine, without a limit"));
+    }
+  }
+  return solved.get();
 }
 
 absl::StatusOr<std::string> CoordinatorDocuments::Metrics(
@@ -317,7 +363,10 @@ absl::StatusOr<std::string> CoordinatorDocuments::Metrics(
   GAVEL_ASSIGN_OR_RETURN(const Json status, Query(request, QueryKind::kStatus));
   GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
   GAVEL_ASSIGN_OR_RETURN(const Json jobs, PresentJobs(request));
-  return MetricsText(ParseStatus(status), ParseNodes(nodes), ParseQueue(jobs));
+  const std::vector<QueueRow> rows = ParseQueue(jobs);
+  const std::lock_guard lock(ages_mutex_);
+  return MetricsText(ParseStatus(status), ParseNodes(nodes), rows,
+                     ages_.Oldest(MonotonicNow(), rows));
 }
 
 // ---- The command `dashboard`: a link to the coordinator's pages.

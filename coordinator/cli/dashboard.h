@@ -2,36 +2,55 @@
 #ifndef GAVEL_COORDINATOR_CLI_DASHBOARD_H_
 #define GAVEL_COORDINATOR_CLI_DASHBOARD_H_
 
+#include <atomic>
+#include <cstdint>
+#include <future>
 #include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/http/documents.h"
+#include "coordinator/http/metrics.h"
 #include "coordinator/server/local_requests.h"
 #include "coordinator/workload/json_fields.h"
 #include "core/messages.h"
+#include "runtime/files/worker_thread.h"
 
 namespace gavel {
 
 // Makes the documents out of answers of this process's coordinator, with the
-// keys that the commands print as --json. Thread-safe; borrows the requests.
+// keys that the commands print as --json. Thread-safe, except for Attach and
+// StopSolving; borrows the requests.
 class CoordinatorDocuments : public Documents {
  public:
   static constexpr double kReplyTimeout_s = 5;
   // The coordinator itself waits up to 10 s for the agent that has the log.
   static constexpr double kLogTimeout_s = 12;
-  // Jobs in the matrix of throughputs, answers with pieces of a log, rounds in
-  // the history of shares, answers with a table of the history, and the days of
-  // usage.
+  // Jobs in the matrix of throughputs, answers with pieces of a log (of 32
+  // KiB), rounds in the history of shares, answers with a table of the history,
+  // and the days of usage.
   static constexpr size_t kMatrixRowsMax = 1000;
   static constexpr int kLogPiecesMax = 64;
   static constexpr size_t kSharesMax = 500;
   static constexpr int kHistoryPagesMax = 500;
   static constexpr double kUsageDays = 1;
 
-  explicit CoordinatorDocuments(LocalRequests& requests)
-      : requests_(requests) {}
+  // A preview takes as long as its solves. Its reader waits so long, and the
+  // end of the coordinator so long.
+  static constexpr double kPreviewTimeout_s = 15;
+  static constexpr double kFarewell_s = 0.2;
+
+  CoordinatorDocuments();
+
+  // Before the first document is asked for: where the coordinator is asked.
+  void Attach(LocalRequests& requests) { requests_ = &requests; }
+  // Nobody waits for a preview any more. Any thread.
+  void GiveUpPreviews() { stopping_ = true; }
+  // Once nobody asks any more; to be called once, or not at all. False: a
+  // preview is still being solved, on data of its own. The process must end by
+  // std::_Exit.
+  bool StopSolving() { return previews_.Stop(kFarewell_s); }
 
   absl::StatusOr<std::string> Get(const DocumentRequest& request) override;
   absl::Status Act(const std::string& key, const std::string& address,
@@ -59,8 +78,26 @@ class CoordinatorDocuments : public Documents {
   absl::StatusOr<Json> SolvePreview(const DocumentRequest& request);
   absl::StatusOr<std::string> Metrics(const DocumentRequest& request);
 
-  LocalRequests& requests_;
-  std::mutex preview_mutex_;  // one at a time
+  // The last output of rank 0, in whole lines.
+  struct LogEnd {
+    std::string text;
+    std::string server;
+    bool is_complete = false;  // it is the end of the output
+    bool is_all = false;       // and begins where the output begins
+  };
+  absl::StatusOr<LogEnd> ReadLogEnd(const DocumentRequest& request,
+                                    uint64_t bytes);
+  // The error for something about the job that the coordinator has refused.
+  // NOT_FOUND: it has no such job.
+  absl::Status RefusalOf(const DocumentRequest& request,
+                         const absl::Status& why);
+
+  LocalRequests* requests_ = nullptr;
+  std::mutex preview_mutex_;  // held by a request for a preview: one at a time
+  std::mutex ages_mutex_;     // guards the next
+  CheckpointAges ages_;
+  std::atomic<bool> stopping_{false};
+  WorkerThread<std::packaged_task<absl::StatusOr<Json>()>> previews_;
 };
 
 }  // namespace gavel

@@ -188,7 +188,9 @@ std::string Body(const event::TimeReached& e, const Engine& engine) {
 }
 std::string Body(const event::ParentsEnded& e, const Engine& engine) {
   const Job* const job = engine.FindJob(e.job);
-  const bool cancelled = job != nullptr && job->state == JobState::kCancelled;
+  // The event is yet to be applied.
+  const bool cancelled =
+      job != nullptr && std::ranges::any_of(job->parents, &Parent::failed);
   return StrCat("job ", e.job.value(),
                 cancelled ? " is cancelled, as a parent failed"
                           : " need not wait for other jobs any more");

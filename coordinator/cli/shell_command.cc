@@ -50,8 +50,10 @@ namespace {
 
 enum class SessionEnd {
   kEnded,    // the process is gone, and all of its output was shown
-  kDetached  // `stop` was set
+  kDetached  // `stop` was set, or the user has left while there was a trouble
 };
+
+constexpr int kCtrlCsToLeave = 3;
 
 // How often the window and `stop` are looked at.
 constexpr double kLook_s = 0.2;
@@ -109,6 +111,7 @@ class Keyboard {
     constexpr int kLook_ms = 50;
     constexpr char kEndOfInput = '\x04';
     bool over = false;
+    char last = '\n';
     while (!ends_ && !over) {
       pollfd item{STDIN_FILENO, POLLIN, 0};
       if (IsFull() || poll(&item, 1, kLook_ms) <= 0) {
@@ -123,9 +126,13 @@ class Keyboard {
       over = bytes <= 0;
       {
         const std::lock_guard lock(mutex_);
-        over ? input_.push_back(kEndOfInput)
-             : static_cast<void>(
-                   input_.append(data.data(), static_cast<size_t>(bytes)));
+        if (over) {
+          // In the middle of a line the first one only hands that over.
+          input_.append(last == '\n' ? 1 : 2, kEndOfInput);
+        } else {
+          input_.append(data.data(), static_cast<size_t>(bytes));
+          last = input_.back();
+        }
       }
       waker.Wake();
     }
@@ -163,7 +170,11 @@ class Session {
     const RawInput raw;
     Keyboard keyboard(client_.waker());
     while (!stop) {
-      if (input_.size() < kInputMax) input_ += keyboard.Take();
+      if (input_.size() < kInputMax) {
+        const std::string typed = keyboard.Take();
+        if (told_ && LeavesWith(typed)) return SessionEnd::kDetached;
+        input_ += typed;
+      }
       AskIfDue();
       auto received = client_.Receive(WaitTime());
       if (!received.ok()) {
@@ -213,6 +224,16 @@ class Session {
     return reply.ended;
   }
 
+  // Whether these keys complete kCtrlCsToLeave times Ctrl-C in a row.
+  bool LeavesWith(std::string_view typed) {
+    constexpr char kCtrlC = '\x03';
+    for (const char key : typed) {
+      ctrl_cs_ = key == kCtrlC ? ctrl_cs_ + 1 : 0;
+      if (ctrl_cs_ >= kCtrlCsToLeave) return true;
+    }
+    return false;
+  }
+
   bool HasNewInput() const {
     return attached_ && input_begin_ + input_.size() > sent_to_;
   }
@@ -222,6 +243,10 @@ class Session {
     const bool is_lost = is_waiting_ && now >= asked_at_ + kLost_s;
     const bool may_hurry = now >= asked_at_ + kInputInterval_s;
     const bool hurries = may_hurry && (HasNewInput() || LookAtWindow());
+    if (is_waiting_ && now >= waiting_since_ + kLost_s) {
+      trouble_since_ = std::min(trouble_since_, waiting_since_);
+      Tell("the coordinator does not answer");
+    }
     if (now < ask_at_ || (is_waiting_ && !is_lost && !hurries)) return;
     // Input that was not taken, say for want of room, is sent again.
     request_.input_offset = input_begin_;
@@ -233,7 +258,7 @@ class Session {
       return Tell("the coordinator does not answer");
     }
     last_request_ = request_.request;
-    is_waiting_ = true;
+    if (!std::exchange(is_waiting_, true)) waiting_since_ = now;
     if (attached_) sent_to_ = input_begin_ + request_.input.size();
   }
 
@@ -261,7 +286,9 @@ class Session {
     trouble_since_ = std::min(trouble_since_, now);
     if (now < trouble_since_ + kQuiet_s) return;
     if (std::exchange(told_, true)) return;
-    WriteAll(StrCat("\r\n[gavel: ", trouble, "; trying on]\r\n"));
+    ctrl_cs_ = 0;
+    WriteAll(StrCat("\r\n[gavel: ", trouble,
+                    "; trying on, Ctrl-C three times leaves]\r\n"));
   }
 
   Client& client_;
@@ -272,16 +299,19 @@ class Session {
   uint64_t sent_to_ = 0;      // input that was sent once
   uint64_t last_request_ = 0;
   bool is_waiting_ = false;  // for the answer to it
+  Time waiting_since_ = 0;   // and to those before it
   Time asked_at_ = -kNever;
   Time ask_at_ = 0;  // not before
   Time trouble_since_ = kNever;
   bool told_ = false;
+  int ctrl_cs_ = 0;  // in a row, since the trouble was shown
 };
 
 // Connects standard input and output with the terminal of the job's process
 // until that ends. Keys go to the process as they are, Ctrl-C too, when
 // standard input is a terminal; else its end is sent as Ctrl-D. While the
-// coordinator or the agent does not answer it tries on.
+// coordinator or the agent does not answer it tries on, until Ctrl-C is typed
+// three times.
 // FAILED_PRECONDITION: the terminal is refused, or another client has attached.
 absl::StatusOr<SessionEnd> AttachTerminal(Client& client, JobId job,
                                           const std::atomic<bool>& stop) {

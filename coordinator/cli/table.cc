@@ -94,6 +94,7 @@ std::string LossCell(const QueueRow& row) {
 }
 
 std::string ShareCell(const QueueRow& row) {
+  if (row.opaque) return kNone;
   return absl::StrFormat("%.0f/%.0f%%", 100 * row.share_target,
                          100 * row.share_got);
 }

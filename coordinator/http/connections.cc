@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "runtime/files/stopwatch.h"
@@ -50,11 +51,8 @@ bool ConnectionPool::is_busy() const {
 void ConnectionPool::enqueue(std::function<void()> connection) {
   {
     const std::lock_guard lock(mutex_);
-    if (waiting_.size() < waiting_max_ && !stopping_) {
+    if (waiting_.size() < waiting_max_ && !stopping_ && HaveThread()) {
       waiting_.push_back(std::move(connection));
-      if (idle_ < waiting_.size() && threads_.size() < threads_max_) {
-        threads_.emplace_back([this] { Run(); });
-      }
       changed_.notify_one();
       return;
     }
@@ -62,6 +60,17 @@ void ConnectionPool::enqueue(std::function<void()> connection) {
   refusing = true;
   connection();
   refusing = false;
+}
+
+bool ConnectionPool::HaveThread() {
+  if (idle_ <= waiting_.size() && threads_.size() < threads_max_) {
+    try {
+      threads_.push_back(StartThread());
+    } catch (const std::system_error&) {
+      // A limit on processes. The threads that there are take what waits.
+    }
+  }
+  return !threads_.empty();
 }
 
 void ConnectionPool::Run() {

@@ -21,8 +21,8 @@
 namespace gavel {
 
 // Runs each connection on a thread, started when it is first needed. A
-// connection beyond the limit is run by the caller with is_refusing() true, and
-// must only be refused.
+// connection beyond the limit, or for which the machine gives no thread, is run
+// by the caller with is_refusing() true, and must only be refused.
 class ConnectionPool : public httplib::TaskQueue {
  public:
   ConnectionPool(size_t threads_max, size_t waiting_max)
@@ -37,8 +37,16 @@ class ConnectionPool : public httplib::TaskQueue {
   // Whether connections wait for a thread.
   bool is_busy() const;
 
+ protected:
+  // Throws std::system_error if the machine gives no thread.
+  virtual std::thread StartThread() {
+    return std::thread([this] { Run(); });
+  }
+
  private:
   void Run();
+  // Starts a thread if all are busy. False: there is none at all.
+  bool HaveThread();
 
   const size_t threads_max_;
   const size_t waiting_max_;

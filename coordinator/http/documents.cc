@@ -47,7 +47,12 @@ SharedDocuments::Shared SharedDocuments::Get(const DocumentRequest& request) {
   std::unique_lock lock(mutex_);
   if (const auto known = entries_.find(name); known != entries_.end()) {
     const std::shared_ptr<Entry> entry = known->second;
-    made_.wait(lock, [&] { return entry->is_made; });
+    if (!made_.wait_for(lock, std::chrono::duration<double>(wait_s_max_),
+                        [&] { return entry->is_made; })) {
+      return std::make_shared<const absl::StatusOr<std::string>>(
+          absl::UnavailableError(StrCat("this document is not made after ",
+                                        wait_s_max_, " s; try again later")));
+    }
     if (MonotonicNow() < entry->holds_until) return entry->document;
   }
   // Another one may have begun to make it meanwhile; two at once do no harm.
@@ -125,12 +130,13 @@ void Events::Stop() {
   changed_.notify_all();
 }
 
-bool Events::Enter() {
+std::optional<uint64_t> Events::Enter() {
   const std::lock_guard lock(mutex_);
-  if (watchers_ >= watchers_max_ || stopping_) return false;
+  if (watchers_ >= watchers_max_ || stopping_) return std::nullopt;
   ++watchers_;
+  compared_.clear();
   changed_.notify_all();
-  return true;
+  return seq_;
 }
 
 void Events::Leave() {
@@ -139,6 +145,12 @@ void Events::Leave() {
   // The next watcher gets no old news.
   last_.reset();
   compared_.clear();
+  failures_ = 0;
+}
+
+bool Events::is_lost() const {
+  const std::lock_guard lock(mutex_);
+  return failures_ >= kFailuresMax;
 }
 
 size_t Events::watchers() const {
@@ -156,6 +168,7 @@ std::shared_ptr<const Events::Event> Events::Next(uint64_t seen,
 }
 
 void Events::Run() {
+  SharedDocuments::Shared before;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     changed_.wait(lock, [this] { return stopping_ || watchers_ > 0; });
@@ -163,6 +176,12 @@ void Events::Run() {
     lock.unlock();
     const SharedDocuments::Shared status = documents_.Get({});
     lock.lock();
+    if (status->ok()) {
+      failures_ = 0;
+    } else if (status != before) {  // not one that is held for a while
+      failures_ = std::min(failures_ + 1, kFailuresMax);
+    }
+    before = status;
     if (status->ok() && watchers_ > 0) Take(**status);
     changed_.wait_for(lock, std::chrono::duration<double>(interval_s_),
                       [this] { return stopping_; });

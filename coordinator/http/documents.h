@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,12 +63,13 @@ class Documents {
   virtual ~Documents() = default;
 
   // JSON, or text where its kind says so. NOT_FOUND: no such job.
-  // INVALID_ARGUMENT: no such state. FAILED_PRECONDITION: the coordinator
-  // refuses, and says why. UNAVAILABLE: it does not answer.
+  // INVALID_ARGUMENT: no such state. PERMISSION_DENIED: the reader may not see
+  // it. RESOURCE_EXHAUSTED: the reader asks too often. FAILED_PRECONDITION: the
+  // coordinator refuses, and says why. UNAVAILABLE: it does not answer.
   virtual absl::StatusOr<std::string> Get(const DocumentRequest& request) = 0;
 
   // Asks the coordinator for it in the name of the key's holder. Errors as
-  // above.
+  // above. DEADLINE_EXCEEDED: it may still be done.
   virtual absl::Status Act(const std::string& key, const std::string& address,
                            const CommandRequest& command) = 0;
 };
@@ -83,11 +85,15 @@ class SharedDocuments {
   static constexpr double kHeldMax_s = 10;
   static constexpr size_t kEntriesMax = 256;
   static constexpr size_t kBytesMax = 64 << 20;
+  // How long a reader waits for one that is made for another reader.
+  static constexpr double kWait_s = 20;
 
-  explicit SharedDocuments(Documents& documents) : documents_(documents) {}
+  explicit SharedDocuments(Documents& documents, double wait_s_max = kWait_s)
+      : documents_(documents), wait_s_max_(wait_s_max) {}
 
   using Shared = std::shared_ptr<const absl::StatusOr<std::string>>;
   // Waits for a document that is being made for somebody else. Never null.
+  // UNAVAILABLE: that takes too long.
   Shared Get(const DocumentRequest& request);
   // Something has changed: all documents are made anew.
   void Forget();
@@ -102,6 +108,7 @@ class SharedDocuments {
   void MakeRoom(Time now);
 
   Documents& documents_;
+  const double wait_s_max_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable made_;
   // By all members of the request but the address.
@@ -116,9 +123,13 @@ class Events {
   Events(SharedDocuments& documents, double interval_s, size_t watchers_max);
   ~Events();
 
-  // False: too many watch.
-  bool Enter();
+  // The event that was the last one when a watcher came: it gets a newer one,
+  // in which the clock is right. Nothing: too many watch.
+  std::optional<uint64_t> Enter();
   void Leave();
+  // The coordinator has not answered, or has refused, several times in a row.
+  // Watchers have seen nothing newer since then.
+  bool is_lost() const;
   size_t watchers() const;
 
   struct Event {
@@ -131,6 +142,8 @@ class Events {
   void Stop();
 
  private:
+  static constexpr int kFailuresMax = 3;
+
   void Run();
   // Makes the event of a status that differs from the last one.
   void Take(const std::string& status);
@@ -143,6 +156,7 @@ class Events {
   size_t watchers_ = 0;
   bool stopping_ = false;
   uint64_t seq_ = 0;
+  int failures_ = 0;      // in a row
   std::string compared_;  // the last status, without what always changes
   std::shared_ptr<const Event> last_;
   std::thread thread_;

@@ -246,8 +246,12 @@ int CodeOf(const absl::Status& status) {
       return 404;
     case absl::StatusCode::kFailedPrecondition:
       return 409;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
     case absl::StatusCode::kUnavailable:
       return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
     default:
       return 500;
   }
@@ -257,7 +261,9 @@ void Refuse(int code, std::string_view why, Response& response) {
   nlohmann::json body;
   body["error"] = why;
   response.status = code;
-  if (code == 503) response.set_header("Retry-After", kRetryAfter_s);
+  if (code == 429 || code == 503) {
+    response.set_header("Retry-After", kRetryAfter_s);
+  }
   if (code == 401) response.set_header("WWW-Authenticate", "Bearer");
   response.set_content(
       body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
@@ -275,13 +281,14 @@ void Give(std::string_view body, const char* type, Response& response) {
 
 // A number of the query; `value` as it was where the query has none.
 template <class T>
-absl::Status ReadNumber(const Request& request, const char* name, T max,
+absl::Status ReadNumber(const Request& request, const char* name, T min, T max,
                         T* value) {
   if (!request.has_param(name)) return absl::OkStatus();
   uint64_t read = 0;
-  if (!absl::SimpleAtoi(request.get_param_value(name), &read) || read > max) {
+  if (!absl::SimpleAtoi(request.get_param_value(name), &read) || read < min ||
+      read > max) {
     return absl::InvalidArgumentError(
-        StrCat(name, " is no number from 0 to ", max));
+        StrCat(name, " is no number from ", min, " to ", max));
   }
   *value = static_cast<T>(read);
   return absl::OkStatus();
@@ -338,18 +345,17 @@ absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
     GAVEL_RETURN_IF_ERROR(ReadText(request, "user", &read.user));
     GAVEL_RETURN_IF_ERROR(ReadText(request, "app", &read.app));
     GAVEL_RETURN_IF_ERROR(
-        ReadNumber(request, "cursor", UINT64_MAX, &read.cursor));
-    GAVEL_RETURN_IF_ERROR(
-        ReadNumber(request, "limit", DocumentRequest::kRowsMax, &read.limit));
-    read.limit = std::max<size_t>(1, read.limit);
+        ReadNumber<uint64_t>(request, "cursor", 0, UINT64_MAX, &read.cursor));
+    GAVEL_RETURN_IF_ERROR(ReadNumber<size_t>(
+        request, "limit", 1, DocumentRequest::kRowsMax, &read.limit));
     read.states = absl::StrSplit(states, ',', absl::SkipEmpty());
   } else if (read.kind == DocumentKind::kPolicy &&
              request.has_param("preview")) {
     read.kind = DocumentKind::kPreview;
     GAVEL_RETURN_IF_ERROR(ReadText(request, "preview", &read.name));
   } else if (read.kind == DocumentKind::kLog) {
-    GAVEL_RETURN_IF_ERROR(
-        ReadNumber(request, "tail", DocumentRequest::kTailMax, &read.tail));
+    GAVEL_RETURN_IF_ERROR(ReadNumber<size_t>(
+        request, "tail", 1, DocumentRequest::kTailMax, &read.tail));
   }
   return read;
 }
@@ -401,6 +407,12 @@ class BoundedServer final : public httplib::Server {
   }
   // httplib's own backlog is 5.
   void LengthenBacklog() { ::listen(svr_sock_, kBacklog); }
+  // Gives the address back where nothing was served: httplib closes a socket
+  // only once it has served.
+  void StopListening() {
+    const socket_t socket = svr_sock_.exchange(INVALID_SOCKET);
+    if (socket != INVALID_SOCKET) close(socket);
+  }
 
  private:
   bool process_and_close_socket(socket_t socket) override {
@@ -478,7 +490,11 @@ struct HttpServer::Impl {
     stopping = true;
     events.Stop();
     server.stop();
-    if (listener.joinable()) listener.join();
+    if (listener.joinable()) {
+      listener.join();
+    } else {
+      server.StopListening();
+    }
   }
 
   absl::Status Listen() {
@@ -513,10 +529,13 @@ struct HttpServer::Impl {
                    address.port);
     }
     if (!url.ends_with('/')) url += '/';
+    return absl::OkStatus();
+  }
+
+  void Serve() {
     listener = std::thread([this] { server.listen_after_bind(); });
     // Before that it can't be stopped.
     while (!server.is_running()) std::this_thread::yield();
-    return absl::OkStatus();
   }
 
   absl::Status NotBound(int error) const {
@@ -585,6 +604,11 @@ struct HttpServer::Impl {
       absl::StatusOr<std::string> key = KeyOf(request);
       if (!key.ok()) return Refuse(key.status(), response);
       read->key = *std::move(key);
+    } else if (read->kind == DocumentKind::kPreview) {
+      return Refuse(403,
+                    "a preview solves a policy, so it needs a token; `gavel "
+                    "dashboard` gives a link with one",
+                    response);
     }
     const SharedDocuments::Shared document = shared.Get(*read);
     if (!document->ok()) return Refuse(document->status(), response);
@@ -619,17 +643,18 @@ struct HttpServer::Impl {
   }
 
   void Stream(Response& response) {
-    if (!events.Enter()) {
+    const std::optional<uint64_t> begin = events.Enter();
+    if (!begin.has_value()) {
       return Refuse(503, "too many watch already; retry later", response);
     }
     response.status = 200;
     response.set_header("X-Accel-Buffering", "no");
     response.set_chunked_content_provider(
         "text/event-stream",
-        [this, seen = uint64_t{0}, quiet_since = MonotonicNow()](
+        [this, seen = *begin, quiet_since = MonotonicNow()](
             size_t, httplib::DataSink& sink) mutable {
           const auto event = events.Next(seen, kWatcherLook_s);
-          if (stopping || !sink.is_writable()) return false;
+          if (stopping || events.is_lost() || !sink.is_writable()) return false;
           std::string text;
           if (event != nullptr) {
             seen = event->seq;
@@ -667,13 +692,15 @@ struct HttpServer::Impl {
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(
     const HttpServerOptions& options, Documents& documents,
     const DashboardTokens& tokens) {
   auto impl = std::make_unique<Impl>(options, documents, tokens);
   GAVEL_RETURN_IF_ERROR(impl->Listen());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
+
+void HttpServer::Serve() { impl_->Serve(); }
 
 const std::string& HttpServer::url() const { return impl_->url; }
 int HttpServer::port() const { return impl_->port; }

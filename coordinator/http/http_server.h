@@ -108,8 +108,9 @@ struct HttpServerOptions {
   HttpTimes times;
 };
 
-// Answers on its own threads until it is destroyed. docs/dashboard.md has the
-// paths. Each connection carries one request. Borrows documents and tokens.
+// Answers on its own threads from Serve() until it is destroyed.
+// docs/dashboard.md has the paths. Each connection carries one request. Borrows
+// documents and tokens.
 class HttpServer {
  public:
   // Requests that are worked on at once, and streams of events beside them.
@@ -121,13 +122,16 @@ class HttpServer {
   static constexpr size_t kRequestBytesMax = 16 * 1024;
   static constexpr size_t kBodyBytesMax = 4 * 1024;
 
-  // INVALID_ARGUMENT: no address. PERMISSION_DENIED: it is not loopback, and
-  // there are no keys. ALREADY_EXISTS: the port is taken. Each names the
-  // remedy.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
+  // Takes the address; connections wait until Serve(). INVALID_ARGUMENT: no
+  // address. PERMISSION_DENIED: it is not loopback, and there are no keys.
+  // ALREADY_EXISTS: the port is taken. Each names the remedy.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(
       const HttpServerOptions& options, Documents& documents,
       const DashboardTokens& tokens);
   ~HttpServer();
+
+  // To be called once.
+  void Serve();
 
   // The address of the first page, for browsers. Ends with "/".
   const std::string& url() const;

@@ -50,6 +50,27 @@ class Exposition {
   void Counter(std::string_view name, std::string_view help, double value) {
     Add("counter", name, help, {}, {{{}, value}});
   }
+  // By the values of one label.
+  void Histogram(std::string_view name, std::string_view help,
+                 std::string_view label, const Named<HistogramRow>& rows) {
+    StrAppend(&text_, "# HELP ", name, " ", help, "\n# TYPE ", name,
+              " histogram\n");
+    for (const auto& [value, row] : rows) {
+      const std::string labels = StrCat(label, "=\"", Escaped(value), "\"");
+      uint64_t count = 0;
+      for (size_t i = 0; i < row.counts.size(); ++i) {
+        count += row.counts[i];
+        const std::string limit =
+            i < row.limits_s.size() ? absl::StrFormat("%.15g", row.limits_s[i])
+                                    : std::string("+Inf");
+        StrAppend(&text_, name, "_bucket{", labels, ",le=\"", limit, "\"} ",
+                  count, "\n");
+      }
+      StrAppend(&text_, name, "_sum{", labels, "} ",
+                absl::StrFormat("%.15g", row.sum_s), "\n", name, "_count{",
+                labels, "} ", count, "\n");
+    }
+  }
   // Nothing where the figure is not known.
   void Known(std::string_view name, std::string_view help,
              const std::optional<double>& value) {
@@ -96,7 +117,7 @@ void AddJobs(const StatusRow& status, const std::vector<QueueRow>& jobs,
     pausing_s += job.pausing_s;
     reasons[{job.state, job.code}] += 1;
     // A job that keeps its accelerators until its end has no target.
-    if (job.Ended() || (job.share_target == 0 && job.share_got > 0)) continue;
+    if (job.Ended() || job.opaque) continue;
     const double off = std::abs(job.share_got - job.share_target);
     deviation += off;
     deviation_max = std::max(deviation_max, off);
@@ -122,6 +143,20 @@ void AddJobs(const StatusRow& status, const std::vector<QueueRow>& jobs,
             deviation / count);
   out.Gauge("gavel_share_deviation_max",
             "The largest difference of an active job.", deviation_max);
+}
+
+void AddStays(const StaysRow& stays, Exposition& out) {
+  out.Counter("gavel_pauses_total", "Leases that ended with a pause.",
+              static_cast<double>(stays.pauses));
+  out.Counter("gavel_moves_total",
+              "Leases that began on another accelerator than the one before.",
+              static_cast<double>(stays.moves));
+  out.Counter("gavel_pausing_seconds_total",
+              "Time lost to saving, releasing and restoring.", stays.pausing_s);
+  out.Histogram("gavel_lease_overhead_seconds",
+                "Time lost to saving, releasing and restoring in leases that "
+                "ended, by how they began: start, return, move.",
+                "after", stays.overhead);
 }
 
 void AddNodes(const std::vector<NodeRow>& nodes, Exposition& out) {
@@ -218,13 +253,38 @@ void AddCoordinator(const StatusRow& status, Exposition& out) {
 
 std::string MetricsText(const StatusRow& status,
                         const std::vector<NodeRow>& nodes,
-                        const std::vector<QueueRow>& jobs) {
+                        const std::vector<QueueRow>& jobs,
+                        std::optional<double> checkpoint_age_s) {
   Exposition out;
   AddCoordinator(status, out);
   AddSolver(status, out);
   AddJobs(status, jobs, out);
+  AddStays(status.stays, out);
+  out.Known("gavel_checkpoint_age_max_seconds",
+            "The longest time that a job has run since its last checkpoint.",
+            checkpoint_age_s);
   AddNodes(nodes, out);
   return out.Take();
+}
+
+std::optional<double> CheckpointAges::Oldest(
+    double now_s, const std::vector<QueueRow>& jobs) {
+  std::map<uint64_t, Seen> running;
+  std::optional<double> oldest;
+  for (const QueueRow& job : jobs) {
+    if (job.state != "R" || job.opaque || job.steps_done == 0) continue;
+    Seen seen{job.last_generation.value_or(GenerationRow{}), now_s};
+    const auto before = running_.find(job.id);
+    if (before != running_.end() &&
+        before->second.generation.epoch == seen.generation.epoch &&
+        before->second.generation.step == seen.generation.step) {
+      seen.since_s = before->second.since_s;
+    }
+    oldest = std::max(oldest.value_or(0), now_s - seen.since_s);
+    running.emplace(job.id, seen);
+  }
+  running_ = std::move(running);
+  return oldest;
 }
 
 }  // namespace gavel

@@ -1,7 +1,11 @@
-// The coordinator's figures as text for Prometheus.
+// The coordinator's figures as text for Prometheus, and the age of checkpoints,
+// which only successive listings tell.
 #ifndef GAVEL_COORDINATOR_HTTP_METRICS_H_
 #define GAVEL_COORDINATOR_HTTP_METRICS_H_
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,10 +17,29 @@ namespace gavel {
 // servers, never jobs or users: `kSeriesOfOneMax` bounds each metric, and the
 // rest is summed as "other". Counters start anew with the coordinator, except
 // those that the journal keeps. Pure.
+// `checkpoint_age_s`: as of CheckpointAges.
 inline constexpr size_t kSeriesOfOneMax = 64;
 std::string MetricsText(const StatusRow& status,
                         const std::vector<NodeRow>& nodes,
-                        const std::vector<QueueRow>& jobs);
+                        const std::vector<QueueRow>& jobs,
+                        std::optional<double> checkpoint_age_s = {});
+
+// How long jobs have run since their last checkpoints: since a listing first
+// showed that checkpoint of a running job. So the age is short by up to the
+// time between two listings, and begins anew when a job resumes. Jobs that
+// report no steps are left out, for nobody knows of their checkpoints. A value.
+class CheckpointAges {
+ public:
+  // The largest age in this listing; nothing: no such job runs.
+  std::optional<double> Oldest(double now_s, const std::vector<QueueRow>& jobs);
+
+ private:
+  struct Seen {
+    GenerationRow generation;
+    double since_s = 0;
+  };
+  std::map<uint64_t, Seen> running_;  // by job
+};
 
 }  // namespace gavel
 

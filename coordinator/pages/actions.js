@@ -43,7 +43,10 @@ export function confirmAction({action, target, name, more, announce, done}) {
       announce(`${word}: done for ${name}`);
       if (done) done();
     } catch (error) {
-      fault.textContent = `It was not done: ${error.message}`;
+      // 504: the coordinator has it. No status: it may have got it.
+      fault.textContent = error.status && error.status !== 504 ?
+        `It was not done: ${error.message}` :
+        `It is not known whether it was done: ${error.message}`;
       fault.hidden = false;
       go.disabled = false;
     }

@@ -183,12 +183,11 @@ export function listen(onUpdate, onState) {
   };
   const connect = () => {
     const source = new EventSource('api/events');
-    source.onopen = () => {
+    source.addEventListener('update', (event) => {
+      // Each stream begins with one; without it the coordinator is not there.
       delay = RETRY_MS_MIN;
       lostAt = 0;
       onState('live', 0);
-    };
-    source.addEventListener('update', (event) => {
       let document;
       try {
         document = JSON.parse(event.data);

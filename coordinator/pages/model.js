@@ -74,8 +74,11 @@ export function sharesByUser(jobs) {
     const size = job.scale_factor || 1;
     sum.jobs += 1;
     sum.running += job.state === 'R' ? 1 : 0;
-    sum.target += (job.share_target || 0) * size;
-    sum.got += (job.share_got || 0) * size;
+    // One that keeps its accelerators until its end has no share.
+    if (!job.opaque) {
+      sum.target += (job.share_target || 0) * size;
+      sum.got += (job.share_got || 0) * size;
+    }
     sum.held += (job.accelerators || []).length;
     users.set(name, sum);
   }

@@ -3,7 +3,7 @@ import {el, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get, getAll} from './api.js';
 import {LineChart, Series} from './charts.js';
 import {DASH, count, dateTime, duration, fixed, isNumber, nowSeconds, orDash, percent,
-  short} from './format.js';
+  plural, short} from './format.js';
 import {sharesByUser} from './model.js';
 import {ratioBar} from './bars.js';
 
@@ -61,6 +61,7 @@ function rhoText(rho) {
 export function fairnessPage(context) {
   const fault = el('p', {class: 'fault', role: 'alert', hidden: true});
   const users = scroller('Users');
+  const leftOut = el('p', {class: 'remark', hidden: true});
   const apps = scroller('Apps');
   const usage = scroller('Used so far');
   const usageSince = el('p', {class: 'remark'});
@@ -97,6 +98,11 @@ export function fairnessPage(context) {
     meant.show(intended(Array.isArray(fairness.shares) ? fairness.shares : []));
     since.textContent = 'shares received and rho: since this tab was opened, ' +
         `${duration(now - record.since)} ago`;
+
+    const opaque = jobs.filter((job) => job.opaque).length;
+    leftOut.hidden = opaque === 0;
+    leftOut.textContent = `In no share: ${plural(opaque, 'job')} without reports of ` +
+      'steps. Such a job keeps its accelerators until its end.';
 
     redraw(users, JSON.stringify(shares), () => shares.length === 0 ?
       el('p', {class: 'empty'}, 'No job is present.') :
@@ -146,7 +152,7 @@ export function fairnessPage(context) {
     title: 'Fairness',
     element: el('div', {class: 'page'}, el('h1', {class: 'unseen'}, 'Fairness'),
         fault, el('div', {class: 'pair-of-panels'}, panel('Users', 'accelerators that ' +
-          'the policy intends, and that their jobs received', users), panel('Apps',
+          'the policy intends, and that their jobs received', users, leftOut), panel('Apps',
             'rho below 1: sooner than with an equal part of the cluster', apps)),
         overTime, usagePanel),
     update: () => poll.turn(),

@@ -267,7 +267,8 @@ export function jobPage(context, id) {
       if (follow.checked) log.scrollTop = log.scrollHeight;
     }
     const lines = text.replace(/\n$/, '').split('\n').length;
-    logNote.textContent = !text ? 'nothing yet' : `the last ${
+    logNote.textContent = !text ? 'nothing yet' : `${document.complete === false ?
+      'not up to the end: ' : 'the last '}${
       plural(lines, 'line')} of rank 0${document.server ?
       ` on ${document.server}` : ''}`;
   }, (error) => {

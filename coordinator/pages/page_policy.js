@@ -137,24 +137,25 @@ export function policyPage(context) {
       if (!answer || !answer.preview) {
         throw new Error('the coordinator gave none');
       }
-      say(previewTable(answer), context.mayAct() ? el('button', {type: 'button',
+      say(previewTable(answer), el('button', {type: 'button',
         class: 'button strong', onclick: () => confirmAction({action: 'policy',
           target: wanted, name: wanted, announce: context.announce,
           done: () => {
             say(el('p', {}, `${wanted} decides from now on.`));
             poll.now();
-          }})}, `Set ${wanted}`) : el('p', {class: 'remark'}, 'Read only. ',
-          el('code', {}, 'gavel dashboard'), ' prints a link that may change it.'));
+          }})}, `Set ${wanted}`));
     } catch (error) {
       say(el('p', {class: 'fault'}, `No preview: ${error.message}`));
     }
   }
 
-  const form = el('form', {class: 'filters', onsubmit: (event) => {
+  const form = context.mayAct() ? el('form', {class: 'filters', onsubmit: (event) => {
     event.preventDefault();
     preview();
   }}, el('label', {class: 'field'}, 'Policy ', name),
-  el('button', {class: 'button strong'}, 'Preview'));
+  el('button', {class: 'button strong'}, 'Preview')) : el('p', {class: 'remark'},
+      'Read only. ', el('code', {}, 'gavel dashboard'), ' prints a link that may ' +
+      'preview another policy and set it.');
   const throughputs = panel('Throughputs', 'steps per second', sourceLegend(), table,
       leftOut);
   throughputs.querySelector('.panel-head').append(el('label', {class: 'field'},

@@ -7,10 +7,14 @@ const ROW_PX = 30;
 const SPARE_ROWS = 8;
 const VISIBLE_MIN = 12;
 
-// A column: {key, label, title, width (rem), grow, number, value(row), text(row),
-// cell(row), sign(row), hint(row)}. One that grows takes the width that is left. `value` is what rows are sorted by (null comes last),
+// A column: {key, label, title, width (rem), grow, spare, number, value(row),
+// text(row), cell(row), sign(row), hint(row)}. A spare one is not shown in narrow
+// windows (style.css). One that grows takes the width that is left. `value` is what rows are sorted by (null comes last),
 // `text` what a cell says, `cell` makes nodes instead, for which `sign` tells
 // when they are others.
+const classOf = (column) => [column.number && 'number', column.spare && 'spare',
+  column.class].filter(Boolean).join(' ') || null;
+
 export class WindowTable {
   // options: {caption, columns, key(row), sort, onSort(sort), empty, height}
   // sort: "KEY" or "-KEY".
@@ -30,11 +34,10 @@ export class WindowTable {
           onclick: () => this.sortBy(column)}, column.label,
         el('span', {class: 'arrow', 'aria-hidden': 'true'})) :
         el('span', {title: column.title}, column.label);
-      return el('th', {scope: 'col', class: column.number ? 'number' : null},
-          button);
+      return el('th', {scope: 'col', class: classOf(column)}, button);
     });
     const cols = this.columns.map((column) => {
-      const col = el('col');
+      const col = el('col', {class: column.spare ? 'spare' : null});
       if (!column.grow) col.style.width = `${column.width}rem`;
       return col;
     });
@@ -46,8 +49,11 @@ export class WindowTable {
         el('colgroup', {}, cols),
         el('thead', {}, el('tr', {'aria-rowindex': 1}, this.headers)),
         this.body);
-    const width = this.columns.reduce((sum, column) => sum + column.width, 0);
-    this.table.style.minWidth = `${width}rem`;
+    const width = (columns) => `${columns.reduce((sum, column) => sum +
+        column.width, 0)}rem`;
+    this.table.style.setProperty('--width', width(this.columns));
+    this.table.style.setProperty('--width-narrow',
+        width(this.columns.filter((column) => !column.spare)));
     this.blank = el('p', {class: 'empty', hidden: true});
     this.element = el('div', {class: `scroller window-scroller ${
       this.height || ''}`, tabindex: 0, role: 'region',
@@ -157,8 +163,7 @@ export class WindowTable {
   makeLine() {
     return el('tr', {}, this.columns.map((column, i) =>
       el(i === 0 ? 'th' : 'td', {scope: i === 0 ? 'row' : null,
-        class: [column.number ? 'number' : '', column.class || '']
-            .filter(Boolean).join(' ') || null})));
+        class: classOf(column)})));
   }
 
   fillLine(line, row, index) {

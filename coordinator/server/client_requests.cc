@@ -261,6 +261,7 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
       }
       if (request.kind == QueryKind::kStatus) {
         view.counts = &views_.CountsAt(now);
+        view.stays = &stay_costs_.row();
         if (options_.threads != nullptr) view.threads = options_.threads();
       }
       send_(from.peer, AnswerQuery(request, view));
@@ -359,6 +360,7 @@ void ClientRequests::Ask(QueryThread& thread, const Requester& from,
 }
 
 void ClientRequests::Note(const Event& decided) {
+  stay_costs_.Note(decided, engine_);
   if (std::holds_alternative<event::AllocationReady>(decided) ||
       std::holds_alternative<event::RoundPlanned>(decided) ||
       std::holds_alternative<event::RoundStarted>(decided) ||
@@ -454,16 +456,19 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
   TerminalRequest passed_on = request;
   passed_on.worker = {job->id, 0, worker.incarnation};
   const uint64_t wanted = request.worker.incarnation;
-  if (wanted != 0 && wanted != worker.incarnation) {
+  const std::string* const agent = agents_.Find(worker.server);
+  // Another process has taken its place; or the job is over, and the agent that
+  // has the rest of its output is gone.
+  if ((wanted != 0 && wanted != worker.incarnation) ||
+      (agent == nullptr && !HasName(*job) && !worker.is_live())) {
     TerminalReply reply{request.request, request.worker};
-    reply.ended = true;  // another process has taken its place
+    reply.ended = true;
     send_(from.peer, reply);
     return std::nullopt;
   }
   if (worker.server.empty()) {
     return refuse(StrCat("job ", job->id.value(), " has not started yet"));
   }
-  const std::string* const agent = agents_.Find(worker.server);
   if (agent == nullptr) {
     return refuse(StrCat("the agent of server ", worker.server,
                          ", which has the terminal, is not connected"));

@@ -274,6 +274,7 @@ class ClientRequests {
   PendingTable<Reader> terminals_{kWaitingTerminalsMax};
   QueryThread history_;
   QueueViews views_;
+  StayCosts stay_costs_;
   QueryThread queries_;
   std::vector<Listing> listings_;
   Quota quota_;

@@ -55,6 +55,7 @@ class MessagePipeline {
     PeerLinks& peers;
     ClientRequests& clients;
     EngineRunner& runner;
+    LocalRequests& local;
     spdlog::logger& log;
   };
   explicit MessagePipeline(const Parts& parts) : parts_(parts) {}
@@ -148,10 +149,12 @@ void MessagePipeline::Refuse(const Incoming& incoming,
                     MessageName(incoming.message), refused_,
                     ToStd(why.message()));
   }
+  if (LocalRequests::IsLocal(incoming)) {  // has no connection to cut
+    return parts_.local.Refuse(incoming.peer, why);
+  }
   std::optional<Message> answer =
       RefusalOf(incoming.message, why, parts_.runner.PersistedPosition());
   if (answer) parts_.peers.Send(incoming.peer, *std::move(answer));
-  if (LocalRequests::IsLocal(incoming)) return;  // has no connection to cut
   if (absl::IsUnauthenticated(why)) return parts_.router.Cut(incoming);
   parts_.router.RecordOffence(incoming);
 }
@@ -161,6 +164,9 @@ void MessagePipeline::Drop(const Incoming& incoming, const absl::Status& why) {
     parts_.log.warn("{} dropped ({} messages so far): {}",
                     MessageName(incoming.message), dropped_,
                     ToStd(why.message()));
+  }
+  if (LocalRequests::IsLocal(incoming)) {
+    return parts_.local.Refuse(incoming.peer, why);
   }
   if (!std::holds_alternative<AgentHello>(incoming.message)) return;
   parts_.peers.Send(
@@ -298,7 +304,7 @@ struct CoordinatorServer::Impl {
                                              : notifier->Troubles();
                 }},
                cluster_id, options.snapshots),
-        pipeline({engine, *gatekeeper, *router, peers, clients, runner,
+        pipeline({engine, *gatekeeper, *router, peers, clients, runner, local,
                   *options.log}) {}
 
   ClientRequests::Options ClientOptions(const std::string& cluster_id) {

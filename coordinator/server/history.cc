@@ -470,6 +470,12 @@ std::string_view CauseName(const event::LeaseEnded& e) {
   return e.finished ? "finished" : "paused";
 }
 
+// The state that notices are about. Nobody holds a job that waits for a time,
+// for its turn or for other jobs.
+JobState NoticedState(const Job& job) {
+  return WaitsByItself(job) ? JobState::kActive : job.state;
+}
+
 }  // namespace
 
 // For Packer; in the namespace that lookup needs.
@@ -535,6 +541,8 @@ struct HistoryProjector::Observation {
   }
 
   void On(const event::TimeReached& e) { Tell(e.job); }
+
+  void On(const event::ParentsEnded& e) { Tell(e.job); }
 
   void On(const event::PolicyChanged& e) { own.policy_ = e.policy; }
 
@@ -762,8 +770,8 @@ struct HistoryProjector::Observation {
   // gives it. A job without a share counts as if it ran from now on.
   void LookAtDeadline(JobId id, OpenJob& open) {
     const Job* const job = engine.FindJob(id);
-    if (open.at_risk || job == nullptr || !job->active() ||
-        !job->spec.deadline_s) {
+    if (open.at_risk || job == nullptr ||
+        NoticedState(*job) != JobState::kActive || !job->spec.deadline_s) {
       return;
     }
     const double left_s = job->submitted_at + *job->spec.deadline_s - now;
@@ -838,26 +846,33 @@ struct HistoryProjector::Observation {
     std::vector<JobId> changed;
     for (const auto& [id, open] : own.jobs_) {
       const Job* const job = engine.FindJob(id);
-      if (job != nullptr && job->state != open.told) changed.push_back(id);
+      if (job != nullptr && NoticedState(*job) != open.told) {
+        changed.push_back(id);
+      }
     }
     for (const JobId id : changed) Tell(id);
   }
 
   void NoteState(const Job& job, OpenJob& open) {
-    if (job.state == open.told) return;
-    open.told = job.state;
-    switch (job.state) {
+    const JobState state = NoticedState(job);
+    if (state == open.told) return;
+    open.told = state;
+    switch (state) {
       case JobState::kActive:
         return;
       case JobState::kFinished:
-        return NoteJob(job, "finished", "has finished");
+        // With the exit code of an interactive job, where that is not 0.
+        return NoteJob(
+            job, "finished", "has finished",
+            std::holds_alternative<reason::FinishedWith>(job.reason)
+                ? RenderReason(job.reason)
+                : "");
       case JobState::kCancelled:
         return NoteJob(job, "cancelled", "was cancelled",
                        RenderReason(job.reason));
       case JobState::kHeld:
         break;
     }
-    if (WaitsByItself(job)) return;
     const bool asked =
         std::holds_alternative<reason::HeldByUser>(job.reason) ||
         std::holds_alternative<reason::HeldTimeLimit>(job.reason);
@@ -959,6 +974,11 @@ absl::Status HistoryProjector::Load(std::string_view saved) {
   GetField(unpacker, jobs_);
   GetField(unpacker, policy_);
   GetField(unpacker, round_duration_s_);
+  // Snapshots of earlier versions do not say what was told. Jobs that were held
+  // long ago are not told of now.
+  for (auto& [id, job] : jobs_) {
+    if (job.row.state == "F") job.told = JobState::kHeld;
+  }
   if (unpacker.ok() && unpacker.passed_over()) {
     return absl::FailedPreconditionError(
         "the snapshot's history has fields that this version of gavel does not "

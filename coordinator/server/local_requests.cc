@@ -32,17 +32,26 @@ absl::StatusOr<Message> LocalRequests::AskAny(std::string public_key,
         "the coordinator has too many requests to answer; try again");
   }
   const std::string peer = StrCat(prefix_, ++last_);
+  const bool is_command = std::holds_alternative<CommandRequest>(request);
   asked_[peer];
   waiting_.push_back(
       {peer, std::move(request), std::move(public_key), std::move(address)});
   wake_();
   answered_.wait_for(lock, std::chrono::duration<double>(timeout_s),
                      [&] { return closed_ || asked_[peer].has_value(); });
-  std::optional<Message> answer = std::move(asked_[peer]);
+  std::optional<absl::StatusOr<Message>> answer = std::move(asked_[peer]);
   asked_.erase(peer);
   if (answer.has_value()) return *std::move(answer);
-  std::erase_if(waiting_,
-                [&](const Incoming& one) { return one.peer == peer; });
+  const bool is_taken = std::erase_if(waiting_, [&](const Incoming& one) {
+                          return one.peer == peer;
+                        }) == 0;
+  if (is_taken && is_command) {
+    return absl::DeadlineExceededError(
+        StrCat("the coordinator has the command and ",
+               closed_ ? std::string("has stopped")
+                       : StrCat("did not answer in ", timeout_s, " s"),
+               "; see whether it was done before you repeat it"));
+  }
   if (closed_) return absl::UnavailableError("the coordinator has stopped");
   return absl::UnavailableError(
       StrCat("the coordinator did not answer in ", timeout_s, " s"));
@@ -69,12 +78,21 @@ void LocalRequests::Close() {
 
 bool LocalRequests::Answer(const std::string& peer, Message* message) {
   if (!peer.starts_with(prefix_)) return false;
+  Settle(peer, std::move(*message));
+  return true;
+}
+
+void LocalRequests::Refuse(const std::string& peer, const absl::Status& why) {
+  Settle(peer, why);
+}
+
+void LocalRequests::Settle(const std::string& peer,
+                           absl::StatusOr<Message> answer) {
   const std::lock_guard lock(mutex_);
   const auto asked = asked_.find(peer);
-  if (asked == asked_.end()) return true;  // nobody waits any more
-  asked->second = std::move(*message);
+  if (asked == asked_.end()) return;  // nobody waits any more
+  asked->second = std::move(answer);
   answered_.notify_all();
-  return true;
 }
 
 }  // namespace gavel

@@ -42,7 +42,9 @@ class LocalRequests {
   // Sends a request of the holder of `public_key`, which the caller vouches
   // for; `address` is for the audit log. `Reply` is QueryReply, CommandReply or
   // LogReply, and its error is the caller's to look at. UNAVAILABLE: too many
-  // wait, or no answer came within `timeout_s`.
+  // wait, or no answer came within `timeout_s`. DEADLINE_EXCEEDED: likewise, of
+  // a command that the loop has taken, so it may still be done. Other errors:
+  // the requester may not ask this (Refuse).
   template <class Reply>
   absl::StatusOr<Reply> Ask(std::string_view public_key, std::string address,
                             Message request, double timeout_s) {
@@ -71,10 +73,13 @@ class LocalRequests {
   void Close();
   // Takes the message if it answers a request from here.
   bool Answer(const std::string& peer, Message* message);
+  // Ends the wait for an answer to a request that is refused.
+  void Refuse(const std::string& peer, const absl::Status& why);
 
  private:
   absl::StatusOr<Message> AskAny(std::string public_key, std::string address,
                                  Message request, double timeout_s);
+  void Settle(const std::string& peer, absl::StatusOr<Message> answer);
 
   const std::function<void()> wake_;
   // Unguessable: the id of a connection is its peer's to choose.
@@ -85,7 +90,7 @@ class LocalRequests {
   uint64_t last_ = 0;
   std::deque<Incoming> waiting_;
   // By peer; nothing: not answered yet.
-  std::map<std::string, std::optional<Message>> asked_;
+  std::map<std::string, std::optional<absl::StatusOr<Message>>> asked_;
 };
 
 }  // namespace gavel

@@ -297,7 +297,7 @@ Notifier::Notifier(Options options, uint64_t position,
         return Work(tests, stop);
       }) {
   const absl::Status program = CheckProgram(options_.spec);
-  if (!program.ok()) SetTrouble(std::string(program.message()));
+  if (!program.ok()) SetTrouble(kDelivery, std::string(program.message()));
   thread_.Post({});
 }
 
@@ -323,9 +323,10 @@ std::optional<std::pair<uint64_t, std::string>> Notifier::TakeTested() {
 std::vector<std::string> Notifier::Troubles() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> troubles;
-  if (trouble_.empty() && given_up_ + dropped_ == 0) return troubles;
   const std::string target = TargetText(options_.spec);
-  if (!trouble_.empty()) troubles.push_back(StrCat(target, ": ", trouble_));
+  for (const std::string& trouble : troubles_) {
+    if (!trouble.empty()) troubles.push_back(StrCat(target, ": ", trouble));
+  }
   if (given_up_ + dropped_ > 0) {
     troubles.push_back(StrCat(
         target, ": ", given_up_ + dropped_,
@@ -336,11 +337,11 @@ std::vector<std::string> Notifier::Troubles() const {
   return troubles;
 }
 
-void Notifier::SetTrouble(std::string trouble) {
+void Notifier::SetTrouble(Part part, std::string trouble) {
   {
     const std::lock_guard lock(mutex_);
-    if (trouble_ == trouble) return;
-    trouble_ = std::move(trouble);
+    if (troubles_[part] == trouble) return;
+    troubles_[part] = std::move(trouble);
   }
   wake_();
 }
@@ -361,7 +362,10 @@ void Notifier::RunTest(uint64_t handle, const std::stop_token& stop) {
   notice.at_s = WallClockNow();
   notice.text = "This is a test: notices of this coordinator arrive.";
   const absl::Status status = Try(notice, stop);
-  if (status.ok()) retry_at_ = 0;
+  if (status.ok()) {
+    retry_at_ = 0;
+    SetTrouble(kDelivery, "");
+  }
   {
     const std::lock_guard lock(mutex_);
     tested_.emplace_back(handle, status.ok() ? ""
@@ -374,10 +378,11 @@ void Notifier::RunTest(uint64_t handle, const std::stop_token& stop) {
 Time Notifier::DeliverNext(const std::stop_token& stop) {
   const absl::StatusOr<WaitingNotices> waiting = Look();
   if (!waiting.ok()) {
-    SetTrouble(
-        StrCat("the notices can't be read: ", waiting.status().message()));
+    SetTrouble(kReading, StrCat("the notices can't be read: ",
+                                waiting.status().message()));
     return options_.limit_s;
   }
+  SetTrouble(kReading, "");
   if (!waiting->first) {
     if (waiting->last > position_) MoveTo(waiting->last);
     return kLookInterval_s;
@@ -392,7 +397,7 @@ Time Notifier::DeliverNext(const std::stop_token& stop) {
   const absl::Status status = Try(notice, stop);
   if (absl::IsCancelled(status)) return kNever;
   if (status.ok()) {
-    SetTrouble("");
+    SetTrouble(kDelivery, "");
   } else if (const Time wait_s = NoteFailure(notice, status); wait_s > 0) {
     retry_at_ = MonotonicNow() + wait_s;
     return wait_s;
@@ -420,7 +425,8 @@ Time Notifier::NoteFailure(const HistoryNotice& notice,
                            const absl::Status& why) {
   ++tries_;
   const bool again = tries_ <= options_.waits_s.size();
-  SetTrouble(StrCat(why.message(), " (try ", tries_, " of ",
+  SetTrouble(kDelivery,
+             StrCat(why.message(), " (try ", tries_, " of ",
                     options_.waits_s.size() + 1, ": ", notice.text, ")"));
   if (again) return options_.waits_s[tries_ - 1];
   const std::lock_guard lock(mutex_);
@@ -432,11 +438,12 @@ Time Notifier::NoteFailure(const HistoryNotice& notice,
 void Notifier::MoveTo(uint64_t position) {
   position_ = position;
   const absl::Status status = WritePosition(options_.position, position);
-  if (status.ok()) return;
-  SetTrouble(
-      StrCat("its position can't be written, and after a restart the "
-             "same is told again: ",
-             status.message()));
+  SetTrouble(kPosition,
+             status.ok()
+                 ? ""
+                 : StrCat("its position can't be written, and after a restart "
+                          "the same is told again: ",
+                          status.message()));
 }
 
 }  // namespace gavel

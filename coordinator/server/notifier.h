@@ -5,6 +5,7 @@
 #ifndef GAVEL_COORDINATOR_SERVER_NOTIFIER_H_
 #define GAVEL_COORDINATOR_SERVER_NOTIFIER_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -101,7 +102,9 @@ class Notifier {
   // Returns after how many seconds to try again; 0: it is given up.
   Time NoteFailure(const HistoryNotice& notice, const absl::Status& why);
   void MoveTo(uint64_t position);
-  void SetTrouble(std::string trouble);
+  // The parts that may be in trouble; each recovers by itself.
+  enum Part : size_t { kReading, kPosition, kDelivery };
+  void SetTrouble(Part part, std::string trouble);
 
   const Options options_;
   const std::function<void()> wake_;
@@ -112,7 +115,7 @@ class Notifier {
   Time retry_at_ = 0;
   // As in WorkerThread, of the standard library.
   mutable std::mutex mutex_;  // guards all below but the thread
-  std::string trouble_;       // of the last delivery; empty: none
+  std::array<std::string, kDelivery + 1> troubles_;  // by part; empty: none
   uint64_t given_up_ = 0;
   uint64_t dropped_ = 0;
   size_t tests_ = 0;  // whose outcomes nobody has taken

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "coordinator/engine/operators.h"
@@ -321,6 +322,7 @@ StatusRow StatusOf(const QueryView& view) {
   row.jobs = view.counts == nullptr ? CountStates(engine.jobs()) : *view.counts;
   row.solve_s = view.threads.solve_s;
   row.rows_unwritten = view.threads.rows_unwritten;
+  if (view.stays != nullptr) row.stays = *view.stays;
   return row;
 }
 
@@ -341,6 +343,63 @@ bool IsPaused(const Job& job) {
 }
 
 }  // namespace
+
+StayCosts::StayCosts() {
+  HistogramRow empty;
+  empty.limits_s.assign(std::begin(kLimits_s), std::end(kLimits_s));
+  empty.counts.assign(std::size(kLimits_s) + 1, 0);
+  for (const char* began : {"start", "return", "move"}) {
+    row_.overhead.emplace_back(began, empty);
+  }
+}
+
+void StayCosts::Note(const Event& event, const Engine& engine) {
+  if (const auto* started = std::get_if<event::LeaseStarted>(&event)) {
+    if (started->worker.rank == 0) Begin(*started, engine);
+  } else if (const auto* ended = std::get_if<event::LeaseEnded>(&event)) {
+    if (ended->worker.rank == 0) End(*ended);
+  }
+}
+
+void StayCosts::Begin(const event::LeaseStarted& e, const Engine& engine) {
+  const Job* const job = engine.FindJob(e.worker.job);
+  if (job == nullptr) return;
+  const uint64_t moves = job->stays.moves();
+  const auto [known, is_new] = stays_.try_emplace(e.worker.job);
+  Stay& stay = known->second;
+  if (!is_new) {
+    stay.began = moves > stay.moves ? kMove : kReturn;
+    if (stay.began == kMove) ++row_.moves;
+  }
+  stay.moves = moves;
+  if (stay.incarnation != e.worker.incarnation) stay.pausing_s = 0;
+  stay.incarnation = e.worker.incarnation;
+  ForgetOne(engine);
+}
+
+void StayCosts::End(const event::LeaseEnded& e) {
+  if (e.cause == ReleaseCause::kPaused && !e.finished) ++row_.pauses;
+  const auto known = stays_.find(e.worker.job);
+  // A lease that began before the coordinator was started.
+  if (known == stays_.end()) return;
+  Stay& stay = known->second;
+  if (stay.incarnation != e.worker.incarnation) return;
+  const double total_s = std::max(stay.pausing_s, e.progress.pausing_s);
+  const double lost_s = total_s - std::exchange(stay.pausing_s, total_s);
+  row_.pausing_s += lost_s;
+  HistogramRow& histogram = row_.overhead[stay.began].second;
+  histogram.sum_s += lost_s;
+  ++histogram.counts[static_cast<size_t>(
+      std::ranges::lower_bound(kLimits_s, lost_s) - std::begin(kLimits_s))];
+}
+
+void StayCosts::ForgetOne(const Engine& engine) {
+  auto next = stays_.upper_bound(looked_at_);
+  if (next == stays_.end()) next = stays_.begin();
+  looked_at_ = next->first;
+  const Job* const job = engine.FindJob(next->first);
+  if (job == nullptr || !HasName(*job)) stays_.erase(next);
+}
 
 std::string_view StateLetters(const Job& job) {
   switch (job.state) {

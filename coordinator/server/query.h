@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "coordinator/engine/engine.h"
+#include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/server/limits.h"
 #include "coordinator/server/rows.h"
@@ -42,6 +43,38 @@ struct ThreadFigures {
   uint64_t rows_unwritten = 0;    // of the journal
 };
 
+// Counts pauses and moves, and the time that they cost. Each event takes the
+// same time, however many jobs there are. The event loop owns one; not
+// thread-safe.
+class StayCosts {
+ public:
+  static constexpr double kLimits_s[] = {
+      0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+  StayCosts();
+
+  // The engine has taken the event.
+  void Note(const Event& event, const Engine& engine);
+  const StaysRow& row() const { return row_; }
+
+ private:
+  enum Beginning : size_t { kStart, kReturn, kMove };
+  // The last lease of a job.
+  struct Stay {
+    Beginning began = kStart;
+    uint64_t moves = 0;  // so far
+    uint64_t incarnation = 0;
+    double pausing_s = 0;  // that it has reported so far
+  };
+  void Begin(const event::LeaseStarted& e, const Engine& engine);
+  void End(const event::LeaseEnded& e);
+  // Forgets one job that is over, if the next one is.
+  void ForgetOne(const Engine& engine);
+
+  StaysRow row_;
+  std::map<JobId, Stay> stays_;
+  JobId looked_at_;  // by ForgetOne
+};
+
 struct QueryView {
   const Engine& engine;
   Time now = 0;
@@ -51,6 +84,7 @@ struct QueryView {
   // CountStates, where it has been computed already.
   const Named<uint64_t>* counts = nullptr;
   ThreadFigures threads = {};
+  const StaysRow* stays = nullptr;
 };
 
 // Answers kNodes (rows of servers; the cursor counts rows), kStatus (one

@@ -84,7 +84,8 @@ JobFacts FactsOf(const Job& job) {
           spec.steps_total,
           job.array,
           std::string(job.array.valid() ? ArrayNameOf(spec.name) : ""),
-          job.array_index};
+          job.array_index,
+          spec.opaque()};
 }
 
 // Compares the facts that an operator can change.
@@ -335,6 +336,7 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   row->exit = ExitOf(job);
   row->array = facts.array.value();
   row->array_name = facts.array_name;
+  row->opaque = facts.opaque;
   row->array_index.reset();
   if (facts.array.valid()) row->array_index = facts.array_index;
 }
@@ -375,6 +377,7 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.array = job.facts->array.value();
   if (job.facts->array.valid()) row.array_index = job.facts->array_index;
   row.losses = job.losses;
+  row.opaque = job.facts->opaque;
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

@@ -44,6 +44,7 @@ struct JobFacts {
   JobId array;
   std::string array_name;
   int array_index = 0;
+  bool opaque = false;
 };
 
 // The progress of a gang's ranks as one. They step together, so counts of steps

@@ -134,6 +134,9 @@ struct QueueRow {
   uint64_t array = 0;  // 0: it is none
   std::string array_name;
   std::optional<int> array_index;
+  // It reports no steps and keeps its accelerators until its end, so no policy
+  // has a share for it.
+  bool opaque = false;
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -146,7 +149,7 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
-          left_s, code, bidder, awaits, array, array_name, array_index)
+          left_s, code, bidder, awaits, array, array_name, array_index, opaque)
 
 struct ThroughputRow {
   std::string type;
@@ -181,10 +184,11 @@ struct WhyRow {
   std::optional<int> array_index;
   // The losses that rank 0 reported, thinned: LossHistory::points.
   std::vector<LossRow> losses;
+  bool opaque = false;  // as in QueueRow
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
           share_target, share_got, place, rho, auction, array, array_index,
-          losses)
+          losses, opaque)
 
 // --- Servers: `gavel nodes` ---
 
@@ -260,6 +264,26 @@ struct FailuresRow {
 };
 GAVEL_ROW(FailuresRow, workers_lost, busy_s, interval_s)
 
+// Seconds that something took. counts[I] of them took up to limits_s[I], and
+// more than the limit before; the last count is of those beyond all limits.
+struct HistogramRow {
+  std::vector<double> limits_s;
+  std::vector<uint64_t> counts;
+  double sum_s = 0;
+};
+GAVEL_ROW(HistogramRow, limits_s, counts, sum_s)
+
+// Leases of rank 0 since the coordinator was started.
+struct StaysRow {
+  uint64_t pauses = 0;   // ended at a boundary before the loop was over
+  uint64_t moves = 0;    // began on another accelerator than the one before
+  double pausing_s = 0;  // lost to saving, releasing and restoring
+  // The same for each lease that ended, by how it began: "start", "return" to
+  // its accelerator, "move".
+  Named<HistogramRow> overhead;
+};
+GAVEL_ROW(StaysRow, pauses, moves, pausing_s, overhead)
+
 struct StatusRow {
   uint64_t term = 0;
   uint64_t seq = 0;
@@ -293,13 +317,14 @@ struct StatusRow {
   Named<uint64_t> jobs;               // by state letters
   std::optional<double> solve_s;      // how long the last solve took
   uint64_t rows_unwritten = 0;        // of the journal: decided, not on disk
+  StaysRow stays;
 };
 GAVEL_ROW(StatusRow, term, seq, now_s, policy, policy_option, user_shares,
           entities, mechanism, queue, memory_rounds, reset_interval_s,
           placement_sensitive, rounds, round_duration_s, lease_duration_s,
           round_ends_in_s, outcome, objective, bound, gap, solver, detail,
           kept_out, profiling, failures, troubles, jobs, app_shares,
-          introspection, solve_s, rows_unwritten)
+          introspection, solve_s, rows_unwritten, stays)
 
 // --- What a prediction needs: `gavel what-if`, `gavel policy --preview` ---
 

@@ -101,6 +101,24 @@ TEST_F(WorkerLogTest, IsReadSinceATime) {
             "three\nfour\n");
 }
 
+TEST_F(WorkerLogTest, IsReadFromItsEnd) {
+  Write(Owner(1), "one\ntwo\n");
+  Write(Owner(2), "three\n");
+  LogRequest request = Request(0);
+  request.tail_bytes = 10;
+  LogReply reply = ReadWorkerLog(folder_.path(), kCluster, request, false);
+  EXPECT_EQ(reply.data, "two\n");
+  EXPECT_EQ(reply.next_offset, 8u);
+  request.tail_bytes = 1000;
+  reply = ReadWorkerLog(folder_.path(), kCluster, request, false);
+  EXPECT_EQ(reply.data, "one\ntwo\n");
+  // With another offset the end has been minded already.
+  request.offset = 8;
+  request.tail_bytes = 1;
+  reply = ReadWorkerLog(folder_.path(), kCluster, request, false);
+  EXPECT_EQ(reply.data, "three\n");
+}
+
 TEST_F(WorkerLogTest, OfAnEarlierVersionIsReadWithoutAnIndex) {
   Write(Owner(1), "one\n");
   fs::remove(Folder() + "/index");

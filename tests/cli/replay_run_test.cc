@@ -123,6 +123,35 @@ TEST_F(ReplayRunTest, ARestartWithAnotherPolicyAndReportsAreFollowed) {
   EXPECT_GT(summary.same, summary.not_told) << Text();
 }
 
+TEST_F(ReplayRunTest, WhatBecameOfAJobWithParentsIsTold) {
+  std::vector<JournalRow> rows;
+  BusyEngine busy([&](const action::Persist& row, const Engine&) {
+    rows.push_back(row);
+    busy.now += 1e-6;
+  });
+  busy.now = 1;
+  busy.Start(1, 1'000'000);
+  for (const char* parent : {"cancelled", "done"}) {
+    busy.Submit(parent);
+    JobSpec child;
+    child.name = StrCat("after-", parent);
+    child.argv = {"./train"};
+    child.owner = "ada";
+    child.after_success = {parent};
+    busy.Step(event::JobSubmitted{child, 1});
+  }
+  busy.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  busy.Step(event::Tick{});
+  busy.AddAccelerators(1);
+  busy.now += 100;
+  busy.End(JobId(3), 500);
+  busy.Step(event::Tick{});
+  ASSERT_OK(MustOpen()->Append(rows));
+  Replay();
+  EXPECT_THAT(Text(), HasSubstr("job 2 is cancelled, as a parent failed"));
+  EXPECT_THAT(Text(), HasSubstr("job 4 need not wait for other jobs"));
+}
+
 // The journal is as if an older build had given the accelerator to another job.
 TEST_F(ReplayRunTest, AnotherDecisionIsTold) {
   bool changed = false;

@@ -1,5 +1,8 @@
 // `gavel shell` with real processes and terminals on a CPU slot.
+#include <cstdlib>
+
 #include "core/text.h"
+#include "gavel_paths.h"
 #include "tests/support/gavel_fixture.h"
 #include "tests/support/typed_run.h"
 
@@ -110,6 +113,28 @@ TEST_F(ShellTest, AllOutputComesHoweverMuchItIs) {
   EXPECT_EQ(ended.exit_code, 0) << ended.errors;
   EXPECT_THAT(ended.output, HasSubstr("the-end"));
   EXPECT_EQ(Count(ended.output, "\n"), 100'001);
+}
+
+TEST_F(ShellTest, InputThatEndsInTheMiddleOfALineEndsTheProgram) {
+  StartCluster(1);
+  const int status = std::system(StrCat("printf 'exit 3' | " GAVEL_BINARY_DIR
+                                        "/gavel shell --coordinator ",
+                                        endpoint_, " -- sh")
+                                     .c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+TEST_F(ShellTest, IsLeftWhileTheCoordinatorDoesNotAnswer) {
+  StartCluster(1);
+  TypedRun shell(Line({}));
+  shell.Type("echo begins-$((1))\n");
+  ASSERT_TRUE(shell.Shows("begins-1"));
+  KillCoordinator();
+  ASSERT_TRUE(shell.Shows("Ctrl-C three times leaves"));
+  shell.Type(kCtrlC);
+  shell.Type(kCtrlC);
+  shell.Type(kCtrlC);
+  EXPECT_EQ(shell.ExitCode(), 130);
 }
 
 TEST_F(ShellTest, IsWarnedAndEndedWhenNobodyUsesIt) {

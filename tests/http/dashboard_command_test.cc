@@ -1,4 +1,6 @@
 // `gavel coordinator --http` and `gavel dashboard` as processes.
+#include <unistd.h>
+
 #include "core/text.h"
 #include "tests/http/raw_http.h"
 #include "tests/support/gavel_fixture.h"
@@ -58,6 +60,8 @@ TEST_F(DashboardCommand, OfACoordinatorThatCanNotListenEndsItsStart) {
   const Ended taken = Run(Coordinator("other", StrCat("127.0.0.1:", port)));
   EXPECT_EQ(taken.exit_code, 3);
   EXPECT_THAT(taken.errors, HasSubstr("another program listens there"));
+  EXPECT_NE(access(Path("other/journal.db").c_str(), F_OK), 0)
+      << "a term was begun";
   const Ended open = Run(Coordinator("third", "0.0.0.0:0"));
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_THAT(open.errors, HasSubstr("ssh -L"));

@@ -48,6 +48,17 @@ TEST(SharedDocuments, AreMadeOnceForThoseWhoAskMeanwhile) {
   EXPECT_EQ(documents.asked, 1);
 }
 
+TEST(SharedDocuments, AreNotWaitedForWithoutALimit) {
+  SlowDocuments documents;
+  SharedDocuments shared(documents, /*wait_s_max=*/0.05);
+  documents.waiting = true;
+  std::thread first([&] { EXPECT_OK(*shared.Get({})); });
+  EXPECT_TRUE(Eventually([&] { return documents.asked == 1; }));
+  EXPECT_THAT(*shared.Get({}), StatusIs(kUnavailable, "try again later"));
+  documents.waiting = false;
+  first.join();
+}
+
 TEST(SharedDocuments, AreNotSharedBetweenReadersOrQueries) {
   SlowDocuments documents;
   SharedDocuments shared(documents);

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <mutex>
+#include <system_error>
 
+#include "coordinator/http/connections.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files/stopwatch.h"
@@ -79,9 +81,10 @@ class HttpServerTest : public Test {
     options_.times.update_interval_s = 0.02;
   }
   int Start() {
-    auto server = HttpServer::Start(options_, documents_, tokens_);
+    auto server = HttpServer::Listen(options_, documents_, tokens_);
     EXPECT_OK(server);
     server_ = *std::move(server);
+    server_->Serve();
     return server_->port();
   }
   std::string NewToken(const std::string& key = "key") {
@@ -133,7 +136,9 @@ TEST_F(HttpServerTest, GivesEachDocumentWithItsQuery) {
   Get(port, "/api/job/12/log?tail=5");
   EXPECT_EQ(documents_.last().job, JobId(12));
   EXPECT_EQ(documents_.last().tail, 5);
-  Get(port, "/api/policy?preview=fifo");
+  Exchange(
+      port, "GET /api/policy?preview=fifo",
+      StrCat("Host: 127.0.0.1\r\nAuthorization: Bearer ", NewToken(), "\r\n"));
   EXPECT_EQ(documents_.last().kind, DocumentKind::kPreview);
   EXPECT_EQ(documents_.last().name, "fifo");
 }
@@ -146,11 +151,14 @@ TEST_F(HttpServerTest, AnswersWhatIsNotThereWithAnErrorInJson) {
         "/pages/app.js", "//app.js", "/app.js%00", "/./app.js", "/static/"}) {
     const RawAnswer answer = Get(port, path);
     EXPECT_EQ(answer.code, 404) << path;
-    EXPECT_NE(json::parse(answer.body)["error"], "") << path;
+    EXPECT_NE(json::parse(answer.body).value("error", ""), "") << path;
   }
   EXPECT_EQ(documents_.asked(), 0);
   EXPECT_EQ(Get(port, "/api/jobs?limit=-1").code, 400);
   EXPECT_EQ(Get(port, "/api/jobs?limit=1000000").code, 400);
+  EXPECT_EQ(Get(port, "/api/jobs?limit=0").code, 400);
+  EXPECT_EQ(Get(port, "/api/job/7/log?tail=0").code, 400);
+  EXPECT_EQ(Get(port, "/api/policy?preview=fifo").code, 403);
   EXPECT_EQ(Get(port, "/api/jobs?user=" + std::string(1000, 'a')).code, 400);
   EXPECT_EQ(Get(port, "/api/job/7/log?tail=many").code, 400);
   EXPECT_EQ(Exchange(port, "DELETE /api/jobs").code, 405);
@@ -364,7 +372,47 @@ TEST_F(HttpServerTest, RefusesWatchersBeyondItsLimit) {
   }));
 }
 
+// Pages that wait for events would take old figures for live ones.
+TEST_F(HttpServerTest, EndsStreamsWhenTheCoordinatorDoesNotAnswer) {
+  documents_.error_ = absl::UnavailableError("it does not answer");
+  options_.times.update_interval_s = 1.5;  // longer than documents are shared
+  const int port = Start();
+  RawConnection watcher(port);
+  watcher.Send("GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  EXPECT_THAT(watcher.ReadAll(), Not(HasSubstr("event: update")));
+  EXPECT_TRUE(watcher.closed());
+}
+
+TEST_F(HttpServerTest, GivesEachWatcherAClockOfItsOwn) {
+  const int port = Start();
+  RawConnection first(port);
+  first.Send("GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  ASSERT_THAT(first.ReadUntil("}}\n\n"), HasSubstr("\"seq\":1,"));
+  RawConnection second(port);
+  second.Send("GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  EXPECT_THAT(second.ReadUntil("}}\n\n"), HasSubstr("\"seq\":2,"));
+}
+
 // ---- Bad peers
+
+// A machine that gives no thread, as under a limit on processes.
+class PoolWithoutThreads : public ConnectionPool {
+ public:
+  PoolWithoutThreads() : ConnectionPool(2, 2) {}
+
+ private:
+  std::thread StartThread() override {
+    throw std::system_error(EAGAIN, std::generic_category());
+  }
+};
+
+TEST(ConnectionPool, RefusesWhatNoThreadIsThereFor) {
+  PoolWithoutThreads pool;
+  bool is_refused = false;
+  pool.enqueue([&] { is_refused = ConnectionPool::is_refusing(); });
+  EXPECT_TRUE(is_refused);
+  pool.shutdown();
+}
 
 TEST_F(HttpServerTest, LimitsTheSizeOfARequest) {
   const int port = Start();
@@ -445,21 +493,21 @@ TEST_F(HttpServerTest, EndsWhileClientsAreConnected) {
 TEST_F(HttpServerTest, RefusesAPortThatIsTaken) {
   const int port = Start();
   options_.address = StrCat("127.0.0.1:", port);
-  EXPECT_THAT(HttpServer::Start(options_, documents_, tokens_),
+  EXPECT_THAT(HttpServer::Listen(options_, documents_, tokens_),
               StatusIs(kAlreadyExists, "another program listens there"));
 }
 
 TEST_F(HttpServerTest, ListensBeyondThisMachineOnlyWithKeys) {
   options_.address = "0.0.0.0:0";
-  EXPECT_THAT(HttpServer::Start(options_, documents_, tokens_),
+  EXPECT_THAT(HttpServer::Listen(options_, documents_, tokens_),
               StatusIs(kPermissionDenied, "ssh -L"));
   options_.has_keys = true;
-  EXPECT_OK(HttpServer::Start(options_, documents_, tokens_));
+  EXPECT_OK(HttpServer::Listen(options_, documents_, tokens_));
 }
 
 TEST_F(HttpServerTest, RefusesAUrlThatIsNone) {
   options_.url = "gavel.example.org";
-  EXPECT_THAT(HttpServer::Start(options_, documents_, tokens_),
+  EXPECT_THAT(HttpServer::Listen(options_, documents_, tokens_),
               IsInvalid("https://gavel.example.org"));
 }
 
@@ -467,7 +515,7 @@ TEST_F(HttpServerTest, RefusesAnAddressThatIsNone) {
   for (const char* bad : {"", "8080", "127.0.0.1", "127.0.0.1:", ":80",
                           "127.0.0.1:99999", "127.0.0.1:http"}) {
     options_.address = bad;
-    EXPECT_THAT(HttpServer::Start(options_, documents_, tokens_),
+    EXPECT_THAT(HttpServer::Listen(options_, documents_, tokens_),
                 IsInvalid("127.0.0.1:8080"))
         << bad;
   }

@@ -48,26 +48,45 @@ std::string SomeMetrics() {
   status.rows_unwritten = 4;
   status.jobs = {{"PD", 1}, {"R", 2}};
   status.kept_out.messages_refused = 5;
+  status.stays.pauses = 7;
+  status.stays.moves = 2;
+  status.stays.pausing_s = 4.5;
+  status.stays.overhead = {{"move", {{0.5, 1}, {3, 0, 1}, 4.5}}};
   return MetricsText(
       status, {Node("a", "mixed"), Node("a", "mixed"), Node("b", "down")},
-      {Job(1, "R", 0.5, 0.25), Job(2, "PD", 0.5, 0.5), Job(3, "CD", 1, 0)});
+      {Job(1, "R", 0.5, 0.25), Job(2, "PD", 0.5, 0.5), Job(3, "CD", 1, 0)},
+      /*checkpoint_age_s=*/90);
 }
 
 TEST(Metrics, HaveTheFiguresOfTheDocuments) {
   const std::string text = SomeMetrics();
   for (const char* line :
-       {"gavel_term 3\n", "gavel_journal_rows_total 1234567890123\n",
-        "gavel_journal_unwritten_rows 4\n", "gavel_jobs{state=\"R\"} 2\n",
+       {"gavel_term 3\n",
+        "gavel_journal_rows_total 1234567890123\n",
+        "gavel_journal_unwritten_rows 4\n",
+        "gavel_jobs{state=\"R\"} 2\n",
         "gavel_jobs_by_reason{state=\"PD\",reason=\"priority\"} 1\n",
         "gavel_present_jobs_pauses 4\n",
         "gavel_present_jobs_pausing_seconds 3\n",
         "gavel_share_deviation_mean 0.125\n",
-        "gavel_share_deviation_max 0.25\n", "gavel_servers_up 1\n",
+        "gavel_share_deviation_max 0.25\n",
+        "gavel_servers_up 1\n",
         "gavel_servers{state=\"mixed\"} 1\n",
         "gavel_accelerators{type=\"v\\\"100\\\\\",state=\"allocated\"} 6\n",
         "gavel_accelerator_utilisation_ratio{type=\"v\\\"100\\\\\"} 0.4\n",
-        "gavel_solve_gap_ratio 0.25\n", "gavel_solve_duration_seconds 0.5\n",
-        "gavel_kept_out_total{kind=\"messages_refused\"} 5\n"}) {
+        "gavel_solve_gap_ratio 0.25\n",
+        "gavel_solve_duration_seconds 0.5\n",
+        "gavel_kept_out_total{kind=\"messages_refused\"} 5\n",
+        "gavel_pauses_total 7\n",
+        "gavel_moves_total 2\n",
+        "gavel_pausing_seconds_total 4.5\n",
+        "# TYPE gavel_lease_overhead_seconds histogram\n",
+        "gavel_lease_overhead_seconds_bucket{after=\"move\",le=\"0.5\"} 3\n",
+        "gavel_lease_overhead_seconds_bucket{after=\"move\",le=\"1\"} 3\n",
+        "gavel_lease_overhead_seconds_bucket{after=\"move\",le=\"+Inf\"} 4\n",
+        "gavel_lease_overhead_seconds_sum{after=\"move\"} 4.5\n",
+        "gavel_lease_overhead_seconds_count{after=\"move\"} 4\n",
+        "gavel_checkpoint_age_max_seconds 90\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
@@ -75,8 +94,42 @@ TEST(Metrics, HaveTheFiguresOfTheDocuments) {
 TEST(Metrics, LeaveOutWhatIsNotKnown) {
   const std::string text = MetricsText({}, {}, {});
   EXPECT_THAT(text, Not(HasSubstr("gavel_solve_gap")));
+  EXPECT_THAT(text, Not(HasSubstr("gavel_checkpoint_age")));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
   EXPECT_THAT(text, HasSubstr("gavel_share_deviation_mean 0\n"));
+}
+
+TEST(Metrics, LeaveOpaqueJobsOutOfTheShares) {
+  QueueRow opaque = Job(1, "R", 0, 1);
+  opaque.opaque = true;
+  EXPECT_THAT(MetricsText({}, {}, {opaque, Job(2, "R", 0.5, 0.25)}),
+              HasSubstr("gavel_share_deviation_mean 0.25\n"));
+}
+
+TEST(CheckpointAges, CountFromWhenACheckpointOfARunningJobWasFirstSeen) {
+  CheckpointAges ages;
+  QueueRow job = Job(1, "R", 0.5, 0.25);
+  job.steps_done = 10;
+  job.last_generation = GenerationRow{1, 5};
+  EXPECT_EQ(ages.Oldest(100, {job}), 0);
+  EXPECT_EQ(ages.Oldest(160, {job}), 60);
+  job.last_generation = GenerationRow{1, 20};
+  EXPECT_EQ(ages.Oldest(200, {job}), 0);
+  EXPECT_EQ(ages.Oldest(230, {job}), 30);
+  // A paused job loses nothing.
+  job.state = "S";
+  EXPECT_FALSE(ages.Oldest(500, {job}).has_value());
+  job.state = "R";
+  EXPECT_EQ(ages.Oldest(600, {job}), 0);
+}
+
+TEST(CheckpointAges, AreNotOfJobsThatReportNoSteps) {
+  CheckpointAges ages;
+  EXPECT_FALSE(ages.Oldest(100, {Job(1, "R", 0.5, 0.25)}).has_value());
+  QueueRow opaque = Job(2, "R", 0, 1);
+  opaque.opaque = true;
+  opaque.steps_done = 1;
+  EXPECT_FALSE(ages.Oldest(100, {opaque}).has_value());
 }
 
 TEST(Metrics, HaveBoundedLabels) {

@@ -377,6 +377,11 @@ class Actions(PageTest):
         expect(page.get_by_role("dialog")).to_have_count(0)
         self.assertEqual(self.stub.actions, [{"action": "drain", "target": "gpu-001.cluster/" + uuid}])
 
+    def test_a_preview_needs_a_token(self):
+        page = self.open("#/policy")
+        expect(page.locator("main")).to_contain_text("prints a link that may preview another policy")
+        expect(page.get_by_role("button", name="Preview")).to_have_count(0)
+
     def test_another_policy_is_previewed_before_it_is_set(self):
         page = self.open("#/policy", token=self.token)
         page.locator("form select").select_option("fifo")
@@ -434,7 +439,7 @@ class Keyboard(PageTest):
         self.assertEqual(page.evaluate("() => document.activeElement.textContent"), before)
 
     def test_everything_can_be_reached_and_its_focus_is_seen(self):
-        page = self.open("#/policy")
+        page = self.open("#/policy", token=stub_coordinator.TOKEN)
         page.locator(".matrix").wait_for()
         seen = set()
         for _ in range(40):
@@ -452,11 +457,11 @@ class Keyboard(PageTest):
 
     def test_a_header_sorts_by_key(self):
         page = self.open("#/jobs")
-        page.get_by_role("button", name="Loss").focus()
+        page.get_by_role("button", name="Progress").focus()
         page.keyboard.press("Enter")
-        expect(page.locator("th", has_text="Loss")).to_have_attribute("aria-sort", "descending")
+        expect(page.locator("th", has_text="Progress")).to_have_attribute("aria-sort", "descending")
         page.keyboard.press("Enter")
-        expect(page.locator("th", has_text="Loss")).to_have_attribute("aria-sort", "ascending")
+        expect(page.locator("th", has_text="Progress")).to_have_attribute("aria-sort", "ascending")
 
 
 class Looks(PageTest):
@@ -500,6 +505,20 @@ class Looks(PageTest):
         letters = page.locator(".matrix td.heat .key").all_text_contents()
         self.assertEqual(len(letters), page.locator(".matrix td.heat").count())
         self.assertLessEqual(set(letters), {"M", "G", "E"})
+
+    def test_the_list_of_jobs_fits_1280_pixels(self):
+        page = self.open("#/jobs", viewport={"width": 1280, "height": 800})
+        page.locator(".window tbody a").first.wait_for()
+        table = "() => { const one = document.querySelector('.window-scroller'); return %s; }"
+        self.assertLessEqual(page.evaluate(table % "one.scrollWidth - one.clientWidth"), 0)
+        expect(page.get_by_role("columnheader", name="Loss")).to_have_count(0)
+        page.set_viewport_size({"width": 1920, "height": 1080})
+        expect(page.get_by_role("columnheader", name="Loss")).to_have_count(1)
+
+    def test_jobs_that_report_no_steps_are_in_no_share(self):
+        self.stub.documents.jobs[0]["opaque"] = True
+        page = self.open("#/fairness")
+        expect(page.locator("main")).to_contain_text("In no share: 1 job without reports of steps")
 
     def test_a_narrow_window_does_not_scroll_sideways(self):
         page = self.open("#/cluster", viewport={"width": 400, "height": 800})

@@ -120,6 +120,7 @@ class BusyEngine {
   Engine engine;
   Time now = 0;
   uint64_t rows = 0;
+  bool launched_speak = true;  // processes say hello once they are launched
 
  private:
   void Take(const Actions& actions) {
@@ -146,7 +147,7 @@ class BusyEngine {
 
   void Launch(const action::SendToAgent& action) {
     const auto* launch = std::get_if<LaunchWorker>(&action.message);
-    if (launch == nullptr) return;
+    if (launch == nullptr || !launched_speak) return;
     WorkerHello hello;
     hello.worker = launch->worker;
     inbox_.push_back(event::WorkerJoined{hello});

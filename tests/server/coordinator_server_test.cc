@@ -349,6 +349,31 @@ TEST_F(CoordinatorServerTest, PassesLogsThroughToTheAgentAndBack) {
   EXPECT_EQ(answer->next_offset, 106u);
 }
 
+// A client of its terminal would ask for ever.
+TEST_F(CoordinatorServerTest, ATerminalOfAJobThatIsOverHasEnded) {
+  const SubmitReply shell = client_->Submit(
+      "name = \"shell\"\ncommand = [\"sh\"]\nclass = \"interactive\"\n");
+  ASSERT_EQ(shell.error, "");
+  TerminalRequest request;
+  request.worker = {shell.job, 0, 0};
+  request.request = 1;
+  client_->Send(request);
+  auto reply = client_->Receive<TerminalReply>();
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_THAT(reply->error, HasSubstr("has not started yet"));
+  CommandRequest cancel;
+  cancel.request = 2;
+  cancel.kind = CommandKind::kCancel;
+  cancel.job = shell.job;
+  client_->Send(cancel);
+  ASSERT_TRUE(client_->Receive<CommandReply>().has_value());
+  request.request = 3;
+  client_->Send(request);
+  reply = client_->Receive<TerminalReply>();
+  ASSERT_TRUE(reply.has_value());
+  EXPECT_TRUE(reply->ended) << reply->error;
+}
+
 TEST_F(CoordinatorServerTest, LogsOfWhatDidNotStartAreRefused) {
   const JobId job = client_->SubmitNamed("a").job;
   const auto error_of = [&](WorkerId worker) {

@@ -76,6 +76,33 @@ TEST(LocalRequests, MayBeAnsweredTooLate) {
   EXPECT_TRUE(requests.Answer(taken->peer, &reply));
 }
 
+TEST(LocalRequests, SayWhereACommandMayStillBeDone) {
+  std::optional<Incoming> taken;
+  LocalRequests* all = nullptr;
+  std::thread loop;
+  LocalRequests requests(
+      [&] { loop = std::thread([&] { taken = all->Next(); }); });
+  all = &requests;
+  EXPECT_THAT(requests.Ask<CommandReply>("", "", CommandRequest{}, 0.2),
+              StatusIs(kDeadlineExceeded, "see whether it was done"));
+  loop.join();
+  LocalRequests asleep([] {});
+  EXPECT_THAT(asleep.Ask<CommandReply>("", "", CommandRequest{}, 0.01),
+              StatusIs(kUnavailable, "did not answer"));
+}
+
+TEST(LocalRequests, GetTheReasonOfARefusal) {
+  LocalRequests requests([] {});
+  std::thread asker([&] {
+    EXPECT_THAT(requests.Ask<QueryReply>("", "", Query(1), kPatience_s),
+                StatusIs(kPermissionDenied, "not yours"));
+  });
+  std::optional<Incoming> incoming;
+  while (!incoming.has_value()) incoming = requests.Next();
+  requests.Refuse(incoming->peer, absl::PermissionDeniedError("not yours"));
+  asker.join();
+}
+
 TEST(LocalRequests, AreBoundedInNumber) {
   LocalRequests requests([] {});
   std::vector<std::thread> askers;

@@ -1,6 +1,7 @@
 // The history has a notice for each event that people may want to know of.
 #include "coordinator/engine/event.h"
 #include "coordinator/server/history.h"
+#include "core/packer.h"
 #include "tests/server/busy_engine.h"
 #include "tests/support/test.h"
 
@@ -21,6 +22,8 @@ class Notices : public Test {
     for (HistoryRow& row : history) {
       auto* const notice = std::get_if<HistoryNotice>(&row);
       if (notice != nullptr) notices_.push_back(std::move(*notice));
+      const auto* const job = std::get_if<HistoryJob>(&row);
+      if (job != nullptr) jobs_[job->job] = *job;
     }
   }
   void Submit(JobSpec spec) {
@@ -35,6 +38,16 @@ class Notices : public Test {
       busy_.End(JobId(1), 7, /*exit_code=*/3);
     }
   }
+  // A process that has told the coordinator nothing ends.
+  void Exit(JobId job, int exit_code, std::string launch_error = "") {
+    const Worker worker = busy_.engine.jobs().at(job).workers.front();
+    WorkerExited exit;
+    exit.server = worker.server;
+    exit.worker = {job, 0, worker.incarnation};
+    exit.exit_code = exit_code;
+    exit.launch_error = std::move(launch_error);
+    busy_.Step(event::WorkerGone{exit});
+  }
   std::vector<std::string> Events() const {
     std::vector<std::string> events;
     for (const HistoryNotice& notice : notices_) events.push_back(notice.event);
@@ -44,6 +57,7 @@ class Notices : public Test {
   HistoryProjector projector_;
   std::vector<action::Persist> rows_;
   std::vector<HistoryNotice> notices_;
+  std::map<uint64_t, HistoryJob> jobs_;  // as each was last written
   BusyEngine busy_;
 };
 
@@ -101,6 +115,98 @@ TEST_F(Notices, JobsThatWaitForOthersAreNotHeld) {
   child.name = "child";
   child.after_any = {"2"};  // the first element
   Submit(child);
+  EXPECT_THAT(Events(), IsEmpty());
+}
+
+// A parent of `after_success`, and the job that waits for it.
+class ParentNotices : public Notices {
+ protected:
+  ParentNotices() {
+    JobSpec parent;
+    parent.name = "parent";
+    parent.notify = {"none"};
+    Submit(parent);
+    JobSpec child;
+    child.name = "child";
+    child.after_success = {"parent"};
+    Submit(child);
+  }
+};
+
+TEST_F(ParentNotices, AJobWhoseParentWasCancelledIsCancelled) {
+  EXPECT_THAT(Events(), IsEmpty());
+  busy_.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  busy_.Step(event::Tick{});
+  ASSERT_THAT(Events(), ElementsAre("cancelled"));
+  EXPECT_EQ(notices_.at(0).name, "child");
+}
+
+TEST_F(ParentNotices, AJobThatWaitsForOthersIsHeldByCommandAlone) {
+  busy_.Step(event::JobCommanded{JobId(2), CommandKind::kHold});
+  EXPECT_THAT(Events(), ElementsAre("held"));
+}
+
+TEST_F(ParentNotices, AReleasedJobThatCantBeLaunchedHasFailed) {
+  busy_.AddAccelerators(1);
+  busy_.now = 50;
+  busy_.launched_speak = false;
+  busy_.End(JobId(1), 500);
+  busy_.now = 60;
+  Exit(JobId(2), 0, "./train: no such file");
+  EXPECT_THAT(Events(), ElementsAre("failed"));
+}
+
+TEST_F(ParentNotices, TheLastRowOfACancelledChildIsOver) {
+  busy_.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  busy_.Step(event::Tick{});
+  EXPECT_EQ(jobs_.at(2).state, "CA");
+  EXPECT_TRUE(jobs_.at(2).over);
+}
+
+TEST_F(Notices, AnInteractiveJobHasFinishedWithItsCode) {
+  busy_.AddAccelerators(1);
+  JobSpec spec;
+  spec.job_class = JobClass::kInteractive;
+  busy_.launched_speak = false;
+  Submit(spec);
+  busy_.Step(event::Tick{});
+  busy_.now = 50;
+  Exit(JobId(1), /*exit_code=*/3);
+  ASSERT_THAT(Events(), ElementsAre("started", "finished"));
+  EXPECT_THAT(notices_.at(1).reason, HasSubstr("3"));
+}
+
+// A snapshot of earlier versions: it does not say what was told of job 1, which
+// is held.
+std::string SnapshotWithoutTold() {
+  Packer packer(kJournalLimits);
+  packer.Array(4);
+  PutField(packer, 1'000'000.0);
+  packer.Array(1);
+  packer.Array(2);
+  PutField(packer, JobId(1));
+  packer.Array(1);
+  packer.Array(8);
+  PutField(packer, uint64_t{1});
+  PutField(packer, uint64_t{1});
+  PutField(packer, false);
+  for (const char* text : {"a", "ada", "", "", "F"}) {
+    PutField(packer, std::string(text));
+  }
+  PutField(packer, std::string("fifo"));
+  PutField(packer, 60.0);
+  return packer.Take();
+}
+
+TEST_F(Notices, AJobThatWasHeldBeforeAnUpgradeIsNotToldOf) {
+  busy_.AddAccelerators(1);
+  Submit({});
+  FailUntilHeld();
+  HistoryProjector upgraded;
+  ASSERT_OK(upgraded.Load(SnapshotWithoutTold()));
+  projector_ = std::move(upgraded);
+  notices_.clear();
+  busy_.Step(event::ServerLost{"v100-0", /*left=*/true});
   EXPECT_THAT(Events(), IsEmpty());
 }
 
@@ -180,6 +286,20 @@ TEST_F(Deadlines, OneThatHasPassedIsTold) {
   NextRound();
   ASSERT_THAT(Events(), ElementsAre("at_risk"));
   EXPECT_THAT(notices_.at(0).text, HasSubstr("has missed its deadline"));
+}
+
+TEST_F(Deadlines, OneOfAJobThatWaitsForOthersIsToldOnceItHasPassed) {
+  busy_.AddAccelerators(1);
+  Submit({});
+  JobSpec child;
+  child.name = "child";
+  child.after_any = {"1"};
+  child.deadline_s = 100;
+  child.notify = {"at_risk"};
+  Submit(child);
+  notices_.clear();
+  NextRound();
+  EXPECT_THAT(Events(), ElementsAre("at_risk"));
 }
 
 TEST_F(Deadlines, AnotherDeadlineIsToldAnew) {

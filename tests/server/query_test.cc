@@ -398,5 +398,51 @@ TEST_F(QueryTest, BytesThatAreNoTextDoNotBreakTheJson) {
   EXPECT_EQ(AskAll(QueryKind::kQueue).size(), 2u);
 }
 
+TEST_F(QueryTest, LeasesCostWhatTheirProcessReportsSinceTheLastOne) {
+  Submit("a");
+  StayCosts costs;
+  event::LeaseStarted started;
+  started.worker = {JobId(1), 0, 1};
+  event::LeaseEnded ended;
+  ended.worker = started.worker;
+  costs.Note(started, engine_);
+  ended.progress.pausing_s = 0.3;
+  costs.Note(ended, engine_);
+  costs.Note(started, engine_);
+  ended.progress.pausing_s = 0.75;
+  costs.Note(ended, engine_);
+  // Another process counts from 0.
+  started.worker.incarnation = ended.worker.incarnation = 2;
+  costs.Note(started, engine_);
+  ended.progress.pausing_s = 100;
+  ended.finished = true;
+  costs.Note(ended, engine_);
+  // Other ranks report the same.
+  ended.worker.rank = 1;
+  costs.Note(ended, engine_);
+  const StaysRow& row = costs.row();
+  EXPECT_EQ(row.pauses, 2u);
+  EXPECT_EQ(row.moves, 0u);
+  EXPECT_NEAR(row.pausing_s, 100.75, 1e-9);
+  const HistogramRow* const start = FindNamed(row.overhead, "start");
+  const HistogramRow* const back = FindNamed(row.overhead, "return");
+  ASSERT_TRUE(start != nullptr && back != nullptr);
+  EXPECT_NEAR(start->sum_s, 0.3, 1e-9);
+  EXPECT_EQ(start->counts.at(6), 1u) << "over 0.25, up to 0.5";
+  EXPECT_NEAR(back->sum_s, 100.45, 1e-9);
+  EXPECT_EQ(back->counts.at(6), 1u);
+  EXPECT_EQ(back->counts.back(), 1u) << "beyond all limits";
+}
+
+TEST_F(QueryTest, ALeaseFromBeforeTheStartCostsNothing) {
+  StayCosts costs;
+  event::LeaseEnded ended;
+  ended.worker = {JobId(1), 0, 1};
+  ended.progress.pausing_s = 100;
+  costs.Note(ended, engine_);
+  EXPECT_EQ(costs.row().pauses, 1u);
+  EXPECT_EQ(costs.row().pausing_s, 0);
+}
+
 }  // namespace
 }  // namespace gavel::testing

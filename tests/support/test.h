@@ -28,6 +28,7 @@ inline constexpr auto kAlreadyExists = absl::StatusCode::kAlreadyExists;
 inline constexpr auto kDataLoss = absl::StatusCode::kDataLoss;
 inline constexpr auto kInternal = absl::StatusCode::kInternal;
 inline constexpr auto kOutOfRange = absl::StatusCode::kOutOfRange;
+inline constexpr auto kDeadlineExceeded = absl::StatusCode::kDeadlineExceeded;
 inline constexpr auto kPermissionDenied = absl::StatusCode::kPermissionDenied;
 inline constexpr auto kUnavailable = absl::StatusCode::kUnavailable;
 inline constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
