@@ -19,18 +19,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/coordinator_process.h"
 #include "bench/load_fleet.h"
 #include "bench/load_processes.h"
 #include "bench/table.h"
@@ -40,19 +36,13 @@
 #include "runtime/transport/curve.h"
 #include "runtime/transport/dealer_router.h"
 #include "runtime/transport/socket_options.h"
-#include "tests/support/process.h"
 
 namespace gavel::bench {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::Process;
-
 // Nine of ten workers hold an accelerator; the others wait for theirs.
 constexpr double kAcceleratorsPerWorker = 0.9;
-constexpr double kStart_s = 1;       // of a worker's process
-constexpr int kUnansweredMax = 200;  // submissions at once
-constexpr double kPatience_s = 240;
+constexpr double kStart_s = 1;  // of a worker's process
 
 struct Options {
   int workers = 10'000;
@@ -132,103 +122,21 @@ struct Keys {
   }
 };
 
-// A coordinator with a state of its own, started, killed and started again at
-// the same endpoint.
-class Coordinator {
- public:
-  Coordinator(const Options& options, const Keys& keys) {
-    std::ofstream(folder_.path() + "/cluster.toml")
-        << "[scheduling]\npolicy = \"" << options.policy
-        << "\"\nround_duration_s = " << options.round_s
-        << "\nlease_duration_s = " << options.lease_s << "\n";
-    arguments_ = keys.Write(folder_.path());
-  }
-  // Returns the seconds until it listens.
-  double Start() {
-    const std::string bin = fs::read_symlink("/proc/self/exe").parent_path();
-    const Clock::time_point start = Clock::now();
-    std::vector<std::string> argv = {
-        bin + "/gavel", "coordinator",
-        "--listen",     endpoint_,
-        "--state",      folder_.path() + "/state",
-        "--cluster",    folder_.path() + "/cluster.toml"};
-    for (const char* quota : {"jobs", "accelerators", "submissions"}) {
-      argv.insert(argv.end(), {StrCat("--quota-", quota), "0"});
-    }
-    argv.insert(argv.end(), arguments_.begin(), arguments_.end());
-    process_.emplace(argv, StrCat(folder_.path(), "/out.", ++starts_));
-    constexpr std::string_view kMark = "listening on ";
-    while (process_->output().find('\n') == std::string::npos) {
-      Demand(SecondsSince(start) < kPatience_s && !process_->Wait(0),
-             "the coordinator starts: " + process_->errors());
-      usleep(1000);
-    }
-    const double took_s = SecondsSince(start);
-    const std::string line = process_->output();
-    endpoint_ = line.substr(line.find(kMark) + kMark.size());
-    endpoint_.resize(endpoint_.find_first_of(",\n"));
-    return took_s;
-  }
-  void Kill() {
-    process_->Signal(SIGKILL);
-    process_->Wait();
-  }
-  pid_t pid() const { return process_->pid(); }
-  const std::string& endpoint() const { return endpoint_; }
-  // The end of its log.
-  std::string errors() const {
-    constexpr size_t kShown = 2000;
-    const std::string all = process_->errors();
-    return all.substr(all.size() - std::min(kShown, all.size()));
-  }
-
- private:
-  const Folder folder_;
-  std::vector<std::string> arguments_;
-  std::string endpoint_ = "tcp://127.0.0.1:0";
-  int starts_ = 0;
-  std::optional<Process> process_;
-};
-
 void Submit(const std::string& endpoint, const Keys& keys,
             const Options& options) {
-  auto client = Dealer::Connect(endpoint, keys.OfUser());
-  Demand(client.ok() && (*client)->WaitUntilConnected(kPatience_s),
-         "a client connects");
-  int sent = 0;
-  for (int answered = 0; answered < options.jobs();) {
-    while (sent < options.jobs() && sent - answered < kUnansweredMax) {
-      const std::string toml =
-          StrCat("name = \"job-", sent, "\"\ncommand = [\"./train\"]\n",
-                 "scale_factor = ", options.gang,
-                 "\n[throughputs]\nv100 = ", 10 + sent % 7, "\n");
-      SubmitRequest request{static_cast<uint64_t>(++sent), "job.toml", toml,
-                            "/jobs"};
-      Demand((*client)->Send(request).ok(), "a submission leaves");
-    }
-    const auto reply = (*client)->Receive(kPatience_s);
-    Demand(reply.ok() && reply->has_value(), "a submission is answered");
-    if (const auto* got = std::get_if<SubmitReply>(&**reply)) {
-      Demand(got->error.empty(), got->error);
-      ++answered;
-    }
-  }
+  const auto client = ConnectClient(endpoint, keys.OfUser());
+  SubmitJobs(*client, options.jobs(), [&](int number) {
+    return StrCat("name = \"job-", number, "\"\ncommand = [\"./train\"]\n",
+                  "scale_factor = ", options.gang,
+                  "\n[throughputs]\nv100 = ", 10 + number % 7, "\n");
+  });
 }
 
 uint64_t RoundsSoFar(const std::string& endpoint, const Keys& keys) {
-  auto client = Dealer::Connect(endpoint, keys.OfUser());
-  Demand(client.ok() && (*client)->WaitUntilConnected(kPatience_s),
-         "a client connects");
-  QueryRequest status;
-  status.kind = QueryKind::kStatus;
-  Demand((*client)->Send(status).ok(), "a query");
-  const auto reply = (*client)->Receive(kPatience_s);
-  Demand(reply.ok() && reply->has_value(), "a query is answered");
-  const auto* got = std::get_if<QueryReply>(&**reply);
-  const auto json =
-      nlohmann::json::parse(got == nullptr ? "" : got->json, nullptr, false);
-  Demand(json.is_object() && json.contains("rounds"), "a status");
-  return json["rounds"];
+  const auto client = ConnectClient(endpoint, keys.OfUser());
+  const nlohmann::json status = Query(*client, QueryKind::kStatus);
+  Demand(status.contains("rounds"), "a status");
+  return status["rounds"];
 }
 
 FleetOptions FleetOf(const Options& options, const Keys& keys,
@@ -301,7 +209,7 @@ Baseline MeasureBaseline(const Options& options, const BarePeer& peer,
 
 // Measures renewals, and the cost of a worker, while rounds continue.
 void MeasureRounds(const Options& options, const Keys& keys,
-                   const Coordinator& coordinator, double idle_kb,
+                   const CoordinatorProcess& coordinator, double idle_kb,
                    const Baseline& bare, FleetProcesses& fleet,
                    std::vector<Row>* rows) {
   fleet.ClearRenewals();
@@ -337,7 +245,7 @@ void MeasureRounds(const Options& options, const Keys& keys,
              ValueAtMost(40)});
 }
 
-void MeasureRecovery(const Options& options, Coordinator& coordinator,
+void MeasureRecovery(const Options& options, CoordinatorProcess& coordinator,
                      FleetProcesses& fleet, std::vector<Row>* rows) {
   const uint64_t ended_before = fleet.leases_ended();
   const uint64_t term = fleet.term();
@@ -378,7 +286,12 @@ void Measure(const Options& options, std::vector<Row>* rows) {
   bare_fleet.reset();
   peer.reset();
 
-  Coordinator coordinator(options, keys);
+  const Folder folder;
+  CoordinatorProcess coordinator(
+      folder.path(),
+      StrCat("policy = \"", options.policy, "\"\nround_duration_s = ",
+             options.round_s, "\nlease_duration_s = ", options.lease_s, "\n"),
+      keys.Write(folder.path()));
   coordinator.Start();
   const double idle_kb = ResidentKb(coordinator.pid());
   Clock::time_point start = Clock::now();

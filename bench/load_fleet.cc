@@ -37,6 +37,18 @@ std::string AliasOf(uint32_t peer) {
   return alias;
 }
 
+// As a program writes it, so that the dashboard has a log to show.
+LogReply LogOf(const LogRequest& request) {
+  constexpr int kLines = 200;
+  LogReply reply;
+  reply.request = request.request;
+  for (int i = 0; request.offset == 0 && i < kLines; ++i) {
+    StrAppend(&reply.data, "step ", i, "  loss 0.5\n");
+  }
+  reply.next_offset = request.offset + reply.data.size();
+  return reply;
+}
+
 uint64_t TermOf(const Message& message) {
   return std::visit(
       []<class T>(const T& m) -> uint64_t {
@@ -177,6 +189,9 @@ void Fleet::Deliver(PeerId peer, const Message& message) {
   }
   if (const auto* welcome = std::get_if<AgentWelcome>(&message)) {
     server->second.welcome = welcome->incarnation != 0;
+  }
+  if (const auto* log = std::get_if<LogRequest>(&message)) {
+    return Send(peer, LogOf(*log));
   }
   StepAgent(peer, agent_event::MessageReceived{message});
 }

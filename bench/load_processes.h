@@ -1,7 +1,7 @@
 // Runs fleets (load_fleet.h) in several processes, so that thousands of
 // connections have enough descriptors and I/O threads. A bare ROUTER in another
 // process answers the same workers without a coordinator. All count in shared
-// memory. Used only by load.cc. Not thread-safe.
+// memory. Used only by the programs of this folder. Not thread-safe.
 #ifndef GAVEL_BENCH_LOAD_PROCESSES_H_
 #define GAVEL_BENCH_LOAD_PROCESSES_H_
 

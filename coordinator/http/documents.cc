@@ -53,10 +53,13 @@ SharedDocuments::Shared SharedDocuments::Get(const DocumentRequest& request) {
           absl::UnavailableError(StrCat("this document is not made after ",
                                         wait_s_max_, " s; try again later")));
     }
-    if (MonotonicNow() < entry->holds_until) return entry->document;
+    const Time until =
+        entry->begun < changed_at_ ? entry->rests_until : entry->holds_until;
+    if (MonotonicNow() < until) return entry->document;
   }
   // Another one may have begun to make it meanwhile; two at once do no harm.
   const auto entry = std::make_shared<Entry>();
+  entry->begun = MonotonicNow();
   entries_[name] = entry;
   lock.unlock();
 
@@ -68,11 +71,16 @@ SharedDocuments::Shared SharedDocuments::Get(const DocumentRequest& request) {
   entry->document = std::move(document);
   entry->is_made = true;
   const Time now = MonotonicNow();
-  entry->holds_until =
-      now + std::clamp(kPause * work.elapsed_s(), kAgeMax_s, kHeldMax_s);
+  entry->rests_until = now + std::min(kPause * work.elapsed_s(), kHeldMax_s);
+  entry->holds_until = std::max(entry->rests_until, now + kAgeMax_s);
   MakeRoom(now);
   made_.notify_all();
   return entry->document;
+}
+
+void SharedDocuments::NoteChange() {
+  const std::lock_guard lock(mutex_);
+  changed_at_ = MonotonicNow();
 }
 
 void SharedDocuments::Forget() {
@@ -192,6 +200,7 @@ void Events::Take(const std::string& status) {
   std::string compared = WithoutClock(status);
   if (compared == compared_) return;
   compared_ = std::move(compared);
+  documents_.NoteChange();
   ++seq_;
   auto event = std::make_shared<Event>();
   event->seq = seq_;

@@ -74,12 +74,13 @@ class Documents {
                            const CommandRequest& command) = 0;
 };
 
-// One document for all who ask for the same within a second: fifty browsers
+// One document for all who ask for the same within a moment: fifty browsers
 // cost the coordinator what one does. One that takes long to make holds longer.
+// One that is older than a change holds no longer than its making asks for.
 // Thread-safe; borrows the documents.
 class SharedDocuments {
  public:
-  static constexpr double kAgeMax_s = 1;
+  static constexpr double kAgeMax_s = 0.4;
   // Making a document takes at most one part in so many of the time.
   static constexpr double kPause = 5;
   static constexpr double kHeldMax_s = 10;
@@ -95,12 +96,16 @@ class SharedDocuments {
   // Waits for a document that is being made for somebody else. Never null.
   // UNAVAILABLE: that takes too long.
   Shared Get(const DocumentRequest& request);
-  // Something has changed: all documents are made anew.
+  // Browsers are told of a change: documents begun before are too old for them.
+  void NoteChange();
+  // The reader itself has changed something: all documents are made anew.
   void Forget();
 
  private:
   struct Entry {
     bool is_made = false;
+    Time begun = 0;
+    Time rests_until = 0;  // not made anew before, even after a change
     Time holds_until = 0;
     Shared document;
   };
@@ -113,6 +118,7 @@ class SharedDocuments {
   std::condition_variable made_;
   // By all members of the request but the address.
   std::map<std::string, std::shared_ptr<Entry>> entries_;
+  Time changed_at_ = 0;
 };
 
 // Asks for the status at an interval while somebody watches, and keeps the
@@ -145,7 +151,8 @@ class Events {
   static constexpr int kFailuresMax = 3;
 
   void Run();
-  // Makes the event of a status that differs from the last one.
+  // Makes the event of a status that differs from the last one. A browser that
+  // reads documents because of it gets none that is older.
   void Take(const std::string& status);
 
   SharedDocuments& documents_;

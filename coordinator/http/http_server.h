@@ -90,7 +90,7 @@ std::string_view MediaTypeOf(std::string_view name);
 // ---- The server
 
 struct HttpTimes {
-  double update_interval_s = 1;
+  double update_interval_s = 0.5;
   double comment_interval_s = 15;  // of a stream of events
   // For all of a request to arrive; the second while others wait.
   double request_s_max = 10;

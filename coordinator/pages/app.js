@@ -14,6 +14,8 @@ import {policyPage} from './page_policy.js';
 const PAGES = {cluster: clusterPage, jobs: jobsPage, job: jobPage,
   fairness: fairnessPage, policy: policyPage};
 const TROUBLES_MAX = 8;
+// An answer that takes long to make is shared for so long, also after a change.
+const SHARED_MS_MAX = 10000;
 
 const by = (id) => document.getElementById(id);
 
@@ -219,10 +221,13 @@ function start() {
     drawAll();
     page.update();
   }).catch(() => {});  // the events tell that there is no connection
+  let lastLook = 0;
   listen((document) => {
     takeStatus(document.status);
     drawAll();
     page.update();
+    clearTimeout(lastLook);
+    lastLook = setTimeout(() => page.update(), SHARED_MS_MAX);
   }, (state, since) => {
     const back = state === 'live' && link.state === 'lost';
     link = {state, since};

@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/engine/operators.h"
-#include "coordinator/engine/related_jobs.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
 #include "coordinator/workload/job_spec.h"

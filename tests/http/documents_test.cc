@@ -1,6 +1,8 @@
 #include "coordinator/http/documents.h"
 
 #include <atomic>
+#include <chrono>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 
@@ -16,17 +18,31 @@ class SlowDocuments : public Documents {
   absl::StatusOr<std::string> Get(const DocumentRequest& request) override {
     ++asked;
     while (waiting) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::duration<double>(work_s));
     if (throws) throw std::runtime_error("of another form");
-    return std::string(bytes, 'x') + request.key;
+    return StrCat(std::string(bytes, 'x'), request.key, text());
   }
   absl::Status Act(const std::string&, const std::string&,
                    const CommandRequest&) override {
     return absl::OkStatus();
   }
+  void SetText(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    text_ = text;
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
   std::atomic<int> asked{0};
   std::atomic<bool> waiting{false};
+  double work_s = 0;
   bool throws = false;
   size_t bytes = 0;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string text_;
 };
 
 TEST(SharedDocuments, AreMadeOnceForThoseWhoAskMeanwhile) {
@@ -85,7 +101,17 @@ TEST(SharedDocuments, AreMadeAnewOnceSomethingHasChanged) {
   EXPECT_EQ(documents.asked, 2);
 }
 
-TEST(SharedDocuments, HoldForASecond) {
+TEST(SharedDocuments, ThatTakeLongAreNotMadeAnewByEachChange) {
+  SlowDocuments documents;
+  documents.work_s = 0.2;
+  SharedDocuments shared(documents);
+  shared.Get({});
+  shared.NoteChange();
+  shared.Get({});
+  EXPECT_EQ(documents.asked, 1);
+}
+
+TEST(SharedDocuments, HoldForAMoment) {
   SlowDocuments documents;
   SharedDocuments shared(documents);
   EXPECT_TRUE(Eventually([&] {
@@ -100,6 +126,25 @@ TEST(SharedDocuments, ThatCanNotBeMadeAreErrors) {
   SharedDocuments shared(documents);
   EXPECT_THAT(*shared.Get({}), StatusIs(kInternal, "of another form"));
   EXPECT_THAT(*shared.Get({}), StatusIs(kInternal, "of another form"));
+}
+
+// The event comes sooner after the first reading than an answer holds.
+TEST(Events, LeadToNoDocumentThatIsOlder) {
+  SlowDocuments documents;
+  SharedDocuments shared(documents);
+  Events events(shared, /*interval_s=*/0.02, /*watchers_max=*/4);
+  ASSERT_TRUE(events.Enter());
+  const auto first = events.Next(0, kPatience_s);
+  ASSERT_NE(first, nullptr);
+  std::this_thread::sleep_for(
+      std::chrono::duration<double>(SharedDocuments::kAgeMax_s / 2));
+  DocumentRequest nodes;
+  nodes.kind = DocumentKind::kNodes;
+  EXPECT_EQ(**shared.Get(nodes), "");
+  documents.SetText("news");
+  ASSERT_NE(events.Next(first->seq, kPatience_s), nullptr);
+  EXPECT_EQ(**shared.Get(nodes), "news");
+  events.Leave();
 }
 
 TEST(SharedDocuments, TakeBoundedMemory) {

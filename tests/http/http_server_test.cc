@@ -181,8 +181,8 @@ TEST_F(HttpServerTest, PassesTheCoordinatorsRefusalsOn) {
 TEST_F(HttpServerTest, AsksOnceForAllWhoWantTheSame) {
   const int port = Start();
   for (int i = 0; i < 50; ++i) EXPECT_EQ(Get(port, "/api/nodes").code, 200);
-  // A machine that takes longer than a second for them asks twice.
-  EXPECT_LE(documents_.asked(), 5);
+  // A machine that takes longer than an answer holds asks again.
+  EXPECT_LE(documents_.asked(), 10);
 }
 
 TEST_F(HttpServerTest, TellsPrometheusAndHealthChecks) {

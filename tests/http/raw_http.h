@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <string>
+#include <utility>
 
 #include "core/text.h"
 #include "runtime/files/files.h"
@@ -58,6 +59,17 @@ class RawConnection {
   }
   std::string ReadAll(double timeout_s = 30) {
     return ReadUntil("", timeout_s);
+  }
+  // Returns the text that came since the last call; empty after `timeout_s`.
+  std::string Take(double timeout_s) {
+    pollfd one{socket_.get(), POLLIN, 0};
+    if (poll(&one, 1, static_cast<int>(timeout_s * 1000)) > 0) {
+      char bytes[16384];
+      const ssize_t got = recv(socket_.get(), bytes, sizeof bytes, 0);
+      closed_ = got <= 0;
+      if (!closed_) got_.append(bytes, static_cast<size_t>(got));
+    }
+    return std::exchange(got_, {});
   }
   bool closed() const { return closed_; }
 
