@@ -58,7 +58,7 @@ enum class Measure : uint8_t {
   kUtilizationRatio,
 };
 std::string_view MeasureTitle(Measure measure);  // "avg JCT (h)"
-// Lower is better.
+// Lower is better. Of kMaxAppRhoRatio more is better, for the first case.
 bool IsLowerBetter(Measure measure);
 
 struct PaperCase {

@@ -100,6 +100,42 @@ TEST(ChooseExperiments, AnUnknownNameIsRefusedWithTheClosest) {
   EXPECT_FALSE(ChooseExperiments("gan", false).ok());
 }
 
+// Themis (NSDI'20), abstract: 2.25 times fairer; ours with what a restart
+// costs.
+TEST(Experiments, ThemisIsComparedWithThreeOverheads) {
+  std::set<std::string> overheads;
+  for (const PaperCase& one : ExperimentOf("themis-overheads").cases) {
+    overheads.insert(one.spec.overheads);
+    EXPECT_EQ(one.published.value_or(0),
+              one.spec.policy == "tiresias" ? 2.25 : 0);
+  }
+  EXPECT_THAT(overheads, ElementsAre("none", "resume=2", "resume=30"));
+}
+
+// Themis, section 2.3: rho times 2 and 5, under the strawman and the auction.
+TEST(Experiments, AppsLieToTheStrawmanAndToTheAuction) {
+  std::set<std::pair<std::string, double>> lies;
+  for (const PaperCase& one : ExperimentOf("themis-lies").cases) {
+    lies.insert({one.spec.policy, one.spec.lie});
+  }
+  for (const double lie : {1.0, 2.0, 5.0}) {
+    EXPECT_TRUE(lies.contains({"strawman", lie}));
+    EXPECT_TRUE(lies.contains({"themis", lie}));
+  }
+}
+
+// Themis, Figures 8 and 9: f from 0 to 1, leases from 5 to 60 minutes.
+TEST(Experiments, ThemisKnobSweepsFAndTheLease) {
+  std::set<double> minutes;
+  std::set<std::string> policies;
+  for (const PaperCase& one : ExperimentOf("themis-knob").cases) {
+    minutes.insert(one.spec.round_duration_s / 60);
+    policies.insert(one.spec.policy);
+  }
+  EXPECT_THAT(minutes, ElementsAre(5, 10, 20, 40, 60));
+  EXPECT_EQ(policies.size(), 6);
+}
+
 TEST(Experiments, OverheadsAreAllCombinations) {
   const Experiment overheads = ExperimentOf("overheads");
   std::set<std::string> labels;
