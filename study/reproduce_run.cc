@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "study/reproduce_gandiva.h"
 
 namespace gavel::study {
 namespace {
@@ -288,7 +290,9 @@ Experiment ThemisOverheads() {
       "Themis: how much fairer, by what a restart costs",
       "Themis (NSDI'20), abstract: more than 2.25 times fairer",
       "The worst rho of each policy over that of themis, with 0, 2 and 30 s "
-      "to resume. The jobs and the cluster are those of `themis`, seed 0. "
+      "to resume. The jobs and the cluster are those of `themis`, seed 0. The "
+      "paper has one figure, for the schedulers that it compares with; it "
+      "stands beside tiresias here, which is one of them. "
       "Jobs report the losses of the default curve to optimus and slaq.",
       {},
       {Measure::kMaxAppRho, Measure::kMedianAppRho, Measure::kLostTime}};
@@ -300,6 +304,7 @@ Experiment ThemisOverheads() {
       one.spec.policy = policy;
       one.spec.overheads = overheads;
       one.measure = Measure::kMaxAppRhoRatio;
+      if (one.spec.policy == "tiresias") one.published = 2.25;
       one.label = StrCat(policy, ", overheads ", overheads);
     }
   }
@@ -357,68 +362,6 @@ Experiment ThemisKnob() {
   return made;
 }
 
-// Gandiva (OSDI'18, section 6) on a cluster of servers of 4 GPUs. The paper's
-// figures are of live runs and of jobs that it does not publish.
-Experiment Gandiva() {
-  Experiment made{
-      "gandiva",
-      "Gandiva: over-subscription and introspection",
-      "Gandiva (OSDI'18), section 6; no figures in print for our workload",
-      "Simulated: 100 V100 on servers of 4, 400 jobs of 1 to 4 GPUs at once, "
-      "rounds of 60 s, 2 s to pause and 5 s to move. How jobs run beside each "
-      "other is found by trying. The paper's cluster has 26 % more "
-      "utilisation, "
-      "live.",
-      {},
-      {Measure::kMakespan, Measure::kPreemptions, Measure::kMoves,
-       Measure::kLostTime}};
-  const auto add = [&](const char* policy, bool introspection) {
-    PaperCase& one = made.cases.emplace_back();
-    one.spec.cluster = "v100:100x4";
-    one.spec.multi_gpu = true;
-    one.spec.scale_factor_max = 4;
-    one.spec.jobs = 400;
-    one.spec.round_duration_s = 60;
-    one.spec.overheads = "pause=1,resume=1,move=5";
-    one.spec.policy = policy;
-    one.spec.introspection = introspection;
-    one.label = StrCat(policy, introspection ? ", introspection" : "");
-  };
-  for (const char* policy : {"fifo", "gandiva_reactive", "max_min_fairness"}) {
-    for (const bool introspection : {false, true}) add(policy, introspection);
-  }
-  return made;
-}
-
-// More jobs than accelerators on one server, which take turns.
-Experiment GandivaSlicing() {
-  Experiment made{
-      "gandiva-slicing",
-      "Gandiva: time slices",
-      "Gandiva (OSDI'18), section 6.1: equal shares",
-      "Simulated: six jobs of one GPU and of six hours each on a server of 4, "
-      "1 s to pause and 1 s to resume. With equal shares no job takes longer "
-      "than in an equal part of the server (a rho of 1), and the server is "
-      "busy for 9 h.",
-      {},
-      {Measure::kMakespan, Measure::kAvgJct, Measure::kPreemptions,
-       Measure::kLostTime}};
-  for (const char* policy : {"gandiva_reactive", "fifo"}) {
-    for (const double slice_s : {60.0, 360.0}) {
-      PaperCase& one = made.cases.emplace_back();
-      one.spec.cluster = "v100:4x4";
-      one.spec.jobs = 6;
-      one.spec.fixed_duration_s = 6 * kHour_s;
-      one.spec.overheads = "pause=1,resume=1";
-      one.spec.policy = policy;
-      one.spec.round_duration_s = slice_s;
-      one.measure = Measure::kMaxRho;
-      one.label = absl::StrFormat("%s, slices of %.0f s", policy, slice_s);
-    }
-  }
-  return made;
-}
-
 std::vector<Experiment> JctExperiments() {
   SimulationSpec prioritized = Continuous(true);
   prioritized.multi_priority = true;
@@ -459,7 +402,7 @@ Experiment Makespan() {
           CasesOf(kMakespan, at_once)};
 }
 
-Experiment Cost() {
+Experiment Cost(bool quick) {
   SimulationSpec spec;
   spec.prices = "gcp";
   return {"cost-slo",
@@ -469,7 +412,7 @@ Experiment Cost() {
           "with arrivals of our own.",
           CasesOf(kCostSlo, spec),
           {Measure::kAvgJct},
-          /*cost_trace=*/true};
+          CostTrace(quick)};
 }
 
 // The experiments that need no simulation.
@@ -484,24 +427,19 @@ std::vector<Experiment> Analyses(bool quick) {
        "than the published table: its ResNet-50 gained more."},
       {"colocation", "Two jobs on one GPU", "the paper, Figure 4",
        "The part of its throughput that a row's job keeps beside a column's."},
-      {"gandiva-packing", "Gandiva: two jobs on one GPU",
-       "Gandiva (OSDI'18), section 6.1; live, of other models",
-       "Computed from the throughputs of pairs on the P100."},
       {"strategy-proofness", "What a lie is worth", "the paper, section 4.4",
        "The gain in true throughput of a job that misreports one of its "
        "throughputs."}};
   all[0].analyze = AnalyzeHierarchy;
   all[1].analyze = AnalyzeThroughputRatios;
   all[2].analyze = AnalyzeColocation;
-  all[3].analyze = AnalyzePacking;
-  all[4].analyze = [quick](const ThroughputTable& throughputs) {
+  all[3].analyze = [quick](const ThroughputTable& throughputs) {
     return AnalyzeStrategyProofness(throughputs, quick);
   };
   return all;
 }
 
 void Shrink(SimulationSpec* spec) {
-  if (spec->jobs > 0 && spec->jobs < 100) return;  // of one server
   if (spec->app_jobs_max > 0) {
     spec->cluster = "v100:32x4,v100:16x2,v100:16x1";
     spec->rate_per_h /= 4;
@@ -519,40 +457,65 @@ void Shrink(SimulationSpec* spec) {
 
 std::string_view MeasureTitle(Measure measure) {
   constexpr std::string_view kTitles[] = {
-      "avg JCT (h)",    "avg JCT (h), weight 5", "avg JCT (h), weight 1",
-      "makespan (h)",   "times cheaper",         "JCT / first",
-      "SLOs violated",  "preemptions",           "moves",
-      "lost time (h)",  "worst share",           "worst rho",
-      "profiling (h)",  "worst rho of apps",     "median rho of apps",
-      "Jain's index",   "accelerators (h)",      "times themis",
-      "median, honest", "worst, honest",         "median, lying"};
+      "avg JCT (h)",        "avg JCT (h), weight 5", "avg JCT (h), weight 1",
+      "makespan (h)",       "times cheaper",         "JCT / first",
+      "SLOs violated",      "preemptions",           "moves",
+      "lost time (h)",      "worst share",           "worst rho",
+      "profiling (h)",      "worst rho of apps",     "median rho of apps",
+      "Jain's index",       "accelerators (h)",      "times themis",
+      "median, honest",     "worst, honest",         "median, lying",
+      "utilisation / first"};
   return kTitles[static_cast<size_t>(measure)];
 }
 
 bool IsLowerBetter(Measure measure) {
   return measure != Measure::kCostSaving && measure != Measure::kWorstShare &&
-         measure != Measure::kJainIndex;
+         measure != Measure::kJainIndex &&
+         measure != Measure::kMaxAppRhoRatio &&
+         measure != Measure::kUtilizationRatio;
 }
 
 std::vector<Experiment> Experiments(bool quick) {
   std::vector<Experiment> all = JctExperiments();
-  for (auto make : {Makespan, Cost, RoundLength, MechanismAgainstIdeal,
-                    OverheadsExperiment, Themis, ThemisKnob, ThemisOverheads,
-                    ThemisLies, Gandiva, GandivaSlicing}) {
+  all.push_back(Makespan());
+  all.push_back(Cost(quick));
+  for (auto make : {RoundLength, MechanismAgainstIdeal, OverheadsExperiment,
+                    Themis, ThemisKnob, ThemisOverheads, ThemisLies}) {
     all.push_back(make());
   }
-  for (Experiment& experiment : Analyses(quick)) {
-    all.push_back(std::move(experiment));
-  }
-  if (!quick) return all;
   for (Experiment& experiment : all) {
+    if (!quick) break;
     for (PaperCase& one : experiment.cases) Shrink(&one.spec);
-    if (experiment.cases.empty()) continue;
     experiment.note +=
         " Quick: a quarter of the cluster and of the rates, a tenth of the "
         "jobs.";
   }
+  // Those below know their quick sizes.
+  for (auto& more : {Analyses(quick), GandivaExperiments(quick)}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
   return all;
+}
+
+absl::StatusOr<std::vector<Experiment>> ChooseExperiments(std::string_view name,
+                                                          bool quick) {
+  std::vector<Experiment> all = Experiments(quick);
+  if (name == "all") return all;
+  const std::string beginning = StrCat(name, "-");
+  std::vector<Experiment> chosen;
+  std::vector<std::string_view> names;
+  for (const Experiment& experiment : all) {
+    names.push_back(experiment.name);
+    if (experiment.name == name || experiment.name.starts_with(beginning)) {
+      chosen.push_back(experiment);
+    }
+  }
+  if (!chosen.empty()) return chosen;
+  const std::string_view closest = ClosestWord(name, names);
+  return absl::NotFoundError(
+      StrCat("there is no result \"", name, "\"; ",
+             closest.empty() ? "`gavel reproduce --list` lists them"
+                             : StrCat("did you mean \"", closest, "\"?")));
 }
 
 std::string CostTrace(bool quick) {
@@ -663,6 +626,9 @@ absl::StatusOr<double> ValueOf(Measure measure, const StoredRun& run,
       return result.max_honest_app_rho;
     case Measure::kLyingAppRho:
       return result.median_lying_app_rho;
+    case Measure::kUtilizationRatio:
+      return base == nullptr ? kNaN
+                             : base->run.result.makespan_s / result.makespan_s;
   }
   return kNaN;
 }

@@ -53,9 +53,12 @@ enum class Measure : uint8_t {
   kHonestAppRho,    // median and largest of apps that do not lie
   kMaxHonestAppRho,
   kLyingAppRho,  // median of those that do
+  // The work done in an hour, over the first case's: as kCostSaving, from
+  // makespans, so all cases have the same jobs.
+  kUtilizationRatio,
 };
 std::string_view MeasureTitle(Measure measure);  // "avg JCT (h)"
-// Lower is better.
+// Lower is better. Of kMaxAppRhoRatio more is better, for the first case.
 bool IsLowerBetter(Measure measure);
 
 struct PaperCase {
@@ -74,8 +77,7 @@ struct Experiment {
   std::string note;    // what to look for
   std::vector<PaperCase> cases = {};
   std::vector<Measure> more = {};  // shown beside, without published figures
-  // The jobs are those of CostTrace(), in a file.
-  bool cost_trace = false;
+  std::string trace = {};          // text of the cases' trace file; empty: none
   std::function<absl::StatusOr<ExperimentTable>(const ThroughputTable&)>
       analyze = {};
 };
@@ -84,6 +86,12 @@ struct Experiment {
 // and of the rates, a tenth of the jobs: minutes, and no comparison with the
 // published figures.
 std::vector<Experiment> Experiments(bool quick);
+
+// Those with the name, or whose names begin with it and "-": "gandiva" chooses
+// "gandiva-cluster" and all others of that paper. "all": all. NOT_FOUND, with
+// the closest name.
+absl::StatusOr<std::vector<Experiment>> ChooseExperiments(std::string_view name,
+                                                          bool quick);
 
 // The jobs of section 7.3, "Cost": A3C and ResNet-50, of 0.5 to 8 days, with
 // deadlines, as a trace in TOML. Deterministic.

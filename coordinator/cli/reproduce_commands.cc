@@ -22,7 +22,6 @@
 #include "coordinator/cli/reality.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/engine/throughput_matrix.h"
-#include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
@@ -59,38 +58,19 @@ void PrintList(const std::vector<study::Experiment>& experiments) {
       "reality", "preemption");
 }
 
-// The experiments that the user names.
-absl::StatusOr<std::vector<study::Experiment>> Choose(
-    const ReproduceOptions& options) {
-  std::vector<study::Experiment> all = study::Experiments(options.quick);
-  if (options.name == "all") return all;
-  std::vector<std::string_view> names;
-  for (study::Experiment& experiment : all) {
-    if (experiment.name == options.name) {
-      return std::vector<study::Experiment>{std::move(experiment)};
-    }
-    names.push_back(experiment.name);
-  }
-  const std::string_view closest = ClosestWord(options.name, names);
-  return absl::NotFoundError(
-      StrCat("there is no result \"", options.name, "\"; ",
-             closest.empty() ? "`gavel reproduce --list` lists them"
-                             : StrCat("did you mean \"", closest, "\"?")));
-}
-
-// Fills in the files that the runs read. The trace of the cost experiment is
-// written beside the database.
+// Fills in the files that the runs read. Traces of experiments are written
+// beside the database.
 absl::Status AddFiles(const ReproduceOptions& options,
                       std::vector<study::Experiment>* experiments) {
-  const std::string trace = StrCat(
-      options.database, options.quick ? ".cost-quick" : ".cost", ".toml");
   for (study::Experiment& experiment : *experiments) {
-    if (experiment.cost_trace) {
-      GAVEL_RETURN_IF_ERROR(WriteFile(trace, study::CostTrace(options.quick)));
+    const std::string trace = StrCat(options.database, ".", experiment.name,
+                                     options.quick ? "-quick" : "", ".toml");
+    if (!experiment.trace.empty()) {
+      GAVEL_RETURN_IF_ERROR(WriteFile(trace, experiment.trace));
     }
     for (study::PaperCase& one : experiment.cases) {
       one.spec.throughputs = options.throughputs;
-      if (experiment.cost_trace) one.spec.trace = trace;
+      if (!experiment.trace.empty()) one.spec.trace = trace;
     }
   }
   return absl::OkStatus();
@@ -156,7 +136,7 @@ absl::Status RunReproduce(ReproduceOptions options) {
     return absl::OkStatus();
   }
   GAVEL_ASSIGN_OR_RETURN(std::vector<study::Experiment> experiments,
-                         Choose(options));
+                         study::ChooseExperiments(options.name, options.quick));
   if (options.throughputs.empty()) {
     return absl::InvalidArgumentError(
         "no throughputs; give --throughputs FILE.json, the table that Gavel "
@@ -488,7 +468,8 @@ void AddReproduceCommand(CLI::App& app, int* exit_code) {
       "reproduce",
       "Runs what a result of Gavel's paper was made from, and puts our figures "
       "beside the published ones");
-  AddOption(*command, "name", options->name, "NAME", "a result, or all");
+  AddOption(*command, "name", options->name, "NAME",
+            "a result, gandiva or themis for all of that paper, or all");
   command->add_flag("--list", options->list, "names all results");
   AddOption(*command, "--throughputs", options->throughputs, "FILE",
             "simulation_throughputs.json, as Gavel published it");
