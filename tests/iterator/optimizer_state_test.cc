@@ -57,8 +57,8 @@ nn::Sequential SmallModel() {
   return nn::Sequential(nn::Linear(6, 8), nn::Linear(8, 1));
 }
 
-void Train(nn::Sequential& model, optim::Optimizer& optimizer, int steps,
-           int first) {
+void TrainSteps(nn::Sequential& model, optim::Optimizer& optimizer, int steps,
+                int first) {
   for (int step = first; step < first + steps; ++step) {
     at::Tensor input = at::arange(24, at::kFloat).view({4, 6}).add(step).sin();
     optimizer.step([&] {
@@ -98,21 +98,21 @@ class OptimizerState : public TestWithParam<Case> {};
 TEST_P(OptimizerState, TheNextTwentyStepsAreBitIdentical) {
   nn::Sequential model = SmallModel();
   auto optimizer = GetParam().make(model->parameters());
-  Train(model, *optimizer, 7, 0);
+  TrainSteps(model, *optimizer, 7, 0);
   // A learning rate that a scheduler has changed is state, too.
   optimizer->param_groups()[0].options().set_lr(0.0123456789012345678);
   std::vector<at::Tensor> weights = Copies(model->parameters());
   Snapshot snapshot;
   ASSERT_OK(Collect(*optimizer, "optimizer", &snapshot));
   snapshot = Stored(snapshot);
-  Train(model, *optimizer, 20, 7);
+  TrainSteps(model, *optimizer, 20, 7);
   ASSERT_TRUE(model->parameters()[0].isfinite().all().item<bool>());
 
   nn::Sequential other = SmallModel();
   auto fresh = GetParam().make(other->parameters());
   CopyInto(weights, other->parameters());
   ASSERT_OK(Restore(snapshot, "optimizer", *fresh));
-  Train(other, *fresh, 20, 7);
+  TrainSteps(other, *fresh, 20, 7);
   for (size_t i = 0; i < weights.size(); ++i) {
     EXPECT_TRUE(other->parameters()[i].equal(model->parameters()[i])) << i;
   }
@@ -121,7 +121,7 @@ TEST_P(OptimizerState, TheNextTwentyStepsAreBitIdentical) {
   nn::Sequential without = SmallModel();
   auto empty = GetParam().make(without->parameters());
   CopyInto(weights, without->parameters());
-  Train(without, *empty, 20, 7);
+  TrainSteps(without, *empty, 20, 7);
   EXPECT_FALSE(without->parameters()[0].equal(model->parameters()[0]));
 }
 
@@ -131,7 +131,7 @@ TEST_P(OptimizerState, RestoringReplacesLaterState) {
   Snapshot before;
   ASSERT_OK(Collect(*optimizer, "o", &before));
   size_t entries = optimizer->state().size();
-  Train(model, *optimizer, 3, 0);
+  TrainSteps(model, *optimizer, 3, 0);
   ASSERT_OK(Restore(before, "o", *optimizer));
   EXPECT_EQ(optimizer->state().size(), entries);
   EXPECT_OK(Restore(before, "o", *optimizer));
@@ -144,7 +144,7 @@ TEST_P(OptimizerState, MovesDoNotChangeTheTraining) {
     nn::Sequential model = SmallModel();
     auto optimizer = GetParam().make(model->parameters());
     for (int step = 0; step < 6; ++step) {
-      Train(model, *optimizer, 1, step);
+      TrainSteps(model, *optimizer, 1, step);
       if (!move) continue;
       auto tensors =
           internal::OptimizerTensors(*optimizer, KindFor(*optimizer));
@@ -217,7 +217,7 @@ OptimizerKind KindWith(
 TEST(OptimizerStateErrors, AFieldThatTheCheckpointLacksIsNamed) {
   nn::Sequential model = SmallModel();
   OwnOptimizer optimizer(model->parameters());
-  Train(model, optimizer, 1, 0);
+  TrainSteps(model, optimizer, 1, 0);
   const OptimizerKind one = KindWith([](OwnState& state, OptimizerFields& to) {
     to("momentum", state.momentum);
   });
@@ -263,7 +263,7 @@ TEST(OptimizerStateErrors, AWrongDescriptionIsRefused) {
   const auto other_state = DescribeOptimizer<OwnOptions, optim::SGDParamState>(
       "OwnOptimizer", [](OwnOptions&, OptimizerFields&) {},
       [](optim::SGDParamState&, OptimizerFields&) {});
-  Train(model, own, 1, 0);
+  TrainSteps(model, own, 1, 0);
   Snapshot snapshot;
   EXPECT_THAT(
       internal::CollectOptimizerState(own, other_state, "o", &snapshot),
@@ -283,7 +283,7 @@ TEST(OptimizerStateErrors, StateOfNoParameterIsRefused) {
 TEST(OptimizerStateVersions, ACheckpointWithoutFieldNamesIsRead) {
   nn::Sequential model = SmallModel();
   optim::Adam adam(model->parameters(), optim::AdamOptions(0.25));
-  Train(model, adam, 2, 0);
+  TrainSteps(model, adam, 2, 0);
   Snapshot snapshot;
   ASSERT_OK(Collect(adam, "o", &snapshot));
   EXPECT_EQ(snapshot.bytes.at("o/group/0/options"),
@@ -312,7 +312,7 @@ TEST(OptimizerStateErrors, AnotherKindIsRefused) {
 TEST(OptimizerStateErrors, AnotherModelIsRefusedAndNothingChanges) {
   nn::Sequential model = SmallModel();
   optim::Adam adam(model->parameters());
-  Train(model, adam, 1, 0);
+  TrainSteps(model, adam, 1, 0);
   Snapshot snapshot;
   ASSERT_OK(Collect(adam, "o", &snapshot));
   nn::Linear small(3, 3);
@@ -330,7 +330,7 @@ TEST(OptimizerStateErrors, AnotherModelIsRefusedAndNothingChanges) {
 TEST(OptimizerStateErrors, DamagedEntriesAreReported) {
   nn::Sequential model = SmallModel();
   optim::Adam adam(model->parameters());
-  Train(model, adam, 1, 0);
+  TrainSteps(model, adam, 1, 0);
   Snapshot snapshot;
   ASSERT_OK(Collect(adam, "o", &snapshot));
   for (const char* name :
