@@ -109,7 +109,7 @@ class PageTest(unittest.TestCase):
         """How long after the change the page comes to the condition."""
         begun = time.monotonic()
         change()
-        page.wait_for_function(condition, arg=arg, timeout=10 * EVENT_MS_MAX)
+        page.wait_for_function(condition, arg=arg, timeout=20 * EVENT_MS_MAX)
         return 1000 * (time.monotonic() - begun)
 
     def memory(self, page):
