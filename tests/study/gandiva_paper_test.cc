@@ -76,7 +76,7 @@ TEST_F(GandivaPaper, Section62EarlyFeedbackFindsAGoodTrialSooner) {
   EXPECT_GT(early_s, search.trial_s);
 }
 
-// A method may stop all good trials before they show what they can do.
+// A method may stop all good trials before their accuracy shows.
 TEST_F(GandivaPaper, Section62ASearchMayFindNoGoodTrial) {
   const std::shared_ptr<const ThroughputTable> table = Table();
   ASSERT_NE(table, nullptr);
@@ -158,7 +158,7 @@ TEST_F(GandivaPaper, Section64TheJobsOfMigrationAreOfOneType) {
 // Section 4.2: suspended jobs move to accelerators that were vacated.
 TEST_F(GandivaPaper, Section42JobsMoveToVacatedAccelerators) {
   // Two servers of 2. The first two jobs go to one of them, the next two to the
-  // other, and the rest in turn, beyond what they have. Those of the second
+  // other, and the rest in turn, beyond what they have. The jobs of the second
   // server are short.
   SimulationSpec spec;
   spec.trace = folder_.path() + "/trace.toml";
