@@ -60,7 +60,7 @@ constexpr double kSettle_s = 2;
 constexpr double kChange_s = 1;  // between two jobs that are held or released
 constexpr int kDocumentReads = 5;
 constexpr int kScrapes = 15;
-// What SharedDocuments holds an answer for, as a multiple of its making.
+// SharedDocuments holds an answer this many times as long as its making took.
 constexpr double kHoldFactor = 5;
 constexpr double kHold_s = 0.5;
 
@@ -264,7 +264,7 @@ void MeasureDocuments(const Options& options, int port,
 
 // ---- Browsers
 
-// What all browsers of a turn have done.
+// The requests of all browsers of a turn.
 struct Reads {
   std::atomic<int> documents{0};
   std::atomic<int> failed{0};

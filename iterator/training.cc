@@ -144,7 +144,7 @@ GradScaler::GradScaler(GradScalerOptions options)
 
 at::Tensor GradScaler::Scale(const at::Tensor& loss) {
   if (!options_.enabled) return loss;
-  // What is tracked moves by itself.
+  // A restored state may be on another device.
   for (at::Tensor& tensor : state_) tensor = tensor.to(loss.device());
   return loss * state_[0].to(loss.scalar_type());
 }

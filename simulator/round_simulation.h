@@ -1,5 +1,5 @@
-// What the jobs of a trace need, and the simulation of rounds with it. Used
-// through TraceSimulation. Not thread-safe, except where it is written.
+// The needs of the jobs of a trace, and the simulation of rounds with them.
+// Used through TraceSimulation. Not thread-safe, except where it is written.
 #ifndef GAVEL_SIMULATOR_ROUND_SIMULATION_H_
 #define GAVEL_SIMULATOR_ROUND_SIMULATION_H_
 

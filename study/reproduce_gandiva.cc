@@ -347,7 +347,7 @@ namespace {
 constexpr int kTrialTypes = 5;
 constexpr int kTrialJobs = 24;
 constexpr double kTrialHours = 5;
-// What introspection may cost.
+// The largest loss that introspection may cause.
 constexpr double kLossMax = 0.02;
 
 // Job types with random speeds on one accelerator type. Beside each other two
@@ -442,7 +442,7 @@ absl::StatusOr<ExperimentTable> AnalyzeIntrospection(bool quick) {
     double kept_min;
     double kept_max;
   };
-  constexpr std::array<Pairs, 3> kPairs = {
+  constexpr std::array<Pairs, 3> kPairKinds = {
       {{"lose", 0.1, 0.5}, {"gain", 0.5, 1}, {"lose or gain", 0.1, 1}}};
   struct Sum {
     uint64_t workloads = 0;
@@ -453,14 +453,14 @@ absl::StatusOr<ExperimentTable> AnalyzeIntrospection(bool quick) {
     double pauses_without = 0;
     double pauses_with = 0;
   };
-  std::array<Sum, kPairs.size()> sums{};
+  std::array<Sum, kPairKinds.size()> sums{};
   const uint64_t workloads = quick ? 24 : 1000;
   for (uint64_t seed = 0; seed < workloads; ++seed) {
-    const Pairs& pairs = kPairs[seed % kPairs.size()];
+    const Pairs& pairs = kPairKinds[seed % kPairKinds.size()];
     GAVEL_ASSIGN_OR_RETURN(const TrialOutcome outcome,
                            TryIntrospection(RandomTrialWorkload(
                                seed, pairs.kept_min, pairs.kept_max)));
-    Sum& sum = sums[seed % kPairs.size()];
+    Sum& sum = sums[seed % kPairKinds.size()];
     const bool first = sum.workloads++ == 0;
     sum.least = first ? outcome.gain : std::min(sum.least, outcome.gain);
     sum.most = first ? outcome.gain : std::max(sum.most, outcome.gain);
@@ -478,11 +478,11 @@ absl::StatusOr<ExperimentTable> AnalyzeIntrospection(bool quick) {
                   "LOST MORE THAN 2 %",
                   "PAUSES A JOB AND HOUR",
                   "WITH INTROSPECTION"};
-  for (size_t i = 0; i < kPairs.size(); ++i) {
+  for (size_t i = 0; i < kPairKinds.size(); ++i) {
     const Sum& sum = sums[i];
     const auto count = static_cast<double>(sum.workloads);
     const double job_hours = count * kTrialJobs * kTrialHours;
-    table.rows.push_back({kPairs[i].name, StrCat(sum.workloads),
+    table.rows.push_back({kPairKinds[i].name, StrCat(sum.workloads),
                           absl::StrFormat("%.2f", 100 * sum.least),
                           absl::StrFormat("%.2f", 100 * sum.sum / count),
                           absl::StrFormat("%.2f", 100 * sum.most),

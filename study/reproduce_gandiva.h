@@ -24,7 +24,7 @@ namespace gavel::study {
 // By section of the paper. `quick`: smaller, as Experiments().
 std::vector<Experiment> GandivaExperiments(bool quick);
 
-// ---- what they are made of
+// ---- their traces
 
 // The jobs of `gandiva-migration`, as a trace in TOML: of one type, of which no
 // two fit on one accelerator, so that they run alone; 1, 2 or 4 accelerators.

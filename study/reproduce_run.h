@@ -58,7 +58,7 @@ enum class Measure : uint8_t {
   kUtilizationRatio,
 };
 std::string_view MeasureTitle(Measure measure);  // "avg JCT (h)"
-// Lower is better. Of kMaxAppRhoRatio more is better, for the first case.
+// False for kMaxAppRhoRatio: there the first case is better if it is higher.
 bool IsLowerBetter(Measure measure);
 
 struct PaperCase {

@@ -40,8 +40,8 @@ class logger;
 namespace gavel {
 
 // The terminal of an interactive job, between the process and the attached
-// client. A request of the client gives credit for one answer, so a slow client
-// holds up the program, and not the agent. Without a client output
+// client. Each request from the client gives credit for one answer, so a slow
+// client holds up the program, and not the agent. Without a client output
 // goes on, and its end is kept for the next one.
 //
 // Used by the thread of WorkerOutputs. `now` is of one clock, and never falls;

@@ -655,8 +655,8 @@ absl::Status Restore(const BackupOptions& options) {
                          RestoreJournal(options.file, options.state));
   absl::PrintF(
       "%s has the journal of %s up to %s. What came behind it is lost; start "
-      "once with\n  gavel coordinator --state %s --accept-loss\n",
-      options.state, options.file, PositionText(last), options.state);
+      "the coordinator once with its usual options and --accept-loss\n",
+      options.state, options.file, PositionText(last));
   return absl::OkStatus();
 }
 

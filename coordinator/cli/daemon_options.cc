@@ -38,7 +38,7 @@ namespace {
 
 // As many as Gavel's own table has models.
 constexpr int kReferenceModels = 26;
-constexpr size_t kThroughputBytesMax = size_t{256} << 20;
+constexpr size_t kClusterThroughputBytesMax = size_t{256} << 20;
 
 std::string LongEnough(const std::string& text) {
   const std::string wrong = CheckAboveZero(text);
@@ -129,7 +129,7 @@ absl::Status ReadMechanism(const SchedulingSpec& spec, EngineOptions& engine) {
   }
   if (spec.throughputs.empty()) return absl::OkStatus();
   GAVEL_ASSIGN_OR_RETURN(const std::string json,
-                         ReadFile(spec.throughputs, kThroughputBytesMax));
+                         ReadFile(spec.throughputs, kClusterThroughputBytesMax));
   GAVEL_ASSIGN_OR_RETURN(ThroughputTable table,
                          ThroughputTable::Parse(json, spec.throughputs));
   engine.throughputs =

@@ -362,11 +362,12 @@ absl::StatusOr<std::string> CoordinatorDocuments::Metrics(
     const DocumentRequest& request) {
   GAVEL_ASSIGN_OR_RETURN(const Json status, Query(request, QueryKind::kStatus));
   GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
-  GAVEL_ASSIGN_OR_RETURN(const Json jobs, PresentJobs(request));
-  const std::vector<QueueRow> rows = ParseQueue(jobs);
+  GAVEL_ASSIGN_OR_RETURN(const Json json, Query(request, QueryKind::kQueue,
+                                                R"({"totals": true})"));
+  const JobTotalsRow jobs = ReadJson<JobTotalsRow>(json);
   const std::lock_guard lock(ages_mutex_);
-  return MetricsText(ParseStatus(status), ParseNodes(nodes), rows,
-                     ages_.Oldest(MonotonicNow(), rows));
+  return MetricsText(ParseStatus(status), ParseNodes(nodes), jobs,
+                     ages_.Oldest(MonotonicNow(), jobs.running));
 }
 
 // ---- The command `dashboard`: a link to the coordinator's pages.

@@ -81,9 +81,9 @@ struct Examined {
 absl::StatusOr<Examined> Examine(const DoctorProgram& program,
                                  const ExaminationOptions& options);
 
-// ---- The advice on what was found
+// ---- The advice on the findings
 //
-// Why a run was of no use, which state is the usual cause of a difference, and
+// Says why a run is useless, which state usually causes such a difference, and
 // the remedies. Pure, except that it reads the output of a run; thread-safe.
 
 struct Advice {

@@ -20,6 +20,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
+#include "core/units.h"
 #include "runtime/database/sqlite.h"
 #include "runtime/files/stopwatch.h"
 
@@ -142,8 +143,6 @@ std::string RenderSteps(const Json& json, size_t width) {
                       Right("STEPS/S"), Left("TYPE")},
                      rows, width);
 }
-
-constexpr double kHour_s = 3600;
 
 // Hours of [from_s, to_s] within the other two; to_s 0: not over.
 double HoursWithin(double from_s, double to_s, double since_s, double until_s) {

@@ -1,6 +1,6 @@
 // The commands of simulations: `gavel trace` makes and shows traces of jobs,
 // `gavel simulate` replays one, `gavel sweep` simulates many into a database,
-// and `gavel report` draws what is in one.
+// and `gavel report` draws the results of one.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

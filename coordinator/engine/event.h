@@ -1,4 +1,4 @@
-// What goes into the engine and comes out: events, actions, and the rows of the
+// The engine's input and output: events, actions, and the rows of the
 // journal.
 //
 // Durable events are journaled before anything that follows from them leaves

@@ -1,4 +1,4 @@
-// What holds for the whole engine: the settings in force (Terms), the work that
+// State of the whole engine: the settings in force (Terms), the work that
 // is still to be done and when (Agenda), and the rounds (RoundClock). Not
 // thread-safe.
 #ifndef GAVEL_COORDINATOR_ENGINE_TERMS_H_

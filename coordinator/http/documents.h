@@ -96,7 +96,7 @@ class SharedDocuments {
   // Waits for a document that is being made for somebody else. Never null.
   // UNAVAILABLE: that takes too long.
   Shared Get(const DocumentRequest& request);
-  // Browsers are told of a change: documents begun before are too old for them.
+  // Call this when browsers hear of a change: they need newer documents then.
   void NoteChange();
   // The reader itself has changed something: all documents are made anew.
   void Forget();

@@ -1,6 +1,6 @@
 // The dashboard's side of the coordinator: pages, documents as JSON, events,
-// actions and metrics over HTTP, on threads of its own (HttpServer); and what
-// it is made of apart from sockets: checks of what browsers send, and the
+// actions and metrics over HTTP, on threads of its own (HttpServer); and its
+// parts that need no socket: checks of the requests of browsers, and the
 // tokens by which they act in the name of a principal (DashboardTokens).
 #ifndef GAVEL_COORDINATOR_HTTP_HTTP_SERVER_H_
 #define GAVEL_COORDINATOR_HTTP_HTTP_SERVER_H_

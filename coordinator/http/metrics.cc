@@ -95,7 +95,7 @@ class Exposition {
   std::string text_;
 };
 
-void AddJobs(const StatusRow& status, const std::vector<QueueRow>& jobs,
+void AddJobs(const StatusRow& status, const JobTotalsRow& jobs,
              Exposition& out) {
   Series states;
   for (const auto& [letters, count] : status.jobs) {
@@ -104,45 +104,30 @@ void AddJobs(const StatusRow& status, const std::vector<QueueRow>& jobs,
   out.Add("gauge", "gavel_jobs", "Jobs by state, as in `gavel queue`.",
           {"state"}, states);
   Series reasons;
-  double pauses = 0;
-  double moves = 0;
-  double pausing_s = 0;
-  double deviation = 0;
-  double deviation_max = 0;
-  size_t active = 0;
-  for (const QueueRow& job : jobs) {
-    if (job.Over()) continue;
-    pauses += static_cast<double>(job.pauses);
-    moves += static_cast<double>(job.moves);
-    pausing_s += job.pausing_s;
-    reasons[{job.state, job.code}] += 1;
-    // A job that keeps its accelerators until its end has no target.
-    if (job.Ended() || job.opaque) continue;
-    const double off = std::abs(job.share_got - job.share_target);
-    deviation += off;
-    deviation_max = std::max(deviation_max, off);
-    ++active;
+  for (const ReasonCountRow& one : jobs.reasons) {
+    reasons[{one.state, one.code}] = static_cast<double>(one.jobs);
   }
   out.Add("gauge", "gavel_jobs_by_reason",
           "Jobs that are not over, by state and reason, as in `gavel why`.",
           {"state", "reason"}, reasons);
   out.Gauge("gavel_present_jobs_pauses",
-            "Pauses so far of the jobs that are not over.", pauses);
+            "Pauses so far of the jobs that are not over.",
+            static_cast<double>(jobs.pauses));
   out.Gauge("gavel_present_jobs_moves",
             "Moves to another accelerator so far of the jobs that are not "
             "over.",
-            moves);
+            static_cast<double>(jobs.moves));
   out.Gauge("gavel_present_jobs_pausing_seconds",
             "Time lost to saving, releasing and restoring so far by the jobs "
             "that are not over.",
-            pausing_s);
-  const double count = static_cast<double>(std::max<size_t>(1, active));
+            jobs.pausing_s);
   out.Gauge("gavel_share_deviation_mean",
             "Mean over active jobs of the difference between the share of time "
             "received and the target.",
-            deviation / count);
+            jobs.deviation /
+                static_cast<double>(std::max<uint64_t>(1, jobs.sharing)));
   out.Gauge("gavel_share_deviation_max",
-            "The largest difference of an active job.", deviation_max);
+            "The largest difference of an active job.", jobs.deviation_max);
 }
 
 void AddStays(const StaysRow& stays, Exposition& out) {
@@ -253,7 +238,7 @@ void AddCoordinator(const StatusRow& status, Exposition& out) {
 
 std::string MetricsText(const StatusRow& status,
                         const std::vector<NodeRow>& nodes,
-                        const std::vector<QueueRow>& jobs,
+                        const JobTotalsRow& jobs,
                         std::optional<double> checkpoint_age_s) {
   Exposition out;
   AddCoordinator(status, out);
@@ -268,22 +253,21 @@ std::string MetricsText(const StatusRow& status,
 }
 
 std::optional<double> CheckpointAges::Oldest(
-    double now_s, const std::vector<QueueRow>& jobs) {
-  std::map<uint64_t, Seen> running;
+    double now_s, const std::vector<RunningRow>& running) {
+  std::map<uint64_t, Seen> seen;
   std::optional<double> oldest;
-  for (const QueueRow& job : jobs) {
-    if (job.state != "R" || job.opaque || job.steps_done == 0) continue;
-    Seen seen{job.last_generation.value_or(GenerationRow{}), now_s};
+  for (const RunningRow& job : running) {
+    Seen now{job.last_generation, now_s};
     const auto before = running_.find(job.id);
     if (before != running_.end() &&
-        before->second.generation.epoch == seen.generation.epoch &&
-        before->second.generation.step == seen.generation.step) {
-      seen.since_s = before->second.since_s;
+        before->second.generation.epoch == now.generation.epoch &&
+        before->second.generation.step == now.generation.step) {
+      now.since_s = before->second.since_s;
     }
-    oldest = std::max(oldest.value_or(0), now_s - seen.since_s);
-    running.emplace(job.id, seen);
+    oldest = std::max(oldest.value_or(0), now_s - now.since_s);
+    seen.emplace(job.id, now);
   }
-  running_ = std::move(running);
+  running_ = std::move(seen);
   return oldest;
 }
 

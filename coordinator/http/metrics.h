@@ -21,17 +21,17 @@ namespace gavel {
 inline constexpr size_t kSeriesOfOneMax = 64;
 std::string MetricsText(const StatusRow& status,
                         const std::vector<NodeRow>& nodes,
-                        const std::vector<QueueRow>& jobs,
+                        const JobTotalsRow& jobs,
                         std::optional<double> checkpoint_age_s = {});
 
 // How long jobs have run since their last checkpoints: since a listing first
 // showed that checkpoint of a running job. So the age is short by up to the
-// time between two listings, and begins anew when a job resumes. Jobs that
-// report no steps are left out, for nobody knows of their checkpoints. A value.
+// time between two listings, and begins anew when a job resumes. A value.
 class CheckpointAges {
  public:
   // The largest age in this listing; nothing: no such job runs.
-  std::optional<double> Oldest(double now_s, const std::vector<QueueRow>& jobs);
+  std::optional<double> Oldest(double now_s,
+                               const std::vector<RunningRow>& running);
 
  private:
   struct Seen {

@@ -1,4 +1,4 @@
-// Who may connect and send what: the keys that may connect at present
+// Access to the coordinator: the keys that may connect at present
 // (AccessList), and those whose handshakes were refused (RefusedKeys); who sent
 // each message and whether that sender may send it (Gatekeeper), with proofs of
 // the journal positions that this coordinator has given out (PositionProofs).

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/related_jobs.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
 #include "coordinator/workload/job_spec.h"
@@ -861,11 +862,10 @@ struct HistoryProjector::Observation {
         return;
       case JobState::kFinished:
         // With the exit code of an interactive job, where that is not 0.
-        return NoteJob(
-            job, "finished", "has finished",
-            std::holds_alternative<reason::FinishedWith>(job.reason)
-                ? RenderReason(job.reason)
-                : "");
+        return NoteJob(job, "finished", "has finished",
+                       std::holds_alternative<reason::FinishedWith>(job.reason)
+                           ? RenderReason(job.reason)
+                           : "");
       case JobState::kCancelled:
         return NoteJob(job, "cancelled", "was cancelled",
                        RenderReason(job.reason));
@@ -973,8 +973,8 @@ absl::Status HistoryProjector::Load(std::string_view saved) {
   GetField(unpacker, jobs_);
   GetField(unpacker, policy_);
   GetField(unpacker, round_duration_s_);
-  // Snapshots of earlier versions do not say what was told. Jobs that were held
-  // long ago are not told of now.
+  // Snapshots of earlier versions lack the notices that were sent. No notice is
+  // sent now of a job that was held long ago.
   for (auto& [id, job] : jobs_) {
     if (job.row.state == "F") job.told = JobState::kHeld;
   }

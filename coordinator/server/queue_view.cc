@@ -1,6 +1,7 @@
 #include "coordinator/server/queue_view.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <map>
@@ -151,6 +152,7 @@ struct Filter {
   std::optional<uint64_t> array;
   std::optional<int> array_index;
   std::optional<size_t> ended_max;
+  bool totals = false;
 };
 
 std::optional<Filter> ReadFilter(const std::string& text,
@@ -180,6 +182,8 @@ std::optional<Filter> ReadFilter(const std::string& text,
       filter.array_index = value.get<int>();
     } else if (key == "ended_max" && value.is_number_unsigned()) {
       filter.ended_max = value.get<size_t>();
+    } else if (key == "totals" && value == true) {
+      filter.totals = true;
     } else {
       return std::nullopt;
     }
@@ -198,6 +202,35 @@ bool Passes(const JobView& job, const Filter& filter) {
            job.facts->array_index == *filter.array_index)) &&
          (!filter.app || job.facts->app == *filter.app) &&
          (filter.states.empty() || filter.states.contains(job.state));
+}
+
+JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
+                      const WaitingLine& line) {
+  JobTotalsRow totals;
+  std::map<std::pair<std::string_view, std::string_view>, uint64_t> reasons;
+  for (const std::shared_ptr<const JobView>& one : view.jobs) {
+    const JobView& job = *one;
+    if (job.over || !Passes(job, filter)) continue;
+    const Reason reason = ReasonFor(job, line, /*may_read=*/false);
+    ++reasons[{job.state, ReasonName(reason)}];
+    totals.pauses += job.progress.pauses;
+    totals.moves += job.progress.moves;
+    totals.pausing_s += job.progress.pausing_s;
+    // A job that keeps its accelerators until its end has no target.
+    if (job.state == "F" || job.facts->opaque) continue;
+    const double off = std::abs(job.shares.received - job.shares.target);
+    totals.deviation += off;
+    totals.deviation_max = std::max(totals.deviation_max, off);
+    ++totals.sharing;
+    if (job.state != "R" || job.progress.steps_done == 0) continue;
+    const Generation last = job.progress.last_generation;
+    totals.running.push_back({job.id.value(), {last.epoch, last.step}});
+  }
+  for (const auto& [key, jobs] : reasons) {
+    totals.reasons.push_back(
+        {std::string(key.first), std::string(key.second), jobs});
+  }
+  return totals;
 }
 
 // The first of the latest ones, of those that pass; nullopt: all of them.
@@ -393,8 +426,14 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
     reply.error = StrCat("\"", request.filter, "\" is no filter of the queue");
     return reply;
   }
-  const std::optional<Ended> first = FirstEnded(view, *filter);
   const WaitingLine& line = view.line->Get();
+  if (filter->totals) {
+    JsonText text;
+    text.Value(TotalsOf(view, *filter, line));
+    reply.json = text.text();
+    return reply;
+  }
+  const std::optional<Ended> first = FirstEnded(view, *filter);
   JsonPage page;
   QueueRow row;
   JsonText text;

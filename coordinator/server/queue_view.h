@@ -148,11 +148,13 @@ struct QueueView {
 // match `filter`. The filter is JSON, and an empty one matches all jobs. Each
 // key of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "app": "search",
-//    "ended_max": 10, "array": 42, "array_index": 7}
+//    "ended_max": 10, "array": 42, "array_index": 7,
+//    "totals": true}
 // may be missing. A "name" may be that of an array, whose elements match.
 // "own": true instead of "user" selects the jobs of `reader`. "ended_max"
-// limits finished and cancelled jobs to so many, the latest. An invalid filter
-// sets `error`.
+// limits finished and cancelled jobs to so many, the latest. With "totals":
+// true the answer is the JobTotalsRow of the jobs that match and are not over.
+// An invalid filter sets `error`.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
                      const Identity& reader);
 

@@ -273,6 +273,34 @@ struct HistogramRow {
 };
 GAVEL_ROW(HistogramRow, limits_s, counts, sum_s)
 
+// Sums over jobs that are not over, for figures of which each reader needs all.
+struct ReasonCountRow {
+  std::string state;
+  std::string code;
+  uint64_t jobs = 0;
+};
+GAVEL_ROW(ReasonCountRow, state, code, jobs)
+
+// A running job that has reported steps.
+struct RunningRow {
+  uint64_t id = 0;
+  GenerationRow last_generation;  // zeros: it has none
+};
+GAVEL_ROW(RunningRow, id, last_generation)
+
+struct JobTotalsRow {
+  std::vector<ReasonCountRow> reasons;
+  uint64_t pauses = 0;
+  uint64_t moves = 0;
+  double pausing_s = 0;
+  uint64_t sharing = 0;      // active jobs that have a target share
+  double deviation = 0;      // of their received shares from the targets: sum
+  double deviation_max = 0;  // and the largest
+  std::vector<RunningRow> running;
+};
+GAVEL_ROW(JobTotalsRow, reasons, pauses, moves, pausing_s, sharing, deviation,
+          deviation_max, running)
+
 // Leases of rank 0 since the coordinator was started.
 struct StaysRow {
   uint64_t pauses = 0;   // ended at a boundary before the loop was over

@@ -1,5 +1,5 @@
 // Decides which trials of a search train next, and up to which step. Pure: a
-// decision is a function of the search file and of what has become of the
+// decision follows from the search file and the results of the
 // trials so far, so that a search resumes from its record alone, and no
 // decision depends on which trial was faster.
 //

@@ -1,4 +1,4 @@
-// What makes traces complete by measured throughputs: steps from durations and
+// Completes traces by measured throughputs: steps from durations and
 // durations from steps, for traces that were read; and jobs drawn as the
 // original Gavel draws them, number for number, with Python's Mersenne Twister
 // and its random(), uniform() and choice() (docs/from-gavel.md).

@@ -1,4 +1,4 @@
-// What a generation holds: the state of a job, and the states of random
+// The content of a generation: the state of a job, and the states of random
 // generators in it.
 #ifndef GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_H_
 #define GAVEL_RUNTIME_CHECKPOINT_SNAPSHOT_H_

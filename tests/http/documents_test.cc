@@ -140,10 +140,10 @@ TEST(Events, LeadToNoDocumentThatIsOlder) {
       std::chrono::duration<double>(SharedDocuments::kAgeMax_s / 2));
   DocumentRequest nodes;
   nodes.kind = DocumentKind::kNodes;
-  EXPECT_EQ(**shared.Get(nodes), "");
+  EXPECT_EQ(**shared.Get(nodes), "(dashboard)");
   documents.SetText("news");
   ASSERT_NE(events.Next(first->seq, kPatience_s), nullptr);
-  EXPECT_EQ(**shared.Get(nodes), "news");
+  EXPECT_EQ(**shared.Get(nodes), "(dashboard)news");
   events.Leave();
 }
 

@@ -12,16 +12,15 @@
 namespace gavel::testing {
 namespace {
 
-QueueRow Job(uint64_t id, const std::string& state, double target, double got) {
-  QueueRow row;
-  row.id = id;
-  row.state = state;
-  row.code = state == "R" ? "running" : "priority";
-  row.share_target = target;
-  row.share_got = got;
-  row.pauses = 2;
-  row.pausing_s = 1.5;
-  return row;
+JobTotalsRow SomeJobs() {
+  JobTotalsRow jobs;
+  jobs.reasons = {{"PD", "priority", 1}, {"R", "running", 1}};
+  jobs.pauses = 4;
+  jobs.pausing_s = 3;
+  jobs.sharing = 2;
+  jobs.deviation = 0.25;
+  jobs.deviation_max = 0.25;
+  return jobs;
 }
 
 NodeRow Node(const std::string& server, const std::string& state) {
@@ -54,8 +53,7 @@ std::string SomeMetrics() {
   status.stays.overhead = {{"move", {{0.5, 1}, {3, 0, 1}, 4.5}}};
   return MetricsText(
       status, {Node("a", "mixed"), Node("a", "mixed"), Node("b", "down")},
-      {Job(1, "R", 0.5, 0.25), Job(2, "PD", 0.5, 0.5), Job(3, "CD", 1, 0)},
-      /*checkpoint_age_s=*/90);
+      SomeJobs(), /*checkpoint_age_s=*/90);
 }
 
 TEST(Metrics, HaveTheFiguresOfTheDocuments) {
@@ -99,37 +97,15 @@ TEST(Metrics, LeaveOutWhatIsNotKnown) {
   EXPECT_THAT(text, HasSubstr("gavel_share_deviation_mean 0\n"));
 }
 
-TEST(Metrics, LeaveOpaqueJobsOutOfTheShares) {
-  QueueRow opaque = Job(1, "R", 0, 1);
-  opaque.opaque = true;
-  EXPECT_THAT(MetricsText({}, {}, {opaque, Job(2, "R", 0.5, 0.25)}),
-              HasSubstr("gavel_share_deviation_mean 0.25\n"));
-}
-
 TEST(CheckpointAges, CountFromWhenACheckpointOfARunningJobWasFirstSeen) {
   CheckpointAges ages;
-  QueueRow job = Job(1, "R", 0.5, 0.25);
-  job.steps_done = 10;
-  job.last_generation = GenerationRow{1, 5};
-  EXPECT_EQ(ages.Oldest(100, {job}), 0);
-  EXPECT_EQ(ages.Oldest(160, {job}), 60);
-  job.last_generation = GenerationRow{1, 20};
-  EXPECT_EQ(ages.Oldest(200, {job}), 0);
-  EXPECT_EQ(ages.Oldest(230, {job}), 30);
+  EXPECT_EQ(ages.Oldest(100, {{1, {1, 5}}}), 0);
+  EXPECT_EQ(ages.Oldest(160, {{1, {1, 5}}}), 60);
+  EXPECT_EQ(ages.Oldest(200, {{1, {1, 20}}}), 0);
+  EXPECT_EQ(ages.Oldest(230, {{1, {1, 20}}}), 30);
   // A paused job loses nothing.
-  job.state = "S";
-  EXPECT_FALSE(ages.Oldest(500, {job}).has_value());
-  job.state = "R";
-  EXPECT_EQ(ages.Oldest(600, {job}), 0);
-}
-
-TEST(CheckpointAges, AreNotOfJobsThatReportNoSteps) {
-  CheckpointAges ages;
-  EXPECT_FALSE(ages.Oldest(100, {Job(1, "R", 0.5, 0.25)}).has_value());
-  QueueRow opaque = Job(2, "R", 0, 1);
-  opaque.opaque = true;
-  opaque.steps_done = 1;
-  EXPECT_FALSE(ages.Oldest(100, {opaque}).has_value());
+  EXPECT_FALSE(ages.Oldest(500, {}).has_value());
+  EXPECT_EQ(ages.Oldest(600, {{1, {1, 20}}}), 0);
 }
 
 TEST(Metrics, HaveBoundedLabels) {

@@ -34,7 +34,7 @@ TEST(ProgressLine, FitsEveryWidthAndEveryNumber) {
   }
 }
 
-// What a child with a terminal of its own shows there.
+// The output of a child that has a terminal of its own.
 std::string Shown(SessionOptions options, const char* kind) {
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);

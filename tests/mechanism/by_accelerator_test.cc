@@ -35,9 +35,9 @@ TEST(ByAccelerator, IsReadAsItWasWritten) {
   jobs.Add(kThird, JobId(7));
   jobs.Add(kFirst, JobId(9));
   jobs.Add(kFirst, JobId(2));
-  EXPECT_THAT(jobs.ToEntries(),
-              ElementsAre(Pair(kFirst, JobId(9)), Pair(kFirst, JobId(2)),
-                          Pair(kThird, JobId(7))));
+  EXPECT_THAT(jobs.ToEntries(), ElementsAre(::testing::Pair(kFirst, JobId(9)),
+                                            ::testing::Pair(kFirst, JobId(2)),
+                                            ::testing::Pair(kThird, JobId(7))));
   ByAccelerator<JobId> read;
   EXPECT_TRUE(read.TakeEntries(jobs.ToEntries()));
   EXPECT_EQ(read.ToEntries(), jobs.ToEntries());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRoundsPlayed = 500;
 constexpr uint64_t kSeeds = 40;
-constexpr double kShareMin = 0.05;  // smaller shares are not judged
+constexpr double kJudgedShareMin = 0.05;  // smaller shares are not judged
 constexpr RoundOptions kGavel{.mechanism = MechanismKind::kGavel};
 
 // How the shares are made, and what happens to the books meanwhile.
@@ -68,7 +68,7 @@ Rounds PlayOne(const Play& play, const Cluster& cluster,
 }
 
 void Count(const Rounds& rounds, double other_worst_share, Outcome& outcome) {
-  const double worst_share = rounds.WorstShare(kShareMin);
+  const double worst_share = rounds.WorstShare(kJudgedShareMin);
   outcome.changes += rounds.changes();
   outcome.lost_s += rounds.lost_s();
   outcome.worst_share = std::min(outcome.worst_share, worst_share);
@@ -93,8 +93,8 @@ Both PlayAll(const Play& play, double cost_s) {
         MakeUnits(play, cluster, cost_s, random);
     const Rounds gavel = PlayOne(play, cluster, units, kGavel);
     const Rounds move_aware = PlayOne(play, cluster, units, kMoveAware);
-    Count(gavel, move_aware.WorstShare(kShareMin), both.gavel);
-    Count(move_aware, gavel.WorstShare(kShareMin), both.move_aware);
+    Count(gavel, move_aware.WorstShare(kJudgedShareMin), both.gavel);
+    Count(move_aware, gavel.WorstShare(kJudgedShareMin), both.move_aware);
   }
   ::testing::Test::RecordProperty("changes_gavel", both.gavel.changes);
   ::testing::Test::RecordProperty("changes_move_aware",

@@ -10,7 +10,7 @@
 namespace gavel::testing {
 namespace {
 
-const RoundOptions kDefault;
+const RoundOptions kPlainRounds;
 using Claims = std::vector<RoundAssignment::Claim>;
 
 Cluster FastAndSlow() {
@@ -27,7 +27,7 @@ RoundUnit FasterOnFirst(uint64_t id, std::vector<double> share) {
 
 TEST(Upgrade, AUnitGoesToAFasterTypeThatIsIdleOnTheTimeOfItsOwn) {
   const RoundAssignment round =
-      PlanRound(FastAndSlow(), {FasterOnFirst(1, {0, 1})}, kDefault);
+      PlanRound(FastAndSlow(), {FasterOnFirst(1, {0, 1})}, kPlainRounds);
   EXPECT_EQ(round.at(Alone(1)), Ids({1}));
   EXPECT_EQ(round.claims(), (Claims{{JobId(1), 1}}));
 }
@@ -37,7 +37,8 @@ TEST(Upgrade, WhereTypesAreAlikeNobodyMoves) {
   for (const std::vector<double>& worth :
        {std::vector<double>(), std::vector<double>{1, 1}}) {
     unit.worth = worth;
-    const RoundAssignment round = PlanRound(FastAndSlow(), {unit}, kDefault);
+    const RoundAssignment round =
+        PlanRound(FastAndSlow(), {unit}, kPlainRounds);
     EXPECT_EQ(round.at(Alone(1)), Ids({2}));
     EXPECT_EQ(round.claims(), Claims());
   }
@@ -46,7 +47,7 @@ TEST(Upgrade, WhereTypesAreAlikeNobodyMoves) {
 TEST(Upgrade, WhatItLeavesGoesToWhoeverIsLeftOver) {
   const std::vector<RoundUnit> units = {FasterOnFirst(1, {0, 1}),
                                         FasterOnFirst(2, {0, 0})};
-  const RoundAssignment round = PlanRound(FastAndSlow(), units, kDefault);
+  const RoundAssignment round = PlanRound(FastAndSlow(), units, kPlainRounds);
   EXPECT_EQ(round.at(Alone(1)), Ids({1}));
   EXPECT_EQ(round.at(Alone(2)), Ids({2}));
 }
@@ -54,7 +55,7 @@ TEST(Upgrade, WhatItLeavesGoesToWhoeverIsLeftOver) {
 TEST(Upgrade, LeftoverTimeIsThatOfTheTypeThatItIsOn) {
   RoundUnit unit = FasterOnFirst(1, {0, 0});
   unit.time_received_s = {100, 0};
-  const RoundAssignment round = PlanRound(FastAndSlow(), {unit}, kDefault);
+  const RoundAssignment round = PlanRound(FastAndSlow(), {unit}, kPlainRounds);
   EXPECT_EQ(round.at(Alone(1)), Ids({1}));
   EXPECT_EQ(round.claims(), Claims());
 }
@@ -65,7 +66,7 @@ TEST(Upgrade, WhoGainsMostGoesFirst) {
   units[1].worth = {1, 0.25};
   const Cluster cluster =
       MakeCluster({{"fast", {"v100"}}, {"slow", {"k80", "k80"}}});
-  EXPECT_EQ(PlanRound(cluster, units, kDefault).at(Alone(2)), Ids({1}));
+  EXPECT_EQ(PlanRound(cluster, units, kPlainRounds).at(Alone(2)), Ids({1}));
 }
 
 TEST(Upgrade, NobodyIsInterruptedInTheMiddleOfARound) {
@@ -83,7 +84,7 @@ TEST(Upgrade, WithAQueuePerTypeUnitsStayWhereTheyWereChosen) {
   unit.usable = {true, true};
   unit.worth = {0.5, 1};
   const std::vector<RoundUnit> units = {unit};
-  EXPECT_EQ(PlanRound(cluster, units, kDefault).at(Alone(1)), Ids({2}));
+  EXPECT_EQ(PlanRound(cluster, units, kPlainRounds).at(Alone(1)), Ids({2}));
   EXPECT_EQ(
       PlanRound(cluster, units, {.queue = QueueKind::kPerType}).at(Alone(1)),
       Ids({1}));
@@ -122,7 +123,7 @@ TEST(Upgrade, TimeOnTheTypeThatItClaimsKeepsOthersFromStarving) {
   const Cluster cluster =
       MakeCluster({{"fast", {"v100"}}, {"slow", {"k80", "k80"}}});
   Rounds rounds(cluster, units);
-  rounds.Run(kDefault, 100);
+  rounds.Run(kPlainRounds, 100);
   EXPECT_GE(rounds.WorstShare(0.1), 0.9);
 }
 
@@ -133,7 +134,7 @@ TEST(Leftovers, OfASumGoWhereTheyAreWorthMost) {
   units[0].worth = {2};
   units[1].worth = {3};
   units[1].time_received_s = {720};
-  EXPECT_TRUE(PlanRound(cluster, units, kDefault).contains(Alone(1)));
+  EXPECT_TRUE(PlanRound(cluster, units, kPlainRounds).contains(Alone(1)));
   for (const MechanismKind kind :
        {MechanismKind::kGavel, MechanismKind::kMoveAware}) {
     const RoundOptions options{.mechanism = kind, .leftovers_by_worth = true};

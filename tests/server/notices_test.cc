@@ -176,8 +176,8 @@ TEST_F(Notices, AnInteractiveJobHasFinishedWithItsCode) {
   EXPECT_THAT(notices_.at(1).reason, HasSubstr("3"));
 }
 
-// A snapshot of earlier versions: it does not say what was told of job 1, which
-// is held.
+// A snapshot of earlier versions: it lacks the notice that was sent of job 1,
+// which is held.
 std::string SnapshotWithoutTold() {
   Packer packer(kJournalLimits);
   packer.Array(4);

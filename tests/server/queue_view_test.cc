@@ -64,6 +64,45 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   }
 }
 
+TEST(QueueView, TotalsAreTheSumsOfItsRows) {
+  EngineDriver driver(1);
+  const JobId runs = driver.Submit("runs");
+  driver.Run(runs);
+  driver.Submit("waits");
+  JobSpec opaque;
+  opaque.job_class = JobClass::kOpaque;
+  driver.Submit("opaque", 1, opaque);
+  const JobId over = driver.Submit("over");
+  driver.At(driver.now + 1);
+  driver.Step(event::JobCommanded{over, CommandKind::kCancel});
+  QueueViews views(driver.engine());
+  const auto view = views.Make(driver.now);
+  const QueryReply rows =
+      ListQueue({1, QueryKind::kQueue, JobId(), 0, ""}, *view, Identity());
+  double deviation = 0;
+  std::map<std::string, uint64_t> states;
+  for (const json& row : json::parse(rows.json)) {
+    if (row["state"] == "CA") continue;
+    ++states[row["state"]];
+    if (row["opaque"] == true) continue;
+    deviation +=
+        std::abs(double{row["share_got"]} - double{row["share_target"]});
+  }
+  const QueryReply reply =
+      ListQueue({1, QueryKind::kQueue, JobId(), 0, R"({"totals":true})"}, *view,
+                Identity());
+  EXPECT_EQ(reply.error, "");
+  EXPECT_EQ(reply.next_cursor, 0u);
+  const json totals = json::parse(reply.json);
+  EXPECT_EQ(totals["sharing"], 2);
+  EXPECT_NEAR(double{totals["deviation"]}, deviation, 1e-9);
+  std::map<std::string, uint64_t> counted;
+  for (const json& one : totals["reasons"]) {
+    counted[one["state"]] += uint64_t{one["jobs"]};
+  }
+  EXPECT_EQ(counted, states);
+}
+
 TEST(QueueView, ElementsOfAnArrayAreFoundByItsIdAndItsName) {
   EngineDriver driver(1);
   driver.Submit("other");

@@ -158,7 +158,7 @@ TEST_F(GandivaPaper, Section64TheJobsOfMigrationAreOfOneType) {
 // Section 4.2: suspended jobs move to accelerators that were vacated.
 TEST_F(GandivaPaper, Section42JobsMoveToVacatedAccelerators) {
   // Two servers of 2. The first two jobs go to one of them, the next two to the
-  // other, and the rest in turn, beyond what they have. The jobs of the second
+  // other, and the rest in turn, although both are full. The jobs of the second
   // server are short.
   SimulationSpec spec;
   spec.trace = folder_.path() + "/trace.toml";

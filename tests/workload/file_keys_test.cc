@@ -47,6 +47,7 @@ std::string FileWith(std::span<const FileTable> tables, const FileTable& table,
   // Not of a CPU slot; a part of it.
   if (key.name == "exclusive") line += "device = \"cuda:0\"\n";
   if (key.name == "idle_limit") line += "class = \"interactive\"\n";
+  if (key.name == "after_by_index") line += "array = \"0-9\"\n";
   if (key.name == "at_once") line += "[sweep]\nlr = [0.1, 0.01]\n";
   if (key.name == "context_bytes") line += "memory_bytes = \"141GiB\"\n";
   if (table.heading.empty()) return required_of(table.keys, key.name) + line;

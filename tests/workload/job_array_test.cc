@@ -226,7 +226,7 @@ TEST(JobArray, ByIndexAnElementNamesOneOfTheOtherArray) {
   EXPECT_THAT(element.after_by_index, IsEmpty());
   EXPECT_EQ(ElementIdentity(spec, 3).name, element.name);
   EXPECT_THAT(ErrorWith("after_by_index = [\"prep\"]"),
-              HasSubstr("3:1: after_by_index is for a job with array or "
+              HasSubstr("3:18: after_by_index is for a job with array or "
                         "[sweep]; write after_success"));
 }
 

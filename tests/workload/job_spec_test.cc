@@ -41,7 +41,7 @@ k80 = 0
 )toml";
 
 // A job with `line` as its third line.
-absl::StatusOr<JobSpec> ParseWith(std::string_view line) {
+absl::StatusOr<JobSpec> ParseSpecWith(std::string_view line) {
   return ParseJobSpec(
       "name = \"a\"\ncommand = [\"./train\"]\n" + std::string(line) + "\n",
       "job.toml");
@@ -144,36 +144,37 @@ TEST(JobSettings, ErrorsNameTheFlagAndTheKey) {
 }
 
 TEST(JobSpec, AServerIsWantedOrExcluded) {
-  EXPECT_EQ(ParseWith("servers = [\"a\", \"b\"]\nexclude_servers = [\"b\"]")
+  EXPECT_EQ(ParseSpecWith("servers = [\"a\", \"b\"]\nexclude_servers = [\"b\"]")
                 .status()
                 .message(),
             "job.toml:4:19: servers and exclude_servers both name \"b\"; leave "
             "it out of one of them");
-  EXPECT_THAT(ParseWith("servers = [\"\"]").status().message(),
+  EXPECT_THAT(ParseSpecWith("servers = [\"\"]").status().message(),
               HasSubstr("servers has an empty name"));
 }
 
 TEST(JobSpec, RefusesWhatIsNotActedOnWithARemedy) {
-  EXPECT_EQ(ParseWith("budget = 12.5").status().message(),
+  EXPECT_EQ(ParseSpecWith("budget = 12.5").status().message(),
             "job.toml:3:10: budget is not supported: the coordinator does not "
             "count what a job costs; leave it out, and limit the job's running "
             "time with time_limit");
-  EXPECT_THAT(ParseWith("class = \"inference\""),
+  EXPECT_THAT(ParseSpecWith("class = \"inference\""),
               IsInvalid("has no meaning yet; write \"opaque\""));
 }
 
 TEST(JobSpec, AnInteractiveJobHasAnIdleLimit) {
-  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ParseWith("class = \"interactive\"\nidle_limit = 60"));
+  ASSERT_OK_AND_ASSIGN(
+      const JobSpec spec,
+      ParseSpecWith("class = \"interactive\"\nidle_limit = 60"));
   EXPECT_EQ(spec.IdleLimit(), 60);
   EXPECT_TRUE(spec.opaque());
-  EXPECT_EQ(ParseWith("class = \"interactive\"")->IdleLimit(), 3600);
+  EXPECT_EQ(ParseSpecWith("class = \"interactive\"")->IdleLimit(), 3600);
   ASSERT_OK_AND_ASSIGN(const JobSpec read,
                        ParseJobSpec(FormatJobSpec(spec), "b"));
   EXPECT_EQ(read, spec);
-  EXPECT_THAT(ParseWith("idle_limit = 60"),
+  EXPECT_THAT(ParseSpecWith("idle_limit = 60"),
               IsInvalid("idle_limit is for jobs of class \"interactive\""));
-  EXPECT_THAT(ParseWith("class = \"interactive\"\nidle_limit = 0"),
+  EXPECT_THAT(ParseSpecWith("class = \"interactive\"\nidle_limit = 0"),
               IsInvalid("idle_limit"));
 }
 
@@ -205,15 +206,16 @@ TEST(JobSpec, ReadsEveryKey) {
 }
 
 TEST(JobSpec, VisibilityIsAllOrLeased) {
-  ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseWith("visibility = \"all\""));
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseSpecWith("visibility = \"all\""));
   EXPECT_FALSE(spec.leased_visibility);
   EXPECT_THAT(
-      ParseWith("visibility = \"some\""),
+      ParseSpecWith("visibility = \"some\""),
       IsInvalid("visibility is \"some\"; write \"all\", or \"leased\""));
 }
 
 TEST(JobSpec, NameAndCommandAreEnough) {
-  ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseWith(""));
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec, ParseSpecWith(""));
   JobSpec expected;
   expected.name = "a";
   expected.argv = {"./train"};
@@ -221,26 +223,27 @@ TEST(JobSpec, NameAndCommandAreEnough) {
 }
 
 TEST(JobSpec, ReadsEveryClass) {
-  EXPECT_EQ(ParseWith("class = \"training\"")->job_class, JobClass::kTraining);
-  EXPECT_EQ(ParseWith("class = \"interactive\"")->job_class,
+  EXPECT_EQ(ParseSpecWith("class = \"training\"")->job_class,
+            JobClass::kTraining);
+  EXPECT_EQ(ParseSpecWith("class = \"interactive\"")->job_class,
             JobClass::kInteractive);
-  EXPECT_EQ(ParseWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
+  EXPECT_EQ(ParseSpecWith("class = \"opaque\"")->job_class, JobClass::kOpaque);
 }
 
 TEST(JobSpec, HasATimeLimitAndATimeToStart) {
   ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ParseWith("time_limit = 7200\nnot_before_s = 60"));
+                       ParseSpecWith("time_limit = 7200\nnot_before_s = 60"));
   EXPECT_EQ(spec.not_before_s, 60);
   EXPECT_EQ(spec.time_limit_s, 7200);
   ASSERT_OK_AND_ASSIGN(const JobSpec read,
                        ParseJobSpec(FormatJobSpec(spec), "b"));
   EXPECT_EQ(read, spec);
-  EXPECT_THAT(ParseWith("time_limit = 0"), IsInvalid("time_limit"));
-  EXPECT_THAT(ParseWith("not_before_s = -1"), IsInvalid("not_before_s"));
+  EXPECT_THAT(ParseSpecWith("time_limit = 0"), IsInvalid("time_limit"));
+  EXPECT_THAT(ParseSpecWith("not_before_s = -1"), IsInvalid("not_before_s"));
 }
 
 TEST(JobSpec, AnOpaqueJobDoesNotGrow) {
-  EXPECT_THAT(ParseWith("class = \"opaque\"\nscale_factor_max = 2"),
+  EXPECT_THAT(ParseSpecWith("class = \"opaque\"\nscale_factor_max = 2"),
               IsInvalid("can't grow and shrink"));
 }
 
@@ -253,35 +256,40 @@ TEST(JobSpec, MissingKeysAreNamedWithAnExample) {
 }
 
 TEST(JobSpec, AMisspeltKeyIsToldTheRightOne) {
-  EXPECT_EQ(ParseWith("\nscale_facter = 2").status().message(),
+  EXPECT_EQ(ParseSpecWith("\nscale_facter = 2").status().message(),
             "job.toml:4:1: unknown key \"scale_facter\"; did you mean "
             "\"scale_factor\"?");
-  EXPECT_THAT(ParseWith("wieght = 2"), IsInvalid("did you mean \"weight\"?"));
+  EXPECT_THAT(ParseSpecWith("wieght = 2"),
+              IsInvalid("did you mean \"weight\"?"));
   EXPECT_THAT(
-      ParseWith("[throughput]\nv100 = 1"),
+      ParseSpecWith("[throughput]\nv100 = 1"),
       IsInvalid("job.toml:3:2: unknown key \"throughput\"; did you mean "
                 "\"throughputs\"?"));
 }
 
 TEST(JobSpec, AKeyLikeNoOtherIsToldAllOfThem) {
-  EXPECT_THAT(ParseWith("gpu = 2"),
+  EXPECT_THAT(ParseSpecWith("gpu = 2"),
               IsInvalid("job.toml:3:1: unknown key \"gpu\"; the keys here are "
                         "name, command, working_directory"));
 }
 
 TEST(JobSpec, AKeyBehindATableIsToldWhereItBelongs) {
   EXPECT_EQ(
-      ParseWith("[throughputs]\ncpu = 3\nscale_factor = 2").status().message(),
+      ParseSpecWith("[throughputs]\ncpu = 3\nscale_factor = 2")
+          .status()
+          .message(),
       "job.toml:5:1: \"scale_factor\" belongs above [throughputs]; move it "
       "there, or write throughputs = { scale_factor = ... } for a TYPE that is "
       "called so");
   EXPECT_EQ(
-      ParseWith("[environment]\nA = \"1\"\nentity = \"x\"").status().message(),
+      ParseSpecWith("[environment]\nA = \"1\"\nentity = \"x\"")
+          .status()
+          .message(),
       "job.toml:5:1: \"entity\" belongs above [environment]; move it there, or "
       "write environment = { entity = ... } for a NAME that is called so");
   for (const FileKey& key : KeysOf(JobFileTables(), "")) {
     for (const char* table : {"environment", "throughputs"}) {
-      EXPECT_THAT(ParseWith(StrCat("[", table, "]\n", key.name, " = 1")),
+      EXPECT_THAT(ParseSpecWith(StrCat("[", table, "]\n", key.name, " = 1")),
                   IsInvalid(StrCat("4:1: \"", key.name, "\" belongs above [")));
     }
   }
@@ -290,8 +298,8 @@ TEST(JobSpec, AKeyBehindATableIsToldWhereItBelongs) {
 TEST(JobSpec, BracesLeaveNoDoubtAboutAKeysTable) {
   ASSERT_OK_AND_ASSIGN(
       const JobSpec spec,
-      ParseWith("environment = { entity = \"x\", WEIGHT = \"2\" }\n"
-                "throughputs = { weight = 3 }"));
+      ParseSpecWith("environment = { entity = \"x\", WEIGHT = \"2\" }\n"
+                    "throughputs = { weight = 3 }"));
   EXPECT_THAT(spec.environment,
               ElementsAre(Pair("WEIGHT", "2"), Pair("entity", "x")));
   EXPECT_EQ(spec.throughputs.at("weight"), 3);
@@ -318,25 +326,25 @@ TEST(JobSpec, WrongTypesAreNamed) {
       {"[throughputs]\nv100 = \"fast\"", "4:8: v100 is a string; write a num"},
   };
   for (const auto& [line, error] : cases) {
-    EXPECT_THAT(ParseWith(line), IsInvalid(error)) << line;
+    EXPECT_THAT(ParseSpecWith(line), IsInvalid(error)) << line;
   }
 }
 
 TEST(JobSpec, TheEventsThatPeopleAreToldOfAreNamed) {
   ASSERT_OK_AND_ASSIGN(const JobSpec spec,
-                       ParseWith("notify = [\"ended\", \"at_risk\"]"));
+                       ParseSpecWith("notify = [\"ended\", \"at_risk\"]"));
   for (const char* event :
        {"finished", "failed", "held", "cancelled", "at_risk"}) {
     EXPECT_TRUE(WantsNotice(spec.notify, event)) << event;
   }
   EXPECT_FALSE(WantsNotice(spec.notify, "started"));
   EXPECT_FALSE(WantsNotice({"none"}, "failed"));
-  EXPECT_THAT(ParseWith("notify = [\"node_lost\"]"),
+  EXPECT_THAT(ParseSpecWith("notify = [\"node_lost\"]"),
               IsInvalid("\"node_lost\" is no event of a job; write started"));
-  EXPECT_THAT(ParseWith("notify = [\"failure\"]"),
+  EXPECT_THAT(ParseSpecWith("notify = [\"failure\"]"),
               IsInvalid("3:10: \"failure\" is no event of a job"));
-  EXPECT_THAT(ParseWith("notify = []"), IsInvalid("[\"none\"]"));
-  EXPECT_THAT(ParseWith("notify = [\"none\", \"ended\"]"),
+  EXPECT_THAT(ParseSpecWith("notify = []"), IsInvalid("[\"none\"]"));
+  EXPECT_THAT(ParseSpecWith("notify = [\"none\", \"ended\"]"),
               IsInvalid("\"none\" stands beside other events"));
 }
 
@@ -381,19 +389,20 @@ TEST(JobSpec, ValuesOutOfRangeAreNamedWithTheRange) {
       {"app = \"\"", "app has 0 bytes; write 1 to 256"},
   };
   for (const auto& [line, error] : cases) {
-    EXPECT_THAT(ParseWith(line), IsInvalid(error)) << line;
+    EXPECT_THAT(ParseSpecWith(line), IsInvalid(error)) << line;
   }
 }
 
 TEST(JobSpec, WorkersMustEncloseTheScaleFactor) {
   EXPECT_THAT(
-      ParseWith("scale_factor_min = 2"),
+      ParseSpecWith("scale_factor_min = 2"),
       IsInvalid("3:20: scale_factor_min 2 exceeds scale_factor 1; lower it"));
   EXPECT_THAT(
-      ParseWith("scale_factor = 4\nscale_factor_max = 3"),
+      ParseSpecWith("scale_factor = 4\nscale_factor_max = 3"),
       IsInvalid("4:20: scale_factor_max 3 is below scale_factor 4; raise"));
   EXPECT_THAT(
-      ParseWith("scale_factor = 4\nscale_factor_min = 4\nscale_factor_max = 4"),
+      ParseSpecWith(
+          "scale_factor = 4\nscale_factor_min = 4\nscale_factor_max = 4"),
       IsOk());
 }
 
@@ -404,7 +413,7 @@ TEST(JobSpec, BadNamesAreRefused) {
         "[environment]\n1A = \"1\"", "[environment]\nA-B = \"1\"",
         "[environment]\nA = \"x\\u0000\"", "[throughputs]\n\"a b\" = 1",
         "[throughputs]\n\"\" = 1"}) {
-    EXPECT_THAT(ParseWith(line), IsInvalid("; ")) << line;
+    EXPECT_THAT(ParseSpecWith(line), IsInvalid("; ")) << line;
   }
   EXPECT_THAT(ErrorOf("name = \"a/../b\"\ncommand = [\"x\"]"),
               IsInvalid("job.toml:1:8: name is \"a/../b\"; write 1 to 64"));
@@ -413,36 +422,37 @@ TEST(JobSpec, BadNamesAreRefused) {
 TEST(JobSpec, WhatIsNotTomlIsPointedAt) {
   EXPECT_THAT(ErrorOf("name = resnet\n"),
               IsInvalid("job.toml:1:8: not TOML: "));
-  EXPECT_THAT(ParseWith("name = \"b\""), IsInvalid("job.toml:3:"));
+  EXPECT_THAT(ParseSpecWith("name = \"b\""), IsInvalid("job.toml:3:"));
   EXPECT_THAT(ErrorOf("name = \"a\xff\""), IsInvalid("not TOML"));
 }
 
 TEST(JobSpec, NamesTheJobsThatItWaitsFor) {
   ASSERT_OK_AND_ASSIGN(
       const JobSpec spec,
-      ParseWith("after = [\"prepare\", \"12\"]\nafter_any = [\"b\"]"));
+      ParseSpecWith("after = [\"prepare\", \"12\"]\nafter_any = [\"b\"]"));
   EXPECT_THAT(spec.after_success, ElementsAre("prepare", "12"));
   EXPECT_THAT(spec.after_any, ElementsAre("b"));
   EXPECT_THAT(FormatJobSpec(spec),
               HasSubstr("after_success = [\"prepare\", \"12\"]\n"));
-  EXPECT_THAT(ParseWith("after_success = [\"a b\"]"),
+  EXPECT_THAT(ParseSpecWith("after_success = [\"a b\"]"),
               IsInvalid("after_success names \"a b\", which is no job"));
-  EXPECT_THAT(ParseWith("after_any = [\"\"]"),
+  EXPECT_THAT(ParseSpecWith("after_any = [\"\"]"),
               IsInvalid("after_any names \"\""));
-  EXPECT_THAT(ParseWith("after = [\"a\"]\nafter_success = [\"b\"]"),
+  EXPECT_THAT(ParseSpecWith("after = [\"a\"]\nafter_success = [\"b\"]"),
               IsInvalid("after and after_success mean the same"));
   std::vector<std::string> most(kParentsMax - 1, "\"a\"");
   const std::string any = "\nafter_any = [\"b\"]";
   const auto list = [&] {
     return StrCat("after_success = [", absl::StrJoin(most, ", "), "]", any);
   };
-  EXPECT_OK(ParseWith(list()));
+  EXPECT_OK(ParseSpecWith(list()));
   most.push_back("\"a\"");
-  EXPECT_THAT(ParseWith(list()), IsInvalid("name 65 jobs; write 64 at most"));
+  EXPECT_THAT(ParseSpecWith(list()),
+              IsInvalid("name 65 jobs; write 64 at most"));
 }
 
 TEST(JobSpec, TooMuchIsRefused) {
-  EXPECT_THAT(ParseWith("#" + std::string(kJobSpecBytesMax, 'x')),
+  EXPECT_THAT(ParseSpecWith("#" + std::string(kJobSpecBytesMax, 'x')),
               IsInvalid("bytes exceed the 49152 allowed"));
   std::string command = "\"./train\"";
   std::string environment = "[environment]\n";
@@ -452,7 +462,7 @@ TEST(JobSpec, TooMuchIsRefused) {
   }
   EXPECT_THAT(ErrorOf("name = \"a\"\ncommand = [" + command + "]"),
               IsInvalid("command has 1026 elements"));
-  EXPECT_THAT(ParseWith(environment),
+  EXPECT_THAT(ParseSpecWith(environment),
               IsInvalid("3:1: environment has 1025 var"));
 }
 

@@ -9,7 +9,7 @@ constexpr std::string_view kTable = R"json({
   "k80": {"('A', 1)": {"null": 2}, "('B', 1)": {"null": 3}}
 })json";
 
-const ThroughputTable& SmallTable() {
+const ThroughputTable& TableOfSteps() {
   static const ThroughputTable table =
       ThroughputTable::Parse(kTable, "t").value();
   return table;
@@ -25,17 +25,17 @@ Trace OneJob(const char* type, const TraceJob& job) {
 
 TEST(CompleteTrace, FillsInWhatIsNotKnown) {
   Trace trace = OneJob("A", {.duration_s = 7});
-  EXPECT_OK(CompleteTrace(SmallTable(), trace));
+  EXPECT_OK(CompleteTrace(TableOfSteps(), trace));
   EXPECT_EQ(trace.jobs[0].steps_total, 70);
   EXPECT_EQ(trace.jobs[0].duration_s, 7);
 
   trace = OneJob("A", {.steps_total = 25});
-  EXPECT_OK(CompleteTrace(SmallTable(), trace));
+  EXPECT_OK(CompleteTrace(TableOfSteps(), trace));
   EXPECT_EQ(trace.jobs[0].steps_total, 25);
   EXPECT_EQ(trace.jobs[0].duration_s, 2.5);
 
   trace = OneJob("A", {.steps_total = 25, .duration_s = 9});
-  EXPECT_OK(CompleteTrace(SmallTable(), trace));
+  EXPECT_OK(CompleteTrace(TableOfSteps(), trace));
   EXPECT_EQ(trace.jobs[0], (TraceJob{.steps_total = 25, .duration_s = 9}));
 }
 
@@ -45,14 +45,14 @@ TEST(CompleteTrace, DurationsStayUnknownWithoutAThroughput) {
         std::pair("C", 1)}) {
     Trace trace =
         OneJob(type, {.scale_factor = scale_factor, .steps_total = 25});
-    EXPECT_OK(CompleteTrace(SmallTable(), trace));
+    EXPECT_OK(CompleteTrace(TableOfSteps(), trace));
     EXPECT_EQ(trace.jobs[0].duration_s, 0) << type;
   }
 }
 
 TEST(CompleteTrace, WithoutARowStepsAreSeconds) {
   Trace trace = OneJob("C", {.duration_s = 7});
-  EXPECT_OK(CompleteTrace(SmallTable(), trace));
+  EXPECT_OK(CompleteTrace(TableOfSteps(), trace));
   EXPECT_EQ(trace.jobs[0], (TraceJob{.steps_total = 7, .duration_s = 7}));
 }
 
@@ -60,7 +60,7 @@ TEST(CompleteTrace, AJobWhoseStepsCannotBeToldIsNamed) {
   Trace trace = OneJob("A", {.duration_s = 7});
   trace.jobs.push_back({.scale_factor = 2, .duration_s = 7});
   EXPECT_THAT(
-      CompleteTrace(SmallTable(), trace),
+      CompleteTrace(TableOfSteps(), trace),
       IsInvalid("job 1 (A, scale factor 2): only its duration is known, "
                 "and the throughputs have none of it on the v100; add"));
 }
@@ -121,12 +121,12 @@ TEST(ScaleRows, AScaleFactorWithoutARowRunsInProportionToTheNextSmaller) {
 TEST(EqualizeUnknownTypes, StepsAreSecondsWhereNothingElseIsKnown) {
   Trace trace = OneJob("C", {.steps_total = 25});
   trace.jobs.push_back({.steps_total = 25, .duration_s = 5});
-  EqualizeUnknownTypes(SmallTable(), trace);
+  EqualizeUnknownTypes(TableOfSteps(), trace);
   EXPECT_EQ(trace.jobs[0].duration_s, 25);
   EXPECT_EQ(trace.jobs[1].duration_s, 5);
   EXPECT_THAT(trace.notices,
               ElementsAre(HasSubstr("(such as \"C\"); 1 step/s")));
-  EqualizeUnknownTypes(SmallTable(), trace);
+  EqualizeUnknownTypes(TableOfSteps(), trace);
   EXPECT_EQ(trace.notices.size(), 1U);
 }
 

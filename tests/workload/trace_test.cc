@@ -5,7 +5,7 @@
 namespace gavel {
 namespace {
 
-absl::StatusOr<Trace> Parse(std::string_view text) {
+absl::StatusOr<Trace> ParsedTrace(std::string_view text) {
   return ParseTrace(text, "a.trace");
 }
 
@@ -23,11 +23,12 @@ std::string Line(std::string_view steps, std::string_view scale_factor,
 TEST(ParseTrace, ReadsTheTenColumnsOfGavel) {
   ASSERT_OK_AND_ASSIGN(
       const Trace trace,
-      Parse("ResNet (64)\tpython3 a.py %s\timages\t--num_steps\t1\t100387\t1\t1"
-            "\t-1.000000\t0\n"
-            "A3C\tpython3 b.py\trl\t--max-steps\t0\t500.5\t8\t5\t1.2\t12.25\n"
-            "ResNet (64)\tpython3 a.py %s\timages\t--num_steps\t1\t7\t2\t2.5\t0"
-            "\t12.25"));
+      ParsedTrace(
+          "ResNet (64)\tpython3 a.py %s\timages\t--num_steps\t1\t100387\t1\t1"
+          "\t-1.000000\t0\n"
+          "A3C\tpython3 b.py\trl\t--max-steps\t0\t500.5\t8\t5\t1.2\t12.25\n"
+          "ResNet (64)\tpython3 a.py %s\timages\t--num_steps\t1\t7\t2\t2.5\t0"
+          "\t12.25"));
   EXPECT_THAT(trace.templates,
               ElementsAre(JobTemplate{"ResNet (64)", "python3 a.py %s",
                                       "images", "--num_steps", true, true},
@@ -52,7 +53,8 @@ TEST(ParseTrace, ReadsTheTenColumnsOfGavel) {
 TEST(ParseTrace, ReadsTheSevenOldColumnsOfGavel) {
   ASSERT_OK_AND_ASSIGN(
       const Trace trace,
-      Parse("LM\tcd %s/lm && python3 lm.py\t--steps\t1\t95121\t6.000000\t4\n"));
+      ParsedTrace(
+          "LM\tcd %s/lm && python3 lm.py\t--steps\t1\t95121\t6.000000\t4\n"));
   EXPECT_THAT(trace.templates,
               ElementsAre(JobTemplate{"LM", "cd %s/lm && python3 lm.py", "",
                                       "--steps", true, true}));
@@ -64,7 +66,7 @@ TEST(ParseTrace, ReadsTheSevenOldColumnsOfGavel) {
 TEST(ParseTrace, LineEndsAndBlankLinesAreOfNoAccount) {
   const std::string one = Line("5", "1", "1", "-1", "0");
   const std::string two = Line("6", "2", "1", "-1", "3");
-  ASSERT_OK_AND_ASSIGN(const Trace expected, Parse(one + two));
+  ASSERT_OK_AND_ASSIGN(const Trace expected, ParsedTrace(one + two));
   const auto without_end = [](std::string line) {
     line.pop_back();
     return line;
@@ -73,7 +75,7 @@ TEST(ParseTrace, LineEndsAndBlankLinesAreOfNoAccount) {
        {one + without_end(two), without_end(one) + "\r\n" + without_end(two),
         without_end(one) + "\r\n" + without_end(two) + "\r\n",
         "\n\n" + one + "  \n\t\n" + two + "\n", "\xef\xbb\xbf" + one + two}) {
-    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    ASSERT_OK_AND_ASSIGN(const Trace trace, ParsedTrace(text));
     EXPECT_EQ(trace.jobs, expected.jobs) << text;
     EXPECT_EQ(trace.templates, expected.templates) << text;
   }
@@ -82,13 +84,14 @@ TEST(ParseTrace, LineEndsAndBlankLinesAreOfNoAccount) {
 TEST(ParseTrace, AnEmptyTraceIsToldSo) {
   for (const char* text : {"", "\n", " \r\n\t\n", "\xef\xbb\xbf", "# none\n",
                            "duration_s,num_gpus\n", "[[entity]]\nname=\"a\""}) {
-    EXPECT_THAT(Parse(text), IsInvalid("a.trace:1:1: the trace has no jobs"))
+    EXPECT_THAT(ParsedTrace(text),
+                IsInvalid("a.trace:1:1: the trace has no jobs"))
         << text;
   }
 }
 
 TEST(ParseTrace, WhatHasNoFormIsToldTheForms) {
-  EXPECT_THAT(Parse("\nA (b) ./a dir\n"),
+  EXPECT_THAT(ParsedTrace("\nA (b) ./a dir\n"),
               IsInvalid("a.trace:2:1: a line of no form of a trace; write "));
 }
 
@@ -122,8 +125,8 @@ TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
        "3:32: arrival 6.5 is before that of the job ahead; sort the jobs"},
       {Line("5", "1", "1", "-1", "0") + "A\tb\n",
        "2:4: the line has 2 columns; write ten between tabs"},
-      {Line("5", "1", "1", "-1", "0\t9\t8\t7"),
-       "1:39: the line has 13 columns"},
+      {Line("5", "1", "1", "-1", "0\t9\t8\t7\t6"),
+       "1:41: the line has 14 columns"},
       {Line("5,000", "1", "1", "-1", "0"), "1:23: steps is \"5,000\"; write"},
       {"A\tb\tc\td\t2\t5\t1\t1\t-1\t0\n",
        "1:9: needs data directory is \"2\"; write an integer from 0 to 1"},
@@ -132,17 +135,17 @@ TEST(ParseTrace, BadLinesOfGavelArePointedAt) {
       {"A\tb\t-n\t1\t5\t0\t0\n", "1:14: scale factor is \"0\""},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(Parse(text), IsInvalid(error)) << text;
+    EXPECT_THAT(ParsedTrace(text), IsInvalid(error)) << text;
   }
 }
 
 TEST(ParseTrace, ReadsTheTwelveColumnsOfShockwave) {
   ASSERT_OK_AND_ASSIGN(
       const Trace trace,
-      Parse("LM (10)\tpython3 lm.py\tlm\t--steps\t1\t134583\t1\tgns\t1"
-            "\t-1.000000\t1418\t0\n"
-            "LM (10)\tpython3 lm.py\tlm\t--steps\t1\t500\t2\tstatic\t5"
-            "\t1.2\t7\t55\n"));
+      ParsedTrace("LM (10)\tpython3 lm.py\tlm\t--steps\t1\t134583\t1\tgns\t1"
+                  "\t-1.000000\t1418\t0\n"
+                  "LM (10)\tpython3 lm.py\tlm\t--steps\t1\t500\t2\tstatic\t5"
+                  "\t1.2\t7\t55\n"));
   ASSERT_EQ(trace.templates.size(), 1U);
   EXPECT_EQ(trace.templates[0].working_directory, "lm");
   EXPECT_THAT(trace.jobs,
@@ -161,11 +164,11 @@ TEST(ParseTrace, ReadsTheTwelveColumnsOfShockwave) {
 TEST(ParseTrace, TabsBehindTheLastColumnAreOfNoAccount) {
   std::string line = Line("5", "1", "1", "-1", "3");
   line.insert(line.size() - 1, "\t");
-  ASSERT_OK_AND_ASSIGN(const Trace ten, Parse(line + "\n"));
+  ASSERT_OK_AND_ASSIGN(const Trace ten, ParsedTrace(line + "\n"));
   EXPECT_EQ(ten.jobs[0].arrival_s, 3);
   // Three of them are not the three columns that ten have more.
   ASSERT_OK_AND_ASSIGN(const Trace seven,
-                       Parse("LM\tlm.py\t--steps\t1\t9\t6\t4\t\t\t\n"));
+                       ParsedTrace("LM\tlm.py\t--steps\t1\t9\t6\t4\t\t\t\n"));
   EXPECT_EQ(seven.jobs[0].scale_factor, 4);
 }
 
@@ -177,62 +180,63 @@ TEST(ParseTrace, CommentsAndALineOfNamesAreNoJobs) {
   for (const std::string& text :
        {"# two jobs\n" + job + job, names + job + "# between\n" + job,
         "#" + names + job + job, "#\t#\n\n" + names + job + job}) {
-    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    ASSERT_OK_AND_ASSIGN(const Trace trace, ParsedTrace(text));
     EXPECT_EQ(trace.jobs.size(), 2U) << text;
   }
   ASSERT_OK_AND_ASSIGN(
       const Trace toml,
-      Parse("# one, two\t\n[[job]]\ntype = \"A\"\nsteps_total = 5\n"));
+      ParsedTrace("# one, two\t\n[[job]]\ntype = \"A\"\nsteps_total = 5\n"));
   EXPECT_EQ(toml.jobs.size(), 1U);
   std::string swapped = names;
   swapped.replace(swapped.find("total_steps\tscale_factor"), 24,
                   "scale_factor\ttotal_steps");
-  EXPECT_THAT(Parse(swapped + job),
+  EXPECT_THAT(ParsedTrace(swapped + job),
               IsInvalid("a.trace:1:65: column 6 is named scale_factor, and "
                         "total_steps belongs there; reorder the columns"));
-  EXPECT_THAT(Parse(job + names), IsInvalid("a.trace:2:65: steps is"))
+  EXPECT_THAT(ParsedTrace(job + names), IsInvalid("a.trace:2:65: steps is"))
       << "only the first line names columns";
 }
 
 TEST(ParseTrace, JobsOfNoStepsAreLeftOutAndCounted) {
-  ASSERT_OK_AND_ASSIGN(
-      const Trace trace,
-      Parse(Line("0", "1", "1", "-1", "0") + Line("5", "1", "1", "-1", "1") +
-            Line("0", "2", "1", "-1", "2")));
+  ASSERT_OK_AND_ASSIGN(const Trace trace,
+                       ParsedTrace(Line("0", "1", "1", "-1", "0") +
+                                   Line("5", "1", "1", "-1", "1") +
+                                   Line("0", "2", "1", "-1", "2")));
   EXPECT_THAT(trace.jobs,
               ElementsAre(TraceJob{.steps_total = 5, .arrival_s = 1}));
   EXPECT_THAT(trace.notices, ElementsAre("2 rows of 0 steps are left out: "
                                          "there is nothing to run"));
-  EXPECT_THAT(Parse(Line("0", "1", "1", "-1", "0")),
+  EXPECT_THAT(ParsedTrace(Line("0", "1", "1", "-1", "0")),
               IsInvalid("a.trace:1:1: the trace has no jobs, for 1 row of 0 "
                         "steps is left out"));
 }
 
 TEST(ParseTrace, WholeNumbersMayBeWrittenWithAPoint) {
   ASSERT_OK_AND_ASSIGN(const Trace trace,
-                       Parse(Line("5e3", "8.0", "0.5", "-1", "0")));
+                       ParsedTrace(Line("5e3", "8.0", "0.5", "-1", "0")));
   EXPECT_THAT(trace.jobs,
               ElementsAre(TraceJob{
                   .scale_factor = 8, .weight = 0.5, .steps_total = 5000}));
 }
 
 TEST(ParseTrace, OtherEncodingsAreToldSo) {
-  EXPECT_THAT(Parse(std::string_view("\xff\xfe"
-                                     "A\0\t\0",
-                                     6)),
+  EXPECT_THAT(ParsedTrace(std::string_view("\xff\xfe"
+                                           "A\0\t\0",
+                                           6)),
               IsInvalid("a.trace:1:1: the text is UTF-16; save it as UTF-8"));
 }
 
 TEST(ParseTrace, LongFieldsAreCutInErrors) {
-  EXPECT_THAT(Parse(Line(std::string(100'000, '9'), "1", "1", "-1", "0")),
+  EXPECT_THAT(ParsedTrace(Line(std::string(100'000, '9'), "1", "1", "-1", "0")),
               IsInvalid("999...\"; write a number from 0"));
 }
 
 TEST(ParseTrace, ReadsACsv) {
-  ASSERT_OK_AND_ASSIGN(const Trace trace,
-                       Parse("duration_s , num_gpus,type,weight,submit_time"
-                             "\r\n860662.5,1,\"LM (5, 2)\",2.5,7\r\n"
-                             " 7944 ,8,,1,8"));
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      ParsedTrace("duration_s , num_gpus,type,weight,submit_time"
+                  "\r\n860662.5,1,\"LM (5, 2)\",2.5,7\r\n"
+                  " 7944 ,8,,1,8"));
   ASSERT_EQ(trace.templates.size(), 2U);
   EXPECT_EQ(trace.templates[0].type, "LM (5, 2)");
   EXPECT_EQ(trace.templates[1].type, "philly");
@@ -250,7 +254,7 @@ TEST(ParseTrace, ReadsACsv) {
 
 TEST(ParseTrace, ACsvNeedsDurationsAndAcceleratorsOnly) {
   ASSERT_OK_AND_ASSIGN(const Trace trace,
-                       Parse("num_gpus,duration_s\n2,3600\n1,60\n"));
+                       ParsedTrace("num_gpus,duration_s\n2,3600\n1,60\n"));
   EXPECT_THAT(
       trace.jobs,
       ElementsAre(
@@ -262,15 +266,15 @@ TEST(ParseTrace, JobsWithOneAppShareIt) {
   const std::string of_gavel = Line("5", "1", "1", "-1", "0\tsearch") +
                                Line("5", "1", "1", "-1", "1") +
                                Line("5", "1", "1", "-1", "2\tsearch");
-  ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(of_gavel));
+  ASSERT_OK_AND_ASSIGN(const Trace trace, ParsedTrace(of_gavel));
   EXPECT_THAT(trace.apps, ElementsAre("search"));
   EXPECT_EQ(trace.jobs[0].app, 0u);
   EXPECT_EQ(trace.jobs[1].app, TraceJob::kNoApp);
   EXPECT_EQ(trace.jobs[2].app, 0u);
-  EXPECT_EQ(Parse(FormatTrace(trace))->apps, trace.apps);
+  EXPECT_EQ(ParsedTrace(FormatTrace(trace))->apps, trace.apps);
   ASSERT_OK_AND_ASSIGN(
       const Trace csv,
-      Parse("duration_s,num_gpus,app\n60,1,a\n60,1,\n60,1,b\n60,1,a\n"));
+      ParsedTrace("duration_s,num_gpus,app\n60,1,a\n60,1,\n60,1,b\n60,1,a\n"));
   EXPECT_THAT(csv.apps, ElementsAre("a", "b"));
   EXPECT_EQ(csv.jobs[1].app, TraceJob::kNoApp);
   EXPECT_EQ(csv.jobs[3].app, 0u);
@@ -286,7 +290,7 @@ TEST(ParseTrace, InteractiveJobsHaveADurationAndNoRow) {
       "[[job]]\ntype = \"interactive\"\nclass = \"interactive\"\n"
       "duration_s = 600.5\nscale_factor = 2\narrival_s = 60\n"};
   for (const char* const text : forms) {
-    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    ASSERT_OK_AND_ASSIGN(const Trace trace, ParsedTrace(text));
     ASSERT_EQ(trace.jobs.size(), 2U) << text;
     EXPECT_FALSE(trace.jobs[0].interactive) << text;
     const TraceJob& job = trace.jobs[1];
@@ -296,7 +300,7 @@ TEST(ParseTrace, InteractiveJobsHaveADurationAndNoRow) {
     EXPECT_EQ(job.steps_total, 600.5) << text;
     EXPECT_EQ(job.scale_factor, 2) << text;
     EXPECT_EQ(job.app, TraceJob::kNoApp) << text;
-    ASSERT_OK_AND_ASSIGN(const Trace again, Parse(FormatTrace(trace)));
+    ASSERT_OK_AND_ASSIGN(const Trace again, ParsedTrace(FormatTrace(trace)));
     EXPECT_EQ(again.jobs[1], job) << text;
   }
 }
@@ -315,22 +319,23 @@ TEST(ParseTrace, BadClassesArePointedAt) {
       {toml + "duration_s = 5\nscale_factor_max = 2\n", "can't be elastic"},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(Parse(text), IsInvalid(error)) << text;
+    EXPECT_THAT(ParsedTrace(text), IsInvalid(error)) << text;
   }
 }
 
 TEST(ParseTrace, UnknownColumnsOfACsvAreErrors) {
   EXPECT_THAT(
-      Parse("duration_s,num_gpus,colour\n60,1,A3C\n"),
+      ParsedTrace("duration_s,num_gpus,colour\n60,1,A3C\n"),
       IsInvalid(
           "a.trace:1:21: unknown column \"colour\"; the columns are "
           "duration_s, num_gpus, arrival_s, type, weight, "
           "entity, app, class, deadline_s, job_id; rename it, remove it, or "
           "leave it out by --ignore-columns"));
-  EXPECT_THAT(Parse("duration_s,num_gpus,wieght\n60,1,2\n"),
+  EXPECT_THAT(ParsedTrace("duration_s,num_gpus,wieght\n60,1,2\n"),
               IsInvalid("unknown column \"wieght\"; did you mean \"weight\"?"));
-  EXPECT_THAT(Parse("duration_s,num_gpus,submit_time,arrival_s\n60,1,2,3\n"),
-              IsInvalid("1:21: column \"submit_time\" says what another one"));
+  EXPECT_THAT(
+      ParsedTrace("duration_s,num_gpus,submit_time,arrival_s\n60,1,2,3\n"),
+      IsInvalid("1:21: column \"submit_time\" says what another one"));
 }
 
 TEST(ParseTrace, ColumnsOfACsvAreLeftOutWhereTheUserSaysSo) {
@@ -349,10 +354,11 @@ TEST(ParseTrace, ColumnsOfACsvAreLeftOutWhereTheUserSaysSo) {
 TEST(ParseTrace, DatesOfACsvCountFromTheFirstArrival) {
   ASSERT_OK_AND_ASSIGN(
       const Trace trace,
-      Parse("duration_s,num_gpus,submit_time\n60,1,2020-02-28 23:59:30\n"
-            "60,1,2020-02-29 00:00:00.5\n60,1,2020/03/01T00:00\n"
-            "60,1,2020-03-01T08:00:00+08:00\n60,1,2020-03-01 00:01:00 UTC\n"
-            "60,1,2020-03-02\n60,1,2020-03-01T20:00:01-0400\n"));
+      ParsedTrace(
+          "duration_s,num_gpus,submit_time\n60,1,2020-02-28 23:59:30\n"
+          "60,1,2020-02-29 00:00:00.5\n60,1,2020/03/01T00:00\n"
+          "60,1,2020-03-01T08:00:00+08:00\n60,1,2020-03-01 00:01:00 UTC\n"
+          "60,1,2020-03-02\n60,1,2020-03-01T20:00:01-0400\n"));
   std::vector<double> arrivals;
   for (const TraceJob& job : trace.jobs) arrivals.push_back(job.arrival_s);
   EXPECT_THAT(arrivals,
@@ -371,16 +377,16 @@ TEST(ParseTrace, DatesOfACsvCountFromTheFirstArrival) {
       {"60,1,7\n60,1,2020-02-03", "3:6: submit_time 2020-02-03 is a date, and"},
   };
   for (const auto& [rows, error] : cases) {
-    EXPECT_THAT(Parse(header + rows), IsInvalid(error)) << rows;
+    EXPECT_THAT(ParsedTrace(header + rows), IsInvalid(error)) << rows;
   }
 }
 
 TEST(ParseTrace, ACsvMayTellEntitiesDeadlinesAndIds) {
   ASSERT_OK_AND_ASSIGN(
       const Trace trace,
-      Parse("job_id,duration_s,num_gpus,entity,deadline,arrival_s\n"
-            "app_1,100,1,vision,150,0\n\"a,\"\"2\"\"\",100,1,,,5\n"
-            "7,100,2,text,300,5\n8,100,1,vision,,6\n"));
+      ParsedTrace("job_id,duration_s,num_gpus,entity,deadline,arrival_s\n"
+                  "app_1,100,1,vision,150,0\n\"a,\"\"2\"\"\",100,1,,,5\n"
+                  "7,100,2,text,300,5\n8,100,1,vision,,6\n"));
   EXPECT_THAT(trace.names, ElementsAre("app_1", "a,\"2\"", "7", "8"));
   EXPECT_THAT(trace.entities, ElementsAre(TraceEntity{"vision", 1, "fairness"},
                                           TraceEntity{"text", 1, "fairness"}));
@@ -392,22 +398,23 @@ TEST(ParseTrace, ACsvMayTellEntitiesDeadlinesAndIds) {
   EXPECT_EQ(trace.jobs[3].entity, 0U);
   ASSERT_OK_AND_ASSIGN(
       const Trace dated,
-      Parse("duration_s,num_gpus,arrival_s,deadline\n"
-            "100,1,2020-01-01 00:00:00,2020-01-01 00:05:00\n"));
+      ParsedTrace("duration_s,num_gpus,arrival_s,deadline\n"
+                  "100,1,2020-01-01 00:00:00,2020-01-01 00:05:00\n"));
   EXPECT_EQ(dated.jobs[0].slo, 3);
-  EXPECT_THAT(Parse("duration_s,num_gpus,arrival_s,deadline\n"
-                    "100,1,2020-01-01,2019-12-31\n"),
+  EXPECT_THAT(ParsedTrace("duration_s,num_gpus,arrival_s,deadline\n"
+                          "100,1,2020-01-01,2019-12-31\n"),
               IsInvalid("2:18: the deadline 2019-12-31 is not after the arr"));
-  EXPECT_THAT(Parse("duration_s,num_gpus,deadline\n100,1,2019-12-31\n"),
+  EXPECT_THAT(ParsedTrace("duration_s,num_gpus,deadline\n100,1,2019-12-31\n"),
               IsInvalid("2:7: the deadline is a date, and arrivals are none"));
-  EXPECT_THAT(Parse("duration_s,num_gpus,entity\n100,1,a b\n"),
+  EXPECT_THAT(ParsedTrace("duration_s,num_gpus,entity\n100,1,a b\n"),
               IsInvalid("2:7: entity \"a b\" is no name; write 1 to 64"));
 }
 
 TEST(ParseTrace, RowsOfACsvWithNothingToRunAreLeftOutAndCounted) {
-  ASSERT_OK_AND_ASSIGN(const Trace trace,
-                       Parse("job_id,duration_s,num_gpus\n1,60,0\n2,60,1.0\n"
-                             "3,60,0\n4,0,1\n"));
+  ASSERT_OK_AND_ASSIGN(
+      const Trace trace,
+      ParsedTrace("job_id,duration_s,num_gpus\n1,60,0\n2,60,1.0\n"
+                  "3,60,0\n4,0,1\n"));
   EXPECT_EQ(trace.jobs.size(), 1U);
   EXPECT_THAT(trace.names, ElementsAre("2"));
   EXPECT_THAT(trace.notices,
@@ -430,11 +437,11 @@ TEST(ParseTrace, CsvsOfSpreadsheetsAndProgramsAreRead) {
         "start_time,end_time,gpus,arrival_s\n5,65,2,9\n",
         "start_time,end_time,gpus,arrival_s\n"
         "2020-01-01 00:00:30,2020-01-01 00:01:30,2,9\n"}) {
-    ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+    ASSERT_OK_AND_ASSIGN(const Trace trace, ParsedTrace(text));
     EXPECT_THAT(trace.jobs, ElementsAre(job)) << text;
   }
   EXPECT_THAT(
-      Parse("start_time,end_time,gpus\n65,5,2\n"),
+      ParsedTrace("start_time,end_time,gpus\n65,5,2\n"),
       IsInvalid("a.trace:2:4: end_time 5 is not after start_time 65; correct"));
 }
 
@@ -461,13 +468,13 @@ TEST(ParseTrace, BadLinesOfACsvArePointedAt) {
       {header + "5,1,0,\"1", "2:7: the quotes do not end with the field"},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(Parse(text), IsInvalid(error)) << text;
+    EXPECT_THAT(ParsedTrace(text), IsInvalid(error)) << text;
   }
 }
 
 TEST(ParseTrace, ReadsToml) {
   ASSERT_OK_AND_ASSIGN(const Trace trace,
-                       Parse(R"toml(# two entities, three jobs
+                       ParsedTrace(R"toml(# two entities, three jobs
 [[entity]]
 name = "vision"
 weight = 2
@@ -547,7 +554,7 @@ TEST(ParseTrace, BadTomlIsPointedAt) {
       {"[[entity]]\nname = \"a\"\npolicy = \"a b\"", "3:10: policy is \"a b\""},
   };
   for (const auto& [text, error] : cases) {
-    EXPECT_THAT(Parse(text), IsInvalid(error)) << text;
+    EXPECT_THAT(ParsedTrace(text), IsInvalid(error)) << text;
   }
 }
 
@@ -571,7 +578,7 @@ TEST(FormatTrace, IsWhatTheOriginalDumps) {
 TEST(FormatTrace, IsReadBack) {
   const std::string text = Line("5", "1", "1", "-1.000000", "0.000000") +
                            Line("6", "2", "5", "10.000000", "3.500000");
-  ASSERT_OK_AND_ASSIGN(const Trace trace, Parse(text));
+  ASSERT_OK_AND_ASSIGN(const Trace trace, ParsedTrace(text));
   EXPECT_EQ(FormatTrace(trace), text);
 }
 
