@@ -7,6 +7,8 @@ function(gavel_own_target target)
     -Woverloaded-virtual -Wold-style-cast -Wimplicit-fallthrough -Werror>)
   # g++ 12 sees overlapping copies in string concatenation where there are none (GCC bug 105651).
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+  # Assertions name files as in the repository, so that the compiler cache of one clone serves another.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
   if(GAVEL_UNITY_BUILD)
     # g++ sees a header in a file that is compiled together with others, and warns of its unnamed namespaces.
     target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)

@@ -433,6 +433,7 @@ absl::Status TuneRun::Run(const std::atomic<bool>& stop,
         "the search was stopped here, and its jobs go on; the same command "
         "continues it, and with --cancel it ends the jobs");
   }
+  GAVEL_RETURN_IF_ERROR(WritePage());
   show();
   if (tune::BestOf(spec_, state_.begun())) return absl::OkStatus();
   return CheckFailures();
@@ -508,6 +509,10 @@ absl::Status TuneRun::LookAtJobs() {
   }
   if (!changed) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(Save());
+  return WritePage();
+}
+
+absl::Status TuneRun::WritePage() const {
   return WriteFile(options_.folder + "/report.html", TrialsPage(*this));
 }
 

@@ -113,6 +113,7 @@ class TuneRun {
   std::string JobName(int trial) const;
   uint64_t LifeOf(const tune::Segment& segment) const;
   absl::Status Save() const;
+  absl::Status WritePage() const;
   absl::Status Ask(const tune::Question& question);
   absl::Status Begin(const std::vector<tune::Segment>& next);
   absl::Status CopySource(const tune::Segment& segment) const;

@@ -49,13 +49,13 @@ function verdict(target, got) {
   if (!(target > 0)) return DASH;
   const ratio = got / target;
   const word = ratio < 0.9 ? 'less' : ratio > 1.1 ? 'more' : 'even';
-  return ratioBar(ratio, `${percent(ratio)} ${word}`);
+  return ratioBar(ratio, `${percent(ratio)} (${word})`);
 }
 
 function rhoText(rho) {
   if (!isNumber(rho)) return DASH;
-  return ratioBar(rho, `${fixed(rho)} ${rho > 1.1 ? 'later' : rho < 0.9 ? 'sooner' :
-    'even'}`);
+  const word = rho > 1.1 ? 'later' : rho < 0.9 ? 'sooner' : 'even';
+  return ratioBar(rho, `${fixed(rho)} (${word})`);
 }
 
 export function fairnessPage(context) {

@@ -121,6 +121,7 @@ TEST_F(TuneTest, HyperBandFindsTheBestTrialAndEachIsAsAlone) {
   }
   EXPECT_EQ(found["trials"][static_cast<size_t>(best_of_six)]["steps"], 60);
   EXPECT_THAT(ReadText(Path("eight/report.html")), HasSubstr("loss by steps"));
+  EXPECT_THAT(ReadText(Path("eight/report.html")), Not(HasSubstr("under way")));
 }
 
 TEST_F(TuneTest, AKilledSearchAndCoordinatorChangeNothing) {
