@@ -205,6 +205,12 @@ void FillArrays(State& s, Time now) {
 std::string FittingElements(const State& s, const event::JobCommanded& e) {
   std::vector<JobId> jobs = NamedJobs(s.jobs.all(), e);
   std::erase_if(jobs, [&](JobId id) { return !WhyNotOne(s, e, id).empty(); });
+  // A release of several ends holds. Elements that wait for other jobs start
+  // without them only if none of the named ones is held.
+  const auto waits = [&](JobId id) { return WaitsByItself(s.jobs.at(id)); };
+  if (e.kind == CommandKind::kRelease && !std::ranges::all_of(jobs, waits)) {
+    std::erase_if(jobs, waits);
+  }
   return FormatIndices(IndicesOfJobs(s.jobs.all(), jobs));
 }
 

@@ -553,6 +553,28 @@ TEST(ArraysAsParents, ByIndexEachElementWaitsForOne) {
   EXPECT_EQ(StateOf(driver, "train_3"), JobState::kActive);
 }
 
+TEST(ArraysAsParents, AReleaseOfTheArrayEndsHoldsAndNoWait) {
+  EngineDriver driver(8);
+  driver.Submit("prep", 1, Elements({}, "0-3"));
+  driver.Submit("train", 1, ByIndex("prep", "0-3"));
+  const JobId array = driver.job(Named(driver, "train_0")).array;
+  const auto command = [&](CommandKind kind, const std::string& elements) {
+    event::JobCommanded commanded{array, kind, 1};
+    commanded.elements = elements;
+    driver.Step(commanded);
+    EXPECT_EQ(driver.LastReply(), "");
+  };
+  command(CommandKind::kHold, "1-2");
+  command(CommandKind::kRelease, "");
+  for (const char* name : {"train_0", "train_1", "train_2", "train_3"}) {
+    EXPECT_TRUE(Waits(driver, name)) << name;
+    EXPECT_FALSE(driver.job(Named(driver, name)).parents.empty()) << name;
+  }
+  // With none of them held, it lets all start without their parents.
+  command(CommandKind::kRelease, "");
+  EXPECT_TRUE(driver.job(Named(driver, "train_3")).active());
+}
+
 TEST(ArraysAsParents, ByIndexElementsThatHaveEndedCountAtOnce) {
   EngineDriver driver(8);
   driver.Submit("prep", 1, Elements({}, "5,7,9"));
