@@ -409,6 +409,7 @@ class Scenario {
     const JobId job(1 + Draw(clients_.size()));
     const auto found = cluster_.engine().jobs().find(job);
     if (found == cluster_.engine().jobs().end() ||
+        found->second.workers.empty() ||  // an element before its turn
         ClientOf(clients_, found->second.spec.name).kind != Kind::kRobust) {
       return;
     }

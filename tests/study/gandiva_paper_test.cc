@@ -155,28 +155,5 @@ TEST_F(GandivaPaper, Section64TheJobsOfMigrationAreOfOneType) {
   }
 }
 
-// Section 4.2: suspended jobs move to accelerators that were vacated.
-TEST_F(GandivaPaper, Section42JobsMoveToVacatedAccelerators) {
-  // Two servers of 2. The first two jobs go to one of them, the next two to the
-  // other, and the rest in turn, although both are full. The jobs of the second
-  // server are short.
-  SimulationSpec spec;
-  spec.trace = folder_.path() + "/trace.toml";
-  std::string toml;
-  for (int i = 0; i < 8; ++i) {
-    StrAppend(&toml,
-              "[[job]]\ntype = \"A3C\"\nduration_s = ", i % 2 == 0 ? 6000 : 600,
-              "\narrival_s = ", i, "\n");
-  }
-  ASSERT_OK(WriteFile(spec.trace, toml));
-  spec.cluster = "v100:4x2";
-  spec.policy = "gandiva_reactive";
-  spec.round_duration_s = 60;
-  const SimulationResult stays = Run(spec);
-  spec.introspection = true;
-  const SimulationResult moves = Run(spec);
-  EXPECT_LT(moves.makespan_s, 0.8 * stays.makespan_s);
-}
-
 }  // namespace
 }  // namespace gavel::testing
