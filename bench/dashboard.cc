@@ -239,8 +239,7 @@ void MeasureDocuments(const Options& options, int port,
   for (const std::string_view name :
        {"/", "/chart.umd.js", "/api/status", "/api/nodes",
         "/api/jobs?limit=1000", "/api/job/ID", "/api/job/ID/log?tail=200",
-        "/api/job/ID/loss", "/api/fairness", "/api/policy", "/api/apps",
-        "/api/policy?preview=fifo"}) {
+        "/api/job/ID/loss", "/api/fairness", "/api/policy", "/api/apps"}) {
     std::string path(name);
     if (const size_t id = path.find("ID"); id != std::string::npos) {
       path.replace(id, 2, running);

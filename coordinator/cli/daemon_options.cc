@@ -128,8 +128,9 @@ absl::Status ReadMechanism(const SchedulingSpec& spec, EngineOptions& engine) {
     engine.entities.push_back({entity.name, entity.weight, entity.policy});
   }
   if (spec.throughputs.empty()) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const std::string json,
-                         ReadFile(spec.throughputs, kClusterThroughputBytesMax));
+  GAVEL_ASSIGN_OR_RETURN(
+      const std::string json,
+      ReadFile(spec.throughputs, kClusterThroughputBytesMax));
   GAVEL_ASSIGN_OR_RETURN(ThroughputTable table,
                          ThroughputTable::Parse(json, spec.throughputs));
   engine.throughputs =

@@ -70,18 +70,33 @@ class Build:
         if done.returncode != 0:
             raise Broken(done.stdout)
 
-    def compile(self, source, overlay):
-        """Compiles `source` with the files in `overlay` in place of those of the tree."""
-        command = next((c for c in self.commands if c.endswith(f" -c {ROOT / source}")), None)
-        if command is None:
-            raise Broken(f"{self.program} is not built of {source}")
+    def command_for(self, source):
+        """The command that compiles `source`, alone or together with others (unity build)."""
+        for command in self.commands:
+            unit = pathlib.Path(command.rpartition(" -c ")[2])
+            if unit == ROOT / source:
+                return command
+            if unit.parent.name == "Unity" and f'"{ROOT / source}"' in unit.read_text():
+                return command
+        raise Broken(f"{self.program} is not built of {source}")
+
+    def compile(self, command, overlay):
+        """Runs `command` with the files in `overlay` in place of those of the tree."""
+        def instead(path):
+            edit = overlay / pathlib.Path(path).relative_to(ROOT)
+            return str(edit if edit.exists() else path)
+
         words = shlex.split(command)
         words.insert(next(i for i, word in enumerate(words) if word.startswith("-I")), f"-I{overlay}")
-        compiled = overlay / source
-        words[-1] = str(compiled if compiled.exists() else ROOT / source)
+        unit = pathlib.Path(words[-1])
+        compiled = overlay / unit.relative_to(ROOT)
+        compiled.parent.mkdir(parents=True, exist_ok=True)
+        words[-1] = instead(unit)
+        if unit.parent.name == "Unity":
+            words[-1] = str(compiled)
+            compiled.write_text(re.sub(r'"(/[^"]+)"', lambda found: f'"{instead(found[1])}"', unit.read_text()))
         words[words.index("-o") + 1] = f"{compiled}.o"
         words[words.index("-MF") + 1] = f"{compiled}.d"
-        compiled.parent.mkdir(parents=True, exist_ok=True)
         self.must_run([*words, "-g0", "-w"])  # what an edit leaves unused is no error
         return f"{compiled}.o"
 
@@ -117,7 +132,8 @@ def catch(build, mutant):
             (overlay / path).parent.mkdir(parents=True, exist_ok=True)
             (overlay / path).write_text(text)
         program = str(overlay / build.program)
-        build.link([build.compile(source, overlay) for source in mutant.get("compile", texts)], program)
+        commands = {build.command_for(source) for source in mutant.get("compile", texts)}
+        build.link([build.compile(command, overlay) for command in sorted(commands)], program)
         run = run_test if "filter" in mutant else run_simulation
         return run(build, mutant, program)
     except subprocess.TimeoutExpired as late:
