@@ -223,19 +223,6 @@ TEST_F(NotifierTest, ANoticeIsTriedAgainUntilItSucceeds) {
   EXPECT_THAT(notifier->Troubles(), IsEmpty());
 }
 
-TEST_F(NotifierTest, AJournalThatCanBeReadAgainIsNoTrouble) {
-  auto options = OptionsOf(AppendsTo(Out()));
-  options.journal = folder_.path() + "/later.db";
-  options.limit_s = 0.1;  // it looks again after that
-  const auto notifier = Start(options);
-  EXPECT_TRUE(Eventually([&] {
-    return Join(notifier->Troubles()).find("can't be read") !=
-           std::string::npos;
-  }));
-  ASSERT_EQ(symlink(path().c_str(), options.journal.c_str()), 0);
-  EXPECT_TRUE(Eventually([&] { return notifier->Troubles().empty(); }));
-}
-
 TEST_F(NotifierTest, ATestThatArrivesEndsTheTroubleOfAnEarlierNotice) {
   const std::string flag = folder_.path() + "/fixed";
   auto options = OptionsOf(Script("test -e " + flag + " || exit 5"));
