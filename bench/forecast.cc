@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/leased_job.h"
 #include "bench/table.h"
 #include "core/text.h"
 #include "gavel/iterator.h"
@@ -61,24 +62,12 @@ struct Options {
 
 // ---- the job
 
-// An endless range of nothing.
-struct Nothing {
-  struct End {};
-  struct Cursor {
-    int operator*() const { return 0; }
-    Cursor& operator++() { return *this; }
-    bool operator!=(End) const { return true; }
-  };
-  Cursor begin() const { return {}; }
-  End end() const { return {}; }
-};
-
 // Sleeps in each step, up to the steps_total of its job file.
 int RunJob() {
   const auto session = Session::FromEnvironment();
   int epoch = 0;
   session->Track("epoch", epoch);
-  Nothing range;
+  Forever range;
   for (auto&& none : Iterator(*session, range)) {
     static_cast<void>(none);
     std::this_thread::sleep_for(std::chrono::duration<double>(kStep_s));

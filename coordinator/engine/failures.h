@@ -64,7 +64,7 @@ bool IsLoss(const Worker& worker, const WorkerExited& exit);
 namespace gavel::engine {
 
 // Finds accelerators on which several jobs in a row fail although they ran well
-// elsewhere: then the accelerator is at fault, and not the jobs. LeaseDesk
+// elsewhere: then the accelerator is at fault, and not the jobs. leases.cc
 // reports the ends of leases, and drains the accelerators that this finds. Not
 // thread-safe; forgotten by a restart.
 

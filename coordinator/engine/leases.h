@@ -152,8 +152,8 @@ void On(State& s, Time now, const event::LeaseEnded& e);
 void On(State& s, Time now, const event::StepsReported& e);
 
 // Answers the hellos, lease requests, reports and releases of workers. Leases
-// are granted only here. LeaseEvents and Endings apply the events that it
-// journals. Not thread-safe; a restart forgets its own state (FailureStreaks).
+// are granted only here. The functions On apply the events that this journals.
+// Not thread-safe; a restart forgets its own state (FailureStreaks).
 
 void Admit(State& s, Time now, const event::WorkerJoined& e);
 void Admit(State& s, Time now, event::LeaseEnded e);

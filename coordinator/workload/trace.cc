@@ -107,24 +107,9 @@ std::string TakeClass(std::string_view name, bool* interactive) {
 
 // The columns, by the names that the original's parser gives them. Two columns
 // of a form are never empty: the type and the last.
-constexpr std::array<std::string_view, 10> kTen = {
-    "job_type",      "command",         "working_directory",
-    "num_steps_arg", "needs_data_dir",  "total_steps",
-    "scale_factor",  "priority_weight", "SLO",
-    "arrival_time"};
-// The same with the app that a job is a part of.
-constexpr std::array<std::string_view, 11> kEleven = {"job_type",
-                                                      "command",
-                                                      "working_directory",
-                                                      "num_steps_arg",
-                                                      "needs_data_dir",
-                                                      "total_steps",
-                                                      "scale_factor",
-                                                      "priority_weight",
-                                                      "SLO",
-                                                      "arrival_time",
-                                                      "app"};
-// The same with the class of the job and its duration. The app may be empty.
+//
+// The first ten are the original's. A job may have its app behind them, which
+// may be empty where its class and its duration follow.
 constexpr std::array<std::string_view, 13> kThirteen = {"job_type",
                                                         "command",
                                                         "working_directory",
@@ -176,7 +161,8 @@ struct Form {
 };
 
 constexpr std::array<Form, 5> kForms = {
-    Form(kTen), Form(kOldSeven), Form(kTwelve), Form(kEleven), Form(kThirteen)};
+    Form(std::span(kThirteen).first(10)), Form(kOldSeven), Form(kTwelve),
+    Form(std::span(kThirteen).first(11)), Form(kThirteen)};
 
 const Form* FormOf(const std::vector<TextField>& fields) {
   for (const Form& form : kForms) {
