@@ -61,8 +61,6 @@ int DaemonExitCodeOf(const absl::Status& status) {
   return DaemonCodeOf(status);
 }
 
-// ---- The command line.
-
 // ---- Advice on a wrong command line ----
 
 namespace {
@@ -535,8 +533,6 @@ int RunCommandLine(const std::string& version, int argc, char** argv) {
   }
   return exit_code;
 }
-
-// ---- The commands as data.
 
 // ---- The commands as data ----
 

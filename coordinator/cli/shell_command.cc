@@ -170,7 +170,8 @@ class Session {
     const RawInput raw;
     Keyboard keyboard(client_.waker());
     while (!stop) {
-      if (input_.size() < kInputMax) {
+      // In a trouble there is room for more, so that Ctrl-C is seen.
+      if (input_.size() < (told_ ? 16 * kInputMax : kInputMax)) {
         const std::string typed = keyboard.Take();
         if (told_ && LeavesWith(typed)) return SessionEnd::kDetached;
         input_ += typed;

@@ -55,7 +55,7 @@ class Agents {
   void Lose(Time now, const std::string& server, bool left);
   void Forget(const std::string& server) { agents_.erase(server); }
 
-  // Processes that the engine does not want, and their servers. Sweeper asks
+  // Processes that the engine does not want, and their servers. Sweep asks
   // the agents to stop them until they are gone.
   using Strangers = std::map<WorkerKey, std::string>;
   const Strangers& strangers() const { return strangers_; }

@@ -106,7 +106,7 @@ class Candidates {
 
 // The best known throughputs of jobs, alone and beside another job, on the
 // accelerators that they hold, and the progress that follows from them. Only
-// reads; Measurements (measurements.h) adds new figures. Not thread-safe.
+// reads; measurements.h adds new figures. Not thread-safe.
 
 class Figures {
  public:

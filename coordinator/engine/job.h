@@ -254,7 +254,7 @@ struct Job {
   JobId id;
   JobSpec spec;
   // The number of workers that it is planned with: the number that it asked
-  // for, except for an elastic job (Resizing in rounds.h). A change takes
+  // for, except for an elastic job (rounds.h). A change takes
   // effect when the job is assigned anew.
   int scale_factor = 1;
   JobState state = JobState::kActive;
@@ -350,7 +350,7 @@ struct Job {
   AcceleratorId chosen_host;  // TypeAssignment::host; kept likewise
   bool live = false;          // in engine::JobTable::live()
   uint8_t touched = 0;        // bits of engine::Changes::Reader
-  // The policy gives it nothing though it would fit (Resizing). Not journaled;
+  // The policy gives it nothing though it would fit (rounds.h). Not journaled;
   // a new allocation with a row for the job clears it.
   bool left_out = false;
   Time target_booked_at = 0;  // target_s counts up to here at least

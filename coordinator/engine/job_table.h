@@ -192,9 +192,9 @@ struct Standstill {
   double allowed_s = 0;
 };
 
-// How a failed process ended. Its loop had stood still for `hung_s` (HangWatch
-// in endings.h). Or it was stopped while it started, because it never sent a
-// hello (`silent`) or was not ready `unready_s` after its hello.
+// How a failed process ended. Its loop had stood still for `hung_s` (as
+// sweeper.cc finds). Or it was stopped while it started, because it never sent
+// a hello (`silent`) or was not ready `unready_s` after its hello.
 struct FailedEnd {
   const WorkerExited& exit;
   double hung_s = 0;

@@ -436,7 +436,7 @@ void Admit(State& s, Time now, const event::WorkerGone& e) {
   const bool quarantined = s.leases.IsQuarantined(key, e.exit.server);
   s.agents.DropStranger(key, e.exit.server);
   // The agent says that it does not know the process. While a process may still
-  // run that the agent has not swept, that is no proof of its end: the Sweeper
+  // run that the agent has not swept, that is no proof of its end: Sweep
   // asks again later.
   const bool holds =
       current ? worker->held_epoch != 0 && worker->unswept : quarantined;

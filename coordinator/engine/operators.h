@@ -48,12 +48,6 @@ namespace gavel {
 // out, and which drains keep a job waiting. They only read parts of the engine.
 // Pure, stateless.
 
-namespace engine {
-class Agents;
-class JobTable;
-class LeaseBook;
-}  // namespace engine
-
 // The job's name, qualified by its owner: two users may each have a "train".
 std::string NameOf(std::string_view owner, std::string_view name);
 std::string NameOf(const JobSpec& spec);

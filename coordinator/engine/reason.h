@@ -1,7 +1,7 @@
 // The reasons why a job is in its state, or has its number of workers: one
 // struct for each. To add one, write its struct and append it to Reason:
 // - kName is the code in JSON output. `gavel why` also shows the place in line
-//   of a Priority (server/query/queue_view.cc).
+//   of a Priority (server/queue_view.cc).
 // - kSentence is the text for people; "%2$d" stands for the second field. Where
 //   a format is not enough, write a member Sentence() in reason.cc.
 // - The fields, at most four, are in the order of the slots of ReasonRow: text,
@@ -254,7 +254,7 @@ struct HeldFetch {
   int attempts = 0;
 };
 
-// ---- workers whose loop stands still (endings.h)
+// ---- workers whose loop stands still (sweeper.cc)
 
 struct StandsStill {
   static constexpr Text kName = "stands_still";

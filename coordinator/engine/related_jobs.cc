@@ -341,8 +341,8 @@ bool HasFailed(const Job& job) {
   return !HasName(job) && job.state != JobState::kFinished;
 }
 
-// The job, or an element of the array, that has ended without success; invalid:
-// there is none.
+// The job, or an element of the array, that has ended without success and is
+// still known (JobTable::Prune); invalid: there is none.
 JobId FailedOf(const State& s, JobId id) {
   if (const Job* const job = s.jobs.Find(id)) {
     return HasFailed(*job) ? id : JobId();
@@ -410,12 +410,10 @@ absl::Status AddByIndex(const State& s, const JobSpec& spec,
     std::ranges::set_difference(IndicesOf(spec), has,
                                 std::back_inserter(lacks));
     if (!lacks.empty()) {
-      constexpr size_t kBytesMax = 300;
       return absl::InvalidArgumentError(StrCat(
           "after_by_index names array ", TextOf(s, id),
-          ", which has no element ",
-          PrintableLine(FormatIndices(lacks), kBytesMax), "; it has ",
-          PrintableLine(FormatIndices(has), kBytesMax),
+          ", which has no element ", ShortIndices(lacks), "; it has ",
+          ShortIndices(has),
           ", without those that ended long ago; submit the indices that both "
           "have"));
     }

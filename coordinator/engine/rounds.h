@@ -133,7 +133,7 @@ void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
 // A policy may answer with an assignment, which says which jobs run. Then most
 // jobs stay where they are, and only those are planned anew that may get
 // another place. If it answers with shares, every job is planned in every
-// round. The planner only proposes; Rounds (rounds.h) decides.
+// round. This only proposes; the functions above decide.
 //
 // Not thread-safe. No snapshot fields: after a restart all jobs are planned.
 

@@ -161,7 +161,7 @@ void Launch(State& s, Time now, Job& job, int rank, AcceleratorId where) {
   s.leases.AddSilent(where, {job.id, rank, worker.incarnation});
   ++job.epoch;
   if (job.spec.opaque()) {
-    // The launch of an opaque job begins with its lease (Sweeper::SweepOpaque).
+    // The launch of an opaque job begins with its lease (SweepOpaque).
     // It may use all of the memory.
     for (const WorkerKey& parked : s.leases.ParkedOn(where)) {
       Pause(s, now, s.jobs.at(parked.job), parked.rank, PauseTier::kEvict);

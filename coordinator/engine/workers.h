@@ -64,7 +64,7 @@ void SendLaunch(State& s, Time now, Job& job, int rank);
 // it.
 void Pause(State& s, Time now, Job& job, int rank, PauseTier tier);
 void EndWorkers(State& s, Time now, Job& job, PauseTier tier);
-// Lets the agent stop the worker, whatever the worker itself does. Sweeper
+// Lets the agent stop the worker, whatever the worker itself does. Sweep
 // repeats the message.
 void TellToStop(State& s, Time now, const Job& job, Worker& worker,
                 double grace_s);

@@ -9,7 +9,8 @@ const VISIBLE_MIN = 12;
 
 // A column: {key, label, title, width (rem), grow, spare, number, value(row),
 // text(row), cell(row), sign(row), hint(row)}. A spare one is not shown in narrow
-// windows (style.css). One that grows takes the width that is left. `value` is what rows are sorted by (null comes last),
+// windows (style.css). One that grows takes the width that is left. `value` is
+// what rows are sorted by (null comes last),
 // `text` what a cell says, `cell` makes nodes instead, for which `sign` tells
 // when they are others.
 const classOf = (column) => [column.number && 'number', column.spare && 'spare',

@@ -239,7 +239,7 @@ std::string Resolve(const std::string& directory, const std::string& path) {
 }
 
 // Variables that agents set for workers (agent_environment.cc;
-// engine/processes.cc sets those of the ranks on a server).
+// engine/workers.cc sets those of the ranks on a server).
 constexpr std::string_view kOfAgent[] = {"GAVEL_ADDRESS",
                                          "GAVEL_CHECKPOINT_DIRECTORY",
                                          "GAVEL_CLUSTER",

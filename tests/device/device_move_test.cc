@@ -1,5 +1,5 @@
 // Moves that any machine can make: from the CPU to new memory of the CPU. Moves
-// to a GPU are in device_move_gpu_test.cc.
+// to a GPU are in device_move_accelerator_test.cc.
 #include "runtime/device/device_move.h"
 
 #include <torch/nn/modules/batchnorm.h>
