@@ -34,6 +34,9 @@ constexpr double kRenewalSpreadPart = 0.4;
 // part of the granted duration.
 constexpr double kVainRenewalPart = 0.6;
 
+// After so many requests without an answer, each request follows a new hello.
+constexpr int kUnansweredUntilHello = 2;
+
 // Returns a value in [0, 1) that differs between workers and between the
 // requests of one worker (the finalizer of SplitMix64).
 double MomentOf(const WorkerKey& worker, uint64_t nonce) {
@@ -356,6 +359,9 @@ void LeaseMachine::SendHello() {
 }
 
 void LeaseMachine::SendRequest() {
+  // A coordinator whose journal was restored may not know that this worker
+  // joined, and answers no request before it does.
+  if (unanswered_ >= kUnansweredUntilHello) SendHello();
   const bool holding = HoldsLease();
   ++nonce_;
   request_sent_at_ = now_;

@@ -48,6 +48,22 @@ TEST_F(StartedLease, RepeatsHelloEachSecondUntilAnyAnswerComes) {
   EXPECT_DOUBLE_EQ(machine_.NextDeadline(), 62.5);
 }
 
+// A coordinator on a restored journal may have lost the row of the first hello.
+TEST_F(StartedLease, SaysHelloAgainWhileItsRequestsAreNotAnswered) {
+  Hear(0, Notice(1));  // answers the first hello
+  int hellos = 0;
+  for (int requests = 0; requests < 4;) {
+    const LeaseActions actions = Tick(machine_.NextDeadline());
+    requests += static_cast<int>(MessagesOf<LeaseRequest>(actions).size());
+    hellos += static_cast<int>(MessagesOf<WorkerHello>(actions).size());
+  }
+  EXPECT_GE(hellos, 2);
+  Hear(20, Denied(1, 1));
+  const LeaseActions actions = Tick(machine_.NextDeadline());
+  EXPECT_THAT(MessagesOf<LeaseRequest>(actions), SizeIs(1));
+  EXPECT_THAT(MessagesOf<WorkerHello>(actions), IsEmpty());
+}
+
 TEST_F(StartedLease, AnAnswerToAnotherIncarnationIsNone) {
   LeaseDenied denied = Denied(1, 60);
   denied.worker.incarnation = 6;
