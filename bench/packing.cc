@@ -1,6 +1,6 @@
 // Measures how fast packed policies find their allocations, from a problem in
 // memory to a result, in processor time. Their programs generate pairs of jobs
-// as needed, and join jobs that are of one kind and equal otherwise
+// as needed, and join equal jobs of one kind
 // (coordinator/policy/share_program.h). The peer is HiGHS with all pairs. It is
 // stopped after kHighsSeconds; its row then says so, and the ratio is a lower
 // bound. If the bound or the objective of HiGHS differs, the program exits with

@@ -35,7 +35,7 @@ struct TypeAt {
 // The reverse. nullopt: the name has an '@' without a type before it and one of
 // "group" and "rack" behind it.
 std::optional<TypeAt> SplitTypeName(std::string_view name);
-// What to write instead.
+// The remedy that errors about such names give.
 inline constexpr std::string_view kTypeNameRemedy =
     "write TYPE@group, TYPE (on one server), TYPE@rack or TYPE_unconsolidated "
     "(beyond a rack)";

@@ -94,7 +94,8 @@ class CheckpointSaver {
   // Lets saves use the memory of the restored state.
   void Forget() { restored_.reset(); }
   // The best checkpoint by the session's options. FAILED_PRECONDITION: they
-  // name no directory or no scalar; else as of GenerationStore::RestoreBest().
+  // name no directory or no scalar; else an error of
+  // GenerationStore::RestoreBest().
   absl::StatusOr<Restored> RestoreBest();
   // Nothing is saved any more: another program may save there.
   void LeaveDirectory() { in_use_.reset(); }

@@ -129,10 +129,10 @@ class CoordinatorLink {
   // Borrows `context`, which must live longer.
   explicit CoordinatorLink(SessionContext& context) : context_(context) {}
 
-  // Says that the process is there; asks for nothing yet. Errors as of
+  // Says that the process is there; asks for nothing yet. Returns the errors of
   // LeaseThread::Start.
   absl::Status Start();
-  // As of LeaseThread.
+  // The functions of LeaseThread.
   void Post(LeaseEvent event);
   void Finish(const lease_event::Finished& finished);
   void SetSaving(bool saving);

@@ -93,7 +93,7 @@ class OperatorWatch {
 //   loop-break   it was left by `break`
 //   evaluation   the tracked modules were used without training them
 //   untracked    "module", "average", "tensor", "schedule", "generator" or
-//                "device" (memory there during a pause), a blank and what it is
+//                "device" (memory there during a pause), a blank and the thing
 //
 // The examination is off until Begin(). From then on it examines each boundary
 // closely. Training thread only.

@@ -74,8 +74,8 @@ class GangThread {
 
   // At the boundary after `steps_done` steps: waits while it may become the
   // stop, unless `gives_up`, which is asked some twenty times a second.
-  // kMissed: the gang is broken, or it gave up; why() tells.
-  // `begins` as of StopMember.
+  // kMissed: the gang is broken, or it gave up; why() tells. For `begins` see
+  // StopMember.
   StopMember::Passage Pass(uint64_t steps_done, bool begins,
                            const std::function<bool()>& gives_up);
   void Want(StopKind kind);
@@ -177,7 +177,7 @@ class Gang {
   // step counts. UNAVAILABLE: a rank was lost, the step is void. Others: what
   // is wrong with the model.
   absl::Status EndStep();
-  // Collectives of the program, which all ranks call in the same order: as of
+  // Collectives of the program, which all ranks call in the same order: see
   // Session. FAILED_PRECONDITION: the gang has not come together. The first
   // calls are compared between the ranks: where they differ, EndStep() says so.
   absl::Status AllReduce(at::Tensor tensor, ReduceOp op);
@@ -199,8 +199,8 @@ class Gang {
   void Leave(Leaving how);
   // The same at a stop that all agreed on, of which a generation is to be
   // written: the ranks hear each other until Settle(), so that none waits for
-  // the part of one that is lost. Errors as of Synchronize(); then the gang is
-  // to be left as broken.
+  // the part of one that is lost. Returns the errors of Synchronize(); then the
+  // gang is to be left as broken.
   absl::Status Stop(uint64_t steps_done);
   // The loop has come to its end: this rank takes part in no further step.
   void End();
@@ -220,7 +220,8 @@ class Gang {
   // and which.
   bool broken() const { return !why_broken().empty(); }
   std::string why_broken() const;
-  // For them: before the process ends, and before the next gang.
+  // Waits for the other ranks: before the process ends, and before the next
+  // gang.
   void WaitForOthers();
 
  private:
@@ -308,7 +309,7 @@ class Gang {
 std::string TextOfState(const GangPlan& plan);
 
 // `texts`: of all ranks; each finds the same. True: a rank is missing values,
-// and the others have them. Errors as of Gang::Join.
+// and the others have them. Returns the errors of Gang::Join.
 absl::StatusOr<bool> CompareStates(const GangPlan& plan,
                                    const std::vector<std::string>& texts);
 
@@ -320,14 +321,14 @@ absl::StatusOr<bool> CompareStates(const GangPlan& plan,
 // Only the training thread calls it, except where "any thread" is written.
 class GangMembership {
  public:
-  // Borrows `context` and `link`, which must live longer. The functions as of
-  // Gang.
+  // Borrows `context` and `link`, which must live longer. `averages` and
+  // `is_part` are those of Gang.
   GangMembership(SessionContext& context, CoordinatorLink& link,
                  std::function<bool()> averages,
                  std::function<bool(const at::Tensor&)> is_part);
 
   // ---- Joining.
-  // As of Gang.
+  // Add and Remove are those of Gang.
   void Add(std::shared_ptr<torch::nn::Module> module, bool broadcast_buffers);
   void Remove(const torch::nn::Module* module) { gang_.Remove(module); }
   // How the gang of this lease (of two workers at least) comes together.
@@ -335,7 +336,7 @@ class GangMembership {
   // The same without a coordinator. INVALID_ARGUMENT: the options don't say
   // where.
   absl::StatusOr<GangPlan> PlanAlone() const;
-  // Errors as of Gang::Join.
+  // Returns the errors of Gang::Join.
   absl::Status Join(GangPlan plan, at::Device device,
                     const DividedTensors& divided);
   std::vector<at::Tensor> Gradients() const { return gang_.Gradients(); }
@@ -347,7 +348,7 @@ class GangMembership {
   void SetWorldSize(int world_size) { world_size_ = world_size; }
 
   // ---- Steps and stops.
-  // As of Gang.
+  // EndStep and the collectives are those of Gang.
   absl::Status EndStep() { return gang_.EndStep(); }
   absl::Status AllReduce(const at::Tensor& tensor, ReduceOp op) {
     return world_size_ < 2 ? absl::OkStatus() : gang_.AllReduce(tensor, op);
@@ -363,11 +364,10 @@ class GangMembership {
   // Wants a stop when there was such a call or the lease ends soon.
   void WantStopIfDue(int64_t now_ns);
   void WantCheckpoint() { gang_.Want(StopKind::kCheckpoint); }
-  // As of Gang; gives up when the lease is over.
+  // Gang::Pass, which gives up when the lease is over.
   StopMember::Passage Pass(bool begins);
-  // All ranks are at the step where the gang stops. As of Gang.
+  // All ranks are at the step where the gang stops: see Gang::Stop.
   absl::Status Stop();
-  // As of Gang.
   absl::Status Synchronize() { return gang_.Synchronize(); }
   // Why this rank pauses after a Stop().
   lease_action::Pause TakePause();
@@ -379,7 +379,7 @@ class GangMembership {
   void LeaveBroken();
   void WaitForOthers() { gang_.WaitForOthers(); }
 
-  // ---- Saves, any thread. As of Gang.
+  // ---- Saves, any thread: the functions of Gang.
   void BeginSave(const Save& save) { gang_.BeginSave(save); }
   bool AllHaveBegun(const Save& save) const { return gang_.AllHaveBegun(save); }
   void FailSave(const Save& save) { gang_.FailSave(save); }

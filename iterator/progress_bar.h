@@ -28,7 +28,7 @@ struct ProgressView {
 };
 
 // At most `columns` characters of ASCII. The scalar is the one named "loss",
-// else the first but for learning rates.
+// else the first that is no learning rate.
 std::string ProgressLine(const ProgressView& view, size_t columns);
 
 // Training thread only.

@@ -64,7 +64,7 @@ class BoundaryGate {
     return now_ns >= deadline_ns_.load(std::memory_order_acquire);
   }
 
-  // As of the latest grant.
+  // From the latest grant.
   double extension_lead_s() const {
     return extension_lead_s_.load(std::memory_order_relaxed);
   }

@@ -30,7 +30,7 @@ namespace gavel::internal {
 // ---- The files of a profile: the last events of the process and the trace
 // that is made of them, and scalars as TensorBoard reads them.
 
-// A name must live as long as the ring. Times as of Now_ns().
+// A name must live as long as the ring. Times are those of Now_ns().
 struct TraceEvent {
   enum class Kind : uint8_t { kSpan, kStep, kMemory };
   const char* name = nullptr;

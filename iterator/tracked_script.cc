@@ -1,5 +1,5 @@
 // TorchScript modules as tracked items: all attributes that scripted code may
-// change. Tensors are entries as of CollectTensor(), other values lines of
+// change. Tensors are entries of CollectTensor(), other values are lines of
 // text:
 //
 //   NAME             "attributes 2": of this version; earlier ones saved
@@ -299,7 +299,7 @@ class ScriptItem final : public TrackedItem {
                "or start in an empty checkpoint directory"));
   }
 
-  // None: it is no such value.
+  // Returns None if the text is no such value.
   static IValue FromText(const std::string& kind, const std::string& text) {
     int64_t integer = 0;
     double real = 0;

@@ -167,7 +167,7 @@ class TrackedItem {
  protected:
   const RestoreRules& rules() const { return rules_; }
   void AddNote(std::string note) { notes_.push_back(std::move(note)); }
-  // As of RestoreTensor(). Under the rule `partial` what the snapshot does not
+  // Like RestoreTensor(). Under the rule `partial`, what the snapshot does not
   // have stays as it is.
   absl::Status RestoreAt(const Snapshot& snapshot, const std::string& entry,
                          at::Tensor& tensor);
@@ -229,7 +229,7 @@ class TrackedState {
   void SetArena(Arena* arena) { arena_ = arena; }
   void SetRules(const RestoreRules& rules) { rules_ = rules; }
   // The tensors of `item` that have the dimension are this rank's parts.
-  // INVALID_ARGUMENT: none has it, or as of Partitions::Mark;
+  // INVALID_ARGUMENT: none has it, or Partitions::Mark returns it;
   // FAILED_PRECONDITION: one is tracked already.
   absl::Status Shard(TrackedItem& item, const Sharded& sharded);
   bool has_parts() const { return !partitions_.empty(); }
@@ -238,12 +238,12 @@ class TrackedState {
   }
 
   // Adds, and restores from `restored` unless that is null. INVALID_ARGUMENT:
-  // not a name ([A-Za-z0-9_.-]{1,64}, not "gavel"); ALREADY_EXISTS: twice,
-  // by name or by object;
-  // NOT_FOUND: `restored` has no such entry; FAILED_PRECONDITION: it has one
-  // of another kind or shape, or a tensor that `item` has no place for, or
-  // lacks one. Then it is not tracked. INVALID_ARGUMENT also: it has a tensor
-  // that can't be saved. `sharded`: Shard() before. Errors as of that, too.
+  // not a name ([A-Za-z0-9_.-]{1,64}, not "gavel"); ALREADY_EXISTS: twice, by
+  // name or by object; NOT_FOUND: `restored` has no such entry;
+  // FAILED_PRECONDITION: it has one of another kind or shape, or a tensor that
+  // `item` has no place for, or lacks one. Then it is not tracked.
+  // INVALID_ARGUMENT also: it has a tensor that can't be saved. `sharded`:
+  // calls Shard() first, and returns its errors, too.
   absl::Status Add(std::unique_ptr<TrackedItem> item, const Snapshot* restored,
                    std::optional<Sharded> sharded = std::nullopt);
 

@@ -213,8 +213,8 @@ class TrainingState {
                 LoopPosition& position, AccumulationWatch& accumulation);
 
   // ---- Snapshots.
-  // Before the first loop. Errors as of LoopPosition::Restore; tracked items
-  // restore themselves when they are added.
+  // Before the first loop. Returns the errors of LoopPosition::Restore; tracked
+  // items restore themselves when they are added.
   absl::Status Restore(const Snapshot& snapshot);
   // The training thread is at the end of a step.
   void SetAtStepEnd(bool at_step_end) { at_step_end_ = at_step_end; }
@@ -223,7 +223,7 @@ class TrainingState {
   bool CanCollect() const;
   // With the gradients that belong to the state.
   absl::Status Collect(Snapshot* snapshot);
-  // As of TrackedState, at a step's end.
+  // See TrackedState; call it at a step's end.
   absl::Status CheckRestorable() { return tracked_.CheckRestorable(); }
   // The snapshot of this step's end is being saved.
   void Saved() { accumulation_.Saved(context_.stats.steps_done()); }
@@ -232,17 +232,17 @@ class TrainingState {
 
   // ---- The accelerator.
   // Moves the state there, with the job's random numbers, and gives the loop
-  // its shard. Errors as of Accelerator::Take and LoopPosition::SetShard;
-  // after an error, call Abandon().
+  // its shard. Returns the errors of Accelerator::Take and
+  // LoopPosition::SetShard; after an error, call Abandon().
   absl::Status Take(const lease_action::Resume& lease);
-  // Without a lease. Errors as of Accelerator::Use.
+  // Without a lease. Returns the errors of Accelerator::Use.
   absl::Status UseAlone();
   // Calls the program's functions once the state and the gang are there. An
   // exception of theirs is INTERNAL.
   absl::Status TellAcquired();
   // Call before Park() and Release(): whether the mark holds is seen here.
   void BeforeMove();
-  // As of TrackedState: a copy of the state in host memory serves as the state.
+  // A copy of the state in host memory serves as the state; see TrackedState.
   absl::Status Park(const std::vector<HostCopy>& copies);
   absl::Status Divide(const std::vector<HostCopy>& copies,
                       const std::vector<at::Tensor>& gradients) {
@@ -251,7 +251,7 @@ class TrainingState {
   const DividedTensors& divided() const { return tracked_.divided(); }
   // The gang has come together.
   void FillDivided() { tracked_.FillDivided(); }
-  // As of Accelerator.
+  // These two are Accelerator's.
   absl::Status Release(bool keep);
   absl::StatusOr<bool> UseThreads(int threads);
   void Unlock() { accelerator_.Unlock(); }

@@ -83,8 +83,8 @@ TORCH_MODULE(ResNet);
 // exchanges many gradients for little arithmetic: how close its accelerators
 // are to each other matters more to it than to the other workloads.
 //
-// Images and result as of ResNet, of any side from 32 on: features are averaged
-// or repeated to 7 x 7, as of images of 224 x 224.
+// Images and result are like those of ResNet, with any side from 32 on:
+// features are averaged or repeated to 7 x 7, the size for images of 224 x 224.
 
 struct VggOptions {
   int64_t channels = 3;

@@ -229,7 +229,8 @@ void AgentMachine::Take(const LaunchWorker& launch) {
   // Meant for the agent before this one: a first hello of this one that is
   // still on its way would say that what starts now does not run. The same goes
   // for a launch that its welcome has overtaken: on that hello the coordinator
-  // took the process for gone. What is still wanted is launched again.
+  // took the process for gone. The coordinator launches again the processes
+  // that it still wants.
   if (!known_ || launch.position < known_at_) return;
   if (const auto fetching = fetching_.find(launch.worker);
       fetching != fetching_.end() && fetching->second.source != launch.source) {

@@ -43,7 +43,8 @@ struct Segments {
   uint64_t newest = 0;
 };
 
-// Nothing: there is none.
+// The numbers of the oldest and the newest segment; nullopt: the folder has no
+// segments.
 std::optional<Segments> FindSegments(const std::string& folder) {
   std::optional<Segments> found;
   std::error_code error;

@@ -44,8 +44,8 @@ namespace gavel {
 // client holds up the program, and not the agent. Without a client output
 // goes on, and its end is kept for the next one.
 //
-// Used by the thread of WorkerOutputs. `now` is of one clock, and never falls;
-// `terminal` is the non-blocking descriptor of the agent's end.
+// Used by the thread of WorkerOutputs. `now` comes from one clock, and never
+// falls; `terminal` is the non-blocking descriptor of the agent's end.
 class WorkerTerminal {
  public:
   // Output that a client has not read: beyond, the program has to wait.

@@ -46,7 +46,7 @@ class Client {
 
   // UNAVAILABLE, with the remedy: no coordinator listens there, or it refuses
   // the key. NOT_FOUND: the name does not resolve. INVALID_ARGUMENT: not an
-  // endpoint. Errors of keys as of FindClientKeys.
+  // endpoint. Also returns the errors of FindClientKeys.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& endpoint, const KeyFlags& keys = {});
 

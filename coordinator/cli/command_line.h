@@ -47,14 +47,14 @@ void AddLocalCommand(CLI::App& app, int* exit_code);
 void AddDoctorCommand(CLI::App& app, std::vector<std::string> program,
                       int* exit_code);
 
-// Searches hyperparameters on a coordinator. `program`: as of doctor.
+// Searches hyperparameters on a coordinator. `program`: see AddDoctorCommand.
 void AddTuneCommand(CLI::App& app, std::vector<std::string> program,
                     int* exit_code);
 
-// submit, run. `program`: as of doctor.
+// submit, run. `program`: see AddDoctorCommand.
 void AddSubmitCommands(CLI::App& app, const std::vector<std::string>& program,
                        int* exit_code);
-// A terminal on an accelerator. `program`: as of doctor.
+// A terminal on an accelerator. `program`: see AddDoctorCommand.
 void AddShellCommand(CLI::App& app, const std::vector<std::string>& program,
                      int* exit_code);
 // cancel, release, hold, requeue, checkpoint, shutdown.

@@ -214,8 +214,8 @@ class Dashboard {
     };
   }
 
-  // Takes the address, before the coordinator begins a term. Errors as of
-  // HttpServer::Listen.
+  // Takes the address, before the coordinator begins a term. Returns the errors
+  // of HttpServer::Listen.
   absl::Status Listen(const CoordinatorOptions& options, bool has_keys) {
     documents_ = std::make_unique<CoordinatorDocuments>();
     HttpServerOptions http;
@@ -235,7 +235,7 @@ class Dashboard {
     log.info("dashboard on {}; `gavel dashboard` gives a link", http_->url());
   }
 
-  // Before the coordinator is destroyed. False: as of StopSolving.
+  // Before the coordinator is destroyed. False: see StopSolving.
   bool Stop() {
     if (http_ == nullptr) return true;
     documents_->GiveUpPreviews();

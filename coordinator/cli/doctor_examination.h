@@ -28,7 +28,7 @@ struct ExaminationOptions {
   // Else more are done, until epochs end, as far as the timeout allows.
   bool steps_given = false;
   std::vector<std::string> ignored;  // reported names that are not compared
-  double tolerance = 0;              // as of CompareReports
+  double tolerance = 0;              // see CompareReports
   std::string move_to;               // device of the run that is moved
   // With so many the program has come to its own end (GAVEL_STEPS of its
   // user); 0: it ends by itself.

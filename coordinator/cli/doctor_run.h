@@ -66,7 +66,7 @@ std::string DescribeDifference(const ReportDifference& difference,
 
 struct UntrackedItem {
   uint64_t step = 0;  // when it was noticed
-  std::string kind;   // as of iterator/examination.h
+  std::string kind;   // see iterator/examination.h
   std::string text;
 };
 
@@ -205,8 +205,8 @@ struct DoctorRun {
   std::optional<double> StepDuration_s(uint64_t end_step) const;
 };
 
-// NOT_FOUND and others of SpawnProcess: it can't be started. CANCELLED: stop.
-// Others as of LeaseGranter::Open.
+// The errors of SpawnProcess: it can't be started. CANCELLED: stop. Also
+// returns the errors of LeaseGranter::Open.
 absl::StatusOr<DoctorRun> RunUnderDoctor(const DoctorProgram& program,
                                          const DoctorRunOptions& options);
 

@@ -36,8 +36,8 @@ struct KeyFlags {
 // --key and --coordinator-key.
 void AddKeyFlags(CLI::App& command, KeyFlags* flags);
 
-// `name`: kClientKeyFile or kNodeKeyFile. Nothing: no keys are needed. Errors
-// as of ReadKeyFile and ReadPublicKey.
+// `name`: kClientKeyFile or kNodeKeyFile. Nothing: no keys are needed. Returns
+// the errors of ReadKeyFile and ReadPublicKey.
 absl::StatusOr<std::optional<CurveClient>> FindClientKeys(
     const std::string& endpoint, const KeyFlags& flags,
     const std::string& name);

@@ -153,7 +153,8 @@ void On(State& s, Time now, const event::StepsReported& e);
 
 // Answers the hellos, lease requests, reports and releases of workers. Leases
 // are granted only here. The functions On apply the events that this journals.
-// Not thread-safe; a restart forgets its own state (FailureStreaks).
+// Not thread-safe, stateless: all state is in State, of which a restart forgets
+// the streaks of failures (FailureStreaks).
 
 void Admit(State& s, Time now, const event::WorkerJoined& e);
 void Admit(State& s, Time now, event::LeaseEnded e);

@@ -56,12 +56,12 @@ struct ElasticOptions {
 
 // Chooses the sizes of `jobs`, which are in the order in which they are served
 // when they wait. `free` has the accelerators of each type that the plan leaves
-// idle, `capacity` all usable ones. Ties go by job id.
+// idle, `capacity` all usable ones. Ties are broken by job id.
 //
 // 1. A job that waits and fits somewhere, if need be with fewer workers than it
-//    asked for, gets room: first free accelerators, then what elastic jobs
-//    there have beyond the size that they asked for, then what they have beyond
-//    their minimum. The job that loses least gives first.
+//    asked for, gets room: first free accelerators, then those of elastic jobs
+//    there beyond the size that they asked for, then those beyond their
+//    minimum. The job that loses least gives first.
 // 2. A job gives workers back if they make it faster by less than a quarter of
 //    the speed-up that as many more would ideally give.
 // 3. Accelerators that are still idle go, one by one, to the largest gain in

@@ -16,8 +16,7 @@ namespace gavel {
 // The exposition format 0.0.4. Labels are states, reasons, types and names of
 // servers, never jobs or users: `kSeriesOfOneMax` bounds each metric, and the
 // rest is summed as "other". Counters start anew with the coordinator, except
-// those that the journal keeps. Pure.
-// `checkpoint_age_s`: as of CheckpointAges.
+// those that the journal keeps. Pure. `checkpoint_age_s`: see CheckpointAges.
 inline constexpr size_t kSeriesOfOneMax = 64;
 std::string MetricsText(const StatusRow& status,
                         const std::vector<NodeRow>& nodes,

@@ -37,8 +37,8 @@ std::vector<std::vector<int>> AcceleratorsOf(
 // PolicyProblem::apps. A job that has the type already keeps its host.
 // Accelerators that are left stay with jobs that had them before. Returns a
 // status for each app. INVALID_ARGUMENT, for the app's author, and its jobs
-// keep what they have: a place names a job twice, a job that is not the app's
-// or can't run on the type, or more accelerators than the app has.
+// keep their accelerators: a place names a job twice, a job that is not the
+// app's or can't run on the type, or more accelerators than the app has.
 std::map<int, absl::Status> Divide(
     const PolicyProblem& problem,
     const std::map<int, std::vector<JobPlace>>& places,

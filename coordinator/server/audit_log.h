@@ -125,7 +125,7 @@ class AuditLog {
   static absl::StatusOr<AuditLog> Open(const std::string& path);
 
   // Lines that can't be written are counted in the next entry: a full or stuck
-  // disk does not stop the cluster. `now`: as of the event loop.
+  // disk does not stop the cluster. `now`: the time of the event loop.
   void Action(const AuditEntry& entry) { Write(entry); }
   void Refusal(Time now, const AuditEntry& entry);
 

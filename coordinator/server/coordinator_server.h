@@ -116,7 +116,7 @@ struct CoordinatorServerOptions {
   // Gets the line "gavel: listening on tcp://127.0.0.1:PORT" for scripts, once
   // requests are answered; null: none. Borrowed.
   std::FILE* announce = nullptr;
-  // As of ClientRequests::Options. Called by the event loop, which it must not
+  // See ClientRequests::Options. Called by the event loop, which it must not
   // keep waiting.
   std::function<absl::StatusOr<std::string>(const Requester&)> dashboard;
 };

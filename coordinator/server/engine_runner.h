@@ -135,7 +135,7 @@ class EngineRunner {
         journal_writer_(snapshots) {}
 
   // First. Brings the engine to the state of the journal and begins a term.
-  // `term_min`: as of Journal::BeginTerm.
+  // `term_min`: see Journal::BeginTerm.
   absl::StatusOr<JournalWriter::Recovered> Recover(
       std::unique_ptr<Journal> journal, const EngineOptions& options,
       std::unique_ptr<Policy> policy, uint64_t term_min);
@@ -155,7 +155,7 @@ class EngineRunner {
   bool IsOwner();
   // Tells the log of a launch that an agent reports.
   void NoteLaunch(const WorkerLaunched& launched);
-  // False: the solver's thread was left alone, as of SolverThread::Stop.
+  // False: the solver's thread was left alone (see SolverThread::Stop).
   bool StopSolving() { return solver_->Stop(); }
 
   // Continues where the journal ended: the time without a coordinator does not

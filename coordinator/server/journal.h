@@ -170,7 +170,8 @@ class Journal {
   absl::StatusOr<uint64_t> BeginTerm(uint64_t term_min = 0) const;
 
   // Extends the WAL to its usual length, which makes the first Appends a third
-  // faster. Does nothing on a full disk. After Recover; errors as of Append.
+  // faster. Does nothing on a full disk. Called after Recover; returns the
+  // errors of Append.
   absl::Status ReserveWal();
 
   // Commits `rows` and their history, all or nothing: durable when it returns

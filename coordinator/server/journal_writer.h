@@ -168,7 +168,7 @@ class JournalWriter {
 
   // Recovers `engine` from the journal, begins a term, and starts the commit
   // thread. `note` gets a line for each damaged snapshot that was skipped, and
-  // one when rows were lost. `term_min`: as of Journal::BeginTerm.
+  // one when rows were lost. `term_min`: see Journal::BeginTerm.
   absl::StatusOr<Recovered> Start(std::unique_ptr<Journal> journal,
                                   const EngineOptions& engine_options,
                                   Engine* engine, const Note& note,

@@ -74,8 +74,8 @@ std::optional<Action> SendQueue::Next() {
   return next;
 }
 
-// Nothing: it is not a message, or the answer to who has just spoken, which
-// another one of the same name must not get.
+// nullopt: the action sends no message, or it answers an agent that has just
+// spoken, whose rejection another agent of the same name must not get.
 std::optional<SendQueue::Receiver> SendQueue::ReceiverOf(const Action& action) {
   if (const auto* to = std::get_if<action::SendToWorker>(&action)) {
     return to->worker;

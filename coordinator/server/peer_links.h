@@ -27,8 +27,8 @@ class logger;
 
 namespace gavel {
 
-// Where to answer whom: the latest routing id that each worker or agent was
-// heard from. The coordinator's event loop owns one of each. Not thread-safe.
+// The latest routing id of each worker or agent that was heard, to which
+// answers go. The coordinator's event loop owns one of each. Not thread-safe.
 template <class Key>
 class PeerTable {
  public:

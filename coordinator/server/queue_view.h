@@ -109,8 +109,8 @@ std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine);
 WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
                 const Identity& reader, std::vector<ThroughputRow> throughputs);
 
-// Places in line as of one plan: the event loop copies the rows, who asks first
-// sorts them. Thread-safe.
+// The places in line of one plan. The event loop copies the rows, and the first
+// thread that asks sorts them. Thread-safe.
 class PlanLine {
  public:
   PlanLine(RoundTable rows, std::vector<std::string> types,
@@ -202,7 +202,7 @@ class QueueViews {
     }
     return view;
   }
-  // As of the last plan; made by the first who asks behind it.
+  // The line of the last plan, which the first call after that plan makes.
   std::shared_ptr<PlanLine> Line(Time now);
 
  private:

@@ -90,7 +90,7 @@ GAVEL_ROW(ExitRow, failures, exit_code, signal)
 struct QueueRow {
   uint64_t id = 0;
   std::string name;
-  std::string state;  // PD R S CG CD F CA, as of StateLetters
+  std::string state;  // PD R S CG CD F CA, see StateLetters
   std::string owner;  // empty: connections have no keys
   std::string app;
   std::string entity;

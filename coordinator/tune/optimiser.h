@@ -8,8 +8,8 @@
 // values and functions, thread-safe.
 //
 //   random, grid: every trial trains to the end.
-//   successive_halving: Jamieson and Talwalkar 2016. Of each rung the best
-//     1/eta go on to the next, with eta times the steps.
+//   successive_halving: Jamieson and Talwalkar 2016. The best 1/eta of
+//     each rung continue in the next, with eta times the steps.
 //   hyperband: Li et al., JMLR 2018, Algorithm 1.
 //   median: Golovin et al., KDD'17, section 3.2.2.
 //   population: Jaderberg et al. 2017, section 4.1, in step: all trials of the
@@ -70,7 +70,7 @@ struct Answer {
 // The next question for the program.
 struct Question {
   int trial = 0;
-  uint64_t steps = 0;           // as of Answer
+  uint64_t steps = 0;           // see Answer
   std::optional<double> value;  // the metric at `steps`; nothing: it failed
   friend bool operator==(const Question&, const Question&) = default;
 };

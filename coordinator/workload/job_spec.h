@@ -198,7 +198,8 @@ std::string RefusalOfType(std::string_view name);
 
 void ApplyUpdate(const JobUpdate& update, JobSpec* spec);
 
-// INVALID_ARGUMENT, as of a job file with these values; or nothing is changed.
+// INVALID_ARGUMENT: a job file with these values would be refused, or the
+// update changes nothing.
 absl::Status CheckUpdate(const JobUpdate& update, JobSpec spec);
 
 }  // namespace gavel

@@ -1,6 +1,6 @@
 // Checked access to the fields of JSON that people write. Errors name the
-// mistake and the remedy. Called by the commands and by what they are made of.
-// Pure functions, thread-safe.
+// mistake and the remedy. Called by the commands and the readers of their
+// files. Pure functions, thread-safe.
 #ifndef GAVEL_COORDINATOR_WORKLOAD_JSON_FIELDS_H_
 #define GAVEL_COORDINATOR_WORKLOAD_JSON_FIELDS_H_
 

@@ -140,7 +140,7 @@ std::string RankEntryPrefix(int rank);
 std::optional<int> RankOfEntry(std::string_view name);
 
 // Makes a snapshot from the tensors of all shards of a generation: bytes
-// entries are the rows of U8 under kBytesPrefix, parts have names as of
+// entries are the rows of U8 under kBytesPrefix, parts have the names of
 // PartEntryName. Sorts by name and place. DATA_LOSS: one is no such row, or no
 // part.
 absl::StatusOr<Snapshot> FromTensors(std::vector<NamedTensor> tensors);

@@ -64,7 +64,7 @@ class SqliteDatabase {
 
   // Statements without parameters and results, separated by semicolons.
   absl::Status Execute(const char* sql);
-  // `values`: of the first parameters, as of Bind.
+  // `values`: those of the first parameters, in the types that Bind takes.
   template <class... T>
   absl::StatusOr<SqliteStatement> Prepare(std::string_view sql,
                                           const T&... values) {
@@ -77,7 +77,7 @@ class SqliteDatabase {
   // commit needs. Its results are read to their end; at most kKeptMax texts.
   static constexpr size_t kKeptMax = 64;
   absl::StatusOr<SqliteStatement*> PrepareOnce(std::string_view sql);
-  // Runs such a one to its end, with `values` as of Prepare.
+  // Runs such a one to its end, with `values` as for Prepare.
   template <class... T>
   absl::Status Run(std::string_view sql, const T&... values) {
     const absl::StatusOr<SqliteStatement*> statement = PrepareOnce(sql);

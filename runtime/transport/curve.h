@@ -62,13 +62,13 @@ absl::StatusOr<CurveKeyPair> ReadKeyFile(const std::string& path);
 
 // The keys with which a program that the agent started connects: the file that
 // GAVEL_KEY_FILE names, and GAVEL_COORDINATOR_KEY; nothing when neither is set.
-// Errors as of ReadKeyFile; INVALID_ARGUMENT when only one is set.
+// Returns the errors of ReadKeyFile; INVALID_ARGUMENT when only one is set.
 absl::StatusOr<std::optional<CurveClient>> CurveClientOfEnvironment();
 
 // The result of a handshake with keys. Peers learn which of the last two it is,
 // and try again all the same. Peers of earlier versions then do not try again:
-// kNotYet is for keys that may be allowed in a moment, as of a worker that
-// connects before its agent has announced it.
+// kNotYet is for keys that may be allowed in a moment, such as that of a worker
+// that connects before its agent has announced it.
 enum class Admission : uint8_t { kAllowed, kNotYet, kRefused, kRevoked };
 
 }  // namespace gavel

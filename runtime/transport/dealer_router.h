@@ -131,8 +131,8 @@ struct RouterOptions {
   int connections_per_address_max = 4096;
   // With keys: so that no key takes all of an address that it shares.
   int connections_per_key_max = 256;
-  // As of ConnectionGuard: a connection that has brought nothing for so long is
-  // silent.
+  // A connection that has brought nothing for so long is silent (see
+  // ConnectionGuard).
   double silent_s_max = 30;
   // A peer that takes nothing of its messages for so long is cut.
   double unsent_s_max = 10;

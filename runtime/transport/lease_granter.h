@@ -53,7 +53,7 @@ struct LeasedJob {
   // From the messages of rank 0.
   bool heard = false;    // it has sent a message
   Time stepped_at = 0;   // when steps_done last rose
-  double pausing_s = 0;  // time lost to pauses, as of Progress
+  double pausing_s = 0;  // time lost to pauses; see Progress
   std::vector<ReportedRate> rates;
   // Set if a worker failed or could not use its lease.
   bool out_of_memory = false;

@@ -180,8 +180,8 @@ TEST_F(WorkerLogTest, KeepsTheNewestSegmentsAndSaysWhatIsGone) {
                                 " bytes of output are no longer")));
   EXPECT_GT(reply.next_offset, 2 * kLogSegmentBytes);
   EXPECT_EQ(Read(7 * block.size()).data, "end\n");
-  // A restart of the agent does not change the offsets. A reply is of one
-  // incarnation.
+  // A restart of the agent does not change the offsets. Each reply belongs to
+  // one incarnation.
   Write(Owner(2), "more\n");
   EXPECT_EQ(Read(7 * block.size()).data, "end\n");
   EXPECT_EQ(Read(7 * block.size() + 4).data, "more\n");

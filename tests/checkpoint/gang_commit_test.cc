@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kGangSize = 3;
 
-// The tensors are the same on all ranks; the entry is of this rank alone.
+// The tensors are the same on all ranks; only this rank has the entry.
 Snapshot StateOf(uint64_t step, int rank) {
   Snapshot snapshot = SnapshotOfStep(step);
   snapshot.bytes[RankEntryPrefix(rank) + "random"] =

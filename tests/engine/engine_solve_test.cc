@@ -1,5 +1,5 @@
-// The problems that the engine gives to the policy, when it does so, and what
-// it does with the answers.
+// The problems that the engine gives to the policy, when it does so, and how it
+// uses the answers.
 
 #include <cmath>
 
@@ -44,7 +44,7 @@ TEST(Solve, OffersThePairsThatTheTableKnows) {
   driver.Submit("b", 1);  // the table does not know its job type
   driver.Submit("c", 1, App());
   driver.Submit("d", 2, App());  // another scale factor
-  // a and c have the same row of the table. So they are of one kind, and each
+  // a and c have the same row of the table. So they have one kind, and each
   // gets the mean throughput of the pair.
   EXPECT_THAT(driver.problem.kinds, ElementsAre(0, 1, 0, 3));
   ASSERT_EQ(driver.problem.pairs.size(), 1u);

@@ -41,7 +41,7 @@ class SafetensorsFilesTest : public Test {
     EXPECT_OK(files.Read(tensor, data.data()));
     return data;
   }
-  // What Open() says of an index, and of two shards beside it.
+  // The error of Open() for an index and two shards beside it.
   std::string MessageOfIndex(const std::string& weight_map) {
     folder_.Write("one", FileWith("a", "aaaa"));
     folder_.Write("two", FileWith("b", "bbbb"));

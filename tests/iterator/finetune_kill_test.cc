@@ -1,6 +1,6 @@
 // examples/finetune.cc, which uses all of gavel/training.h, killed again and
-// again: its result and what it reported are those of a run that nobody
-// killed. GAVEL_KILLS: how many kills at least (12 if not set).
+// again: its result and its reports are those of a run that nobody killed.
+// GAVEL_KILLS: how many kills at least (12 if not set).
 #include <signal.h>
 
 #include <chrono>

@@ -34,7 +34,7 @@ class TrainingParts : public SessionTest {
   std::string Path(const std::string& name) {
     return folder_.path() + "/" + name;
   }
-  // What a program prints; nothing where there is no Python with torch.
+  // The output of a program; empty where there is no Python with torch.
   std::string Python(const std::string& script) {
     std::ofstream(Path("script.py")) << script;
     const std::string command =

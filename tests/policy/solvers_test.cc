@@ -79,7 +79,7 @@ void OnFamilies(const char* what, size_t jobs_max, bool pairs, Check check) {
     SCOPED_TRACE(seed);
     ProblemShape shape = FamilyShape(seed, jobs_max);
     // Two thirds of the problems with pairs have jobs of ten kinds; in the
-    // others each job is of its own kind.
+    // others each job has its own kind.
     shape.pairs = pairs;
     if (pairs && seed / kFamilies % 3 > 0) shape.kinds = 10;
     shape.servers = !pairs && seed / kFamilies % 2 == 1;

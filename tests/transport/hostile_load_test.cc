@@ -304,7 +304,8 @@ TEST(HostileLoad, MemoryStaysBoundedAndRenewalsGoOn) {
   }
 
   FakeClient watcher(endpoint, as(user));
-  // The coordinator's own counts of what it kept out while frames were sent.
+  // The coordinator's own counts of messages that it kept out while frames were
+  // sent.
   nlohmann::json of_frames;
   const auto look = [&] {
     const nlohmann::json now = watcher.Query(QueryKind::kStatus)["kept_out"];

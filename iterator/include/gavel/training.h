@@ -1,5 +1,5 @@
-// What a training needs beside LibTorch, each tracked by one line: schedules of
-// the learning rate, gradient scaling, moving averages of a module, and
+// Parts of a training that LibTorch lacks, each tracked by one line: schedules
+// of the learning rate, gradient scaling, moving averages of a module, and
 // pretrained weights. Optional.
 //
 //   gavel::Schedule schedule(optimizer, gavel::Curve::Cosine(9000, 500));
@@ -55,7 +55,7 @@ class GAVEL_EXPORT Curve {
   // half a cosine: torch.optim.lr_scheduler.OneCycleLR without its momentum.
   static Curve OneCycle(int64_t steps);
 
-  // Of the step that follows `steps_done` steps.
+  // The factor of the step that follows `steps_done` steps.
   double At(int64_t steps_done) const;
   // kInvalidArgument: of no steps, or the warm-up has no end before them.
   const Status& status() const { return status_; }

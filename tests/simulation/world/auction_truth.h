@@ -80,7 +80,7 @@ class AuctionTruth {
   Time healed_at_ = kNever;
   // The solves in a row without the app's bid, and the time of the first one.
   std::map<std::string, std::pair<Time, int>> missed_;
-  // As of the last check.
+  // The state at the last check.
   bool checked_ = false;
   std::set<JobId> won_, assigned_;
   // The leases of jobs that have no accelerators any more, and their ends.

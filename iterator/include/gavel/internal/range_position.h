@@ -212,7 +212,7 @@ struct LoopPlan {
   bool ended = false;
 };
 
-template <class Range>  // as of gavel::Iterator
+template <class Range>  // see gavel::Iterator
 class PositionOf final : public RangePosition {
   using R = std::remove_reference_t<Range>;
 
