@@ -1,11 +1,12 @@
-// Text functions that bridge std and Abseil. Debian builds Abseil with its own
-// string_view, to which std::string_view does not convert. The tree uses this
-// StrCat instead of absl::StrCat. Compiles also with an Abseil that uses
-// std::string_view.
+// Text functions that bridge std and Abseil, and how far two words differ.
+// Debian builds Abseil with its own string_view, to which std::string_view does
+// not convert. The tree uses this StrCat instead of absl::StrCat. Compiles also
+// with an Abseil that uses std::string_view.
 #ifndef GAVEL_CORE_TEXT_H_
 #define GAVEL_CORE_TEXT_H_
 
 #include <concepts>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,12 @@ template <class... T>
 void StrAppend(std::string* text, const T&... parts) {
   absl::StrAppend(text, ToAlphaNum(parts)...);
 }
+
+// The fewest insertions, deletions, replacements and swaps of neighbours that
+// make one word of the other, where no letter is edited twice. Takes
+// a.size() * b.size() steps and memory for b only, so a long text that a peer
+// sends goes first.
+size_t EditDistance(std::string_view a, std::string_view b);
 
 }  // namespace gavel
 

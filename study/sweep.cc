@@ -95,10 +95,10 @@ std::optional<T> ValueOf(const toml::node& node) {
 }
 
 // Reads the fields of a sweep that are fields of its runs.
-class FieldReader {
+class RunFieldReader {
  public:
-  FieldReader(const toml::table& table, std::string_view source,
-              const std::string& directory, absl::Status& status)
+  RunFieldReader(const toml::table& table, std::string_view source,
+                 const std::string& directory, absl::Status& status)
       : table_(table),
         source_(source),
         directory_(directory),
@@ -333,7 +333,7 @@ absl::StatusOr<SweepSpec> ParseSweep(std::string_view toml,
   ReadLimits(reader, source, status, &sweep);
   ReadSearch(reader, source, status, &sweep);
   const std::vector<Settings> fields =
-      FieldReader(table, source, directory, status).Read();
+      RunFieldReader(table, source, directory, status).Read();
   GAVEL_RETURN_IF_ERROR(status);
   GAVEL_ASSIGN_OR_RETURN(sweep.runs, Combine(base, fields, source));
   for (SimulationSpec run : sweep.runs) {

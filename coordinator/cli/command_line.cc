@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -160,26 +159,6 @@ constexpr OriginalFlag kOriginalFlags[] = {
     {"-p", "--policy", "--policy NAME"},
 };
 
-// Insertions, deletions, replacements and swaps of neighbours that make one of
-// the other.
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> cost(a.size() + 1,
-                                        std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;
-  std::iota(cost[0].begin(), cost[0].end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = a[i - 1] == b[j - 1];
-      cost[i][j] = std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1,
-                             cost[i - 1][j - 1] + (same ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return cost[a.size()][b.size()];
-}
-
 bool IsFlag(const std::string& word) { return word.starts_with('-'); }
 
 std::vector<std::string> NamesBelow(const CLI::App& app) {
@@ -218,7 +197,7 @@ std::vector<std::string> NearestTo(std::string_view word,
   std::vector<std::string> nearest;
   size_t least = word.size() / 3 + 1;
   for (const std::string& name : names) {
-    const size_t distance = Distance(word, name);
+    const size_t distance = EditDistance(word, name);
     if (distance > least) continue;
     if (distance < least) nearest.clear();
     least = distance;

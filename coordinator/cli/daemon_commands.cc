@@ -329,7 +329,7 @@ absl::Status RunCoordinator(const CoordinatorOptions& options,
 
 // ---- agent ----
 
-struct AgentOptions : Connection {
+struct AgentCommandOptions : Connection {
   std::string config;
   std::optional<std::string> cluster;
   bool jobs_as_root = false;
@@ -350,7 +350,7 @@ std::string HostName() {
   return text.empty() ? "server" : text;
 }
 
-absl::StatusOr<ServerSpec> FromCluster(const AgentOptions& options) {
+absl::StatusOr<ServerSpec> FromCluster(const AgentCommandOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto cluster, ReadClusterFile(*options.cluster));
   std::string names;
   for (const ServerSpec& server : cluster.servers) {
@@ -368,7 +368,7 @@ absl::StatusOr<ServerSpec> FromCluster(const AgentOptions& options) {
       "; choose one with --server: ", names.empty() ? "none is there" : names));
 }
 
-absl::StatusOr<ServerSpec> FindServer(const AgentOptions& options) {
+absl::StatusOr<ServerSpec> FindServer(const AgentCommandOptions& options) {
   if (options.cluster) {
     GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FromCluster(options));
     GAVEL_RETURN_IF_ERROR(
@@ -410,7 +410,7 @@ void AddLogFlags(CLI::App& command, LogLimits* limits) {
       ->default_str(StrCat(limits->age_s / kDay_s));
 }
 
-void AddAgentOptions(CLI::App* command, AgentOptions* options) {
+void AddAgentOptions(CLI::App* command, AgentCommandOptions* options) {
   options->shell.state_directory = kDefaultState;
   options->shell.drain_timeout_s = 30;
   AddConfigFlag(*command, &options->config);
@@ -446,7 +446,7 @@ void AddAgentOptions(CLI::App* command, AgentOptions* options) {
   AddDaemonLogFlags(*command, &options->log);
 }
 
-absl::Status RunAgent(const AgentOptions& options,
+absl::Status RunAgent(const AgentCommandOptions& options,
                       const std::vector<std::string>& typed) {
   GAVEL_ASSIGN_OR_RETURN(ServerSpec server, FindServer(options));
   AgentShellOptions shell_options = options.shell;
@@ -476,7 +476,7 @@ absl::Status RunAgent(const AgentOptions& options,
   const std::shared_ptr<spdlog::logger> log = shell_options.log;
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<AgentShell> shell,
                          AgentShell::Create(std::move(shell_options)));
-  ConfigReload<AgentOptions> reload(AddAgentOptions, typed, *log);
+  ConfigReload<AgentCommandOptions> reload(AddAgentOptions, typed, *log);
   signals.Attach([&shell] { shell->Stop(); },
                  [&] {
                    if (options.config.empty()) {
@@ -484,7 +484,7 @@ absl::Status RunAgent(const AgentOptions& options,
                      return shell->Stop();
                    }
                    reload.Read("log-level is as it says now", {"log-level"},
-                               [](const AgentOptions&) {});
+                               [](const AgentCommandOptions&) {});
                  });
   // Here, since the agent's loop must not wait for the name service.
   if (const absl::Status found = CheckResolves(options.coordinator);
@@ -685,7 +685,7 @@ void AddCoordinatorCommand(CLI::App& app, std::vector<std::string> typed,
 
 void AddAgentCommand(CLI::App& app, std::vector<std::string> typed,
                      int* exit_code) {
-  auto options = std::make_shared<AgentOptions>();
+  auto options = std::make_shared<AgentCommandOptions>();
   CLI::App* command = app.add_subcommand(
       "agent",
       "Runs the agent of this server: declares its accelerators, launches and "

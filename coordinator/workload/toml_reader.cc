@@ -70,21 +70,6 @@ std::optional<uint64_t> ParseBytes(std::string_view text) {
   return std::nullopt;
 }
 
-// Levenshtein distance, row by row.
-size_t Edits(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 bool HasKey(std::span<const FileKey> keys, std::string_view name) {
   return std::ranges::any_of(keys, [name](const FileKey& key) {
     return !key.any_name && key.name == name;
@@ -482,7 +467,7 @@ std::string_view ClosestWord(std::string_view word,
   std::string_view closest;
   size_t edits_min = word.size() / kLettersAnEdit;
   for (const std::string_view candidate : words) {
-    const size_t edits = Edits(word, candidate);
+    const size_t edits = EditDistance(word, candidate);
     if (edits > edits_min || (edits == edits_min && !closest.empty())) continue;
     edits_min = edits;
     closest = candidate;

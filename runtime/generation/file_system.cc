@@ -35,13 +35,13 @@ absl::Status ErrnoStatus(int error, std::string_view what,
              "; free some space or choose another checkpoint directory"));
 }
 
-// Owns a descriptor.
-class Descriptor {
+// Owns the descriptor of the file at a path, which its errors name.
+class PathDescriptor {
  public:
-  Descriptor(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
+  PathDescriptor(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  PathDescriptor(const PathDescriptor&) = delete;
+  PathDescriptor& operator=(const PathDescriptor&) = delete;
+  ~PathDescriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
   int fd() const { return fd_; }
@@ -126,7 +126,7 @@ class PosixWritableFile : public WritableFile {
   absl::Status Close() override { return file_.Close(); }
 
  private:
-  Descriptor file_;
+  PathDescriptor file_;
   uint64_t unsynced_bytes_ = 0;
 };
 
@@ -175,7 +175,7 @@ class PosixReadableFile : public ReadableFile {
     return absl::OkStatus();
   }
 
-  Descriptor file_;
+  PathDescriptor file_;
   uint64_t size_bytes_;
 };
 
@@ -246,7 +246,7 @@ class PosixFileSystem : public FileSystem {
   absl::Status SyncDirectory(const std::string& path) override {
     int fd = OpenRetrying(path, O_RDONLY | O_DIRECTORY);
     if (fd < 0) return ErrnoStatus(errno, "cannot open directory", path);
-    return Descriptor(fd, path).Sync();
+    return PathDescriptor(fd, path).Sync();
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {

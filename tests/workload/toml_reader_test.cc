@@ -12,6 +12,7 @@ TEST(ClosestWord, IsTheOneWithTheFewestEdits) {
                                                "workers_max"};
   EXPECT_EQ(ClosestWord("nam", words), "name");
   EXPECT_EQ(ClosestWord("nmae", words), "name");
+  EXPECT_EQ(ClosestWord("na", {"app", "an"}), "an");
   EXPECT_EQ(ClosestWord("Weight", words), "weight");
   EXPECT_EQ(ClosestWord("workers_mox", words), "workers_max");
 }
