@@ -341,18 +341,21 @@ bool HasFailed(const Job& job) {
   return !HasName(job) && job.state != JobState::kFinished;
 }
 
-// The job, or an element of the array, that has ended without success and is
-// still known (JobTable::Prune); invalid: there is none.
+// The job, or an element of the array, that has ended without success; the
+// array itself if that element is forgotten (JobTable::Prune). Invalid: there
+// is none.
 JobId FailedOf(const State& s, JobId id) {
   if (const Job* const job = s.jobs.Find(id)) {
     return HasFailed(*job) ? id : JobId();
   }
   const std::map<JobId, Job>& jobs = s.jobs.all();
+  JobId failed;
   for (auto element = jobs.upper_bound(id);
        element != jobs.end() && element->second.array == id; ++element) {
     if (HasFailed(element->second)) return element->first;
+    if (element->second.array_failed) failed = id;
   }
-  return {};
+  return failed;
 }
 
 // Whether the job, or all of the array, has ended.

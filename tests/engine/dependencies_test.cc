@@ -522,6 +522,33 @@ TEST(ArraysAsParents, OneFailedElementCancelsTheJobAndIsNamed) {
   EXPECT_TRUE(driver.job(any).active());
 }
 
+// The element is forgotten, and so is the one that first had the mark of it.
+TEST(ArraysAsParents, AFailedElementThatIsForgottenCancelsLaterJobs) {
+  EngineDriver driver(2, "fifo",
+                      [](EngineOptions& o) { o.ended_jobs_kept = 1; });
+  driver.Submit("prep", 1, Elements({}, "0-3"));
+  Cancel(driver, Named(driver, "prep_3"));
+  for (const char* name : {"prep_0", "prep_1"}) {
+    Finish(driver, Named(driver, name));
+  }
+  ASSERT_EQ(Named(driver, "prep_3"), JobId());
+  ASSERT_EQ(Named(driver, "prep_0"), JobId());
+  const JobId late = driver.Submit("late", 1, After({"prep"}));
+  EXPECT_EQ(driver.job(late).state, JobState::kCancelled);
+  EXPECT_THAT(driver.Why(late), HasSubstr("its parent 1 prep was cancelled"));
+  EXPECT_TRUE(Waits(driver, driver.Submit("any", 1, AfterAny({"prep"}))));
+
+  Engine restored = driver.Restored();
+  JobSpec spec = After({"prep"});
+  spec.name = "restored";
+  restored.Step(driver.now, event::JobSubmitted{spec, 1});
+  EXPECT_EQ(restored.jobs().rbegin()->second.state, JobState::kCancelled);
+  driver.Restart();
+  Finish(driver, Named(driver, "prep_2"));
+  const JobId last = driver.Submit("last", 1, After({"prep"}));
+  EXPECT_EQ(driver.job(last).state, JobState::kCancelled);
+}
+
 TEST(ArraysAsParents, ByIndexEachElementWaitsForOne) {
   EngineDriver driver(8);
   driver.Submit("prep", 1, Elements({}, "0-3"));
