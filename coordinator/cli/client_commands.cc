@@ -24,6 +24,7 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/cli/what_if.h"
+#include "coordinator/workload/job_array.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
@@ -393,7 +394,7 @@ absl::Status CommandJobs(Client& client, bool json,
     }
     GAVEL_RETURN_IF_ERROR(client.Command(command));
     Json row = {{"id", command.job.value()}};
-    std::string job = StrCat(command.job.value());
+    std::string job = ParseElementId(name) ? name : StrCat(command.job.value());
     if (!command.elements.empty()) {
       row["elements"] = command.elements;
       StrAppend(&job, "_[", command.elements, "]");
@@ -658,6 +659,9 @@ std::string RenderWhy(const Json& json, size_t) {
   }
   if (!why.auction.empty()) {
     StrAppend(&text, "last auction: ", why.auction, "\n");
+  }
+  for (const auto& [parameter, value] : why.sweep) {
+    StrAppend(&text, "sweep: ", parameter, " = ", value, "\n");
   }
   for (const ThroughputRow& one : why.throughputs) {
     StrAppend(&text, "throughput on ", one.type, ": ",

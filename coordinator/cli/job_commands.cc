@@ -344,7 +344,7 @@ int ExitCodeOfJob(const QueueRow& job) {
 }
 
 std::string OutcomeText(const QueueRow& job) {
-  return StrCat("Job ", job.id, " (", job.name, ") ",
+  return StrCat("Job ", ShownId(job), " (", job.name, ") ",
                 job.state == "CD" ? "finished" : StrCat("is ", job.reason));
 }
 
@@ -578,6 +578,22 @@ absl::StatusOr<JobId> SubmitFile(Client& client, const JobFile& file) {
 
 // ---- submit
 
+// The jobs of the submission that were cancelled at once, because of a parent.
+std::vector<QueueRow> CancelledAtOnce(Client& client, const JobFile& file,
+                                      JobId job) {
+  const JobSpec& spec = file.spec;
+  if (spec.after_success.empty() && spec.after_by_index.empty()) return {};
+  const Json filter = {{"array", job.value()}, {"states", Json::array({"CA"})}};
+  const absl::StatusOr<Json> json =
+      HasElements(spec)
+          ? client.Query(QueryKind::kQueue, JobId(), filter.dump())
+          : client.Query(QueryKind::kQueue, job);
+  if (!json.ok()) return {};
+  std::vector<QueueRow> rows = ParseQueue(*json);
+  std::erase_if(rows, [](const QueueRow& row) { return row.state != "CA"; });
+  return rows;
+}
+
 // A forecast of a job, as if it were submitted now.
 struct DryRun {
   std::vector<FitRow> fits;
@@ -683,6 +699,7 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
     return kExitOk;
   }
   std::vector<JobId> jobs;
+  int exit_code = kExitOk;
   Json submitted = Json::array();
   const absl::Status status = ForEach(files, [&](const JobFile& file) {
     GAVEL_ASSIGN_OR_RETURN(const JobId job, SubmitFile(*client, file));
@@ -694,6 +711,12 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
                              client->ResolveAll(StrCat(job.value())));
       jobs.insert(jobs.end(), all.begin(), all.end());
     }
+    std::vector<QueueRow> cancelled;
+    if (!options.wait) cancelled = CancelledAtOnce(*client, file, job);
+    if (!cancelled.empty()) {
+      exit_code = kExitEvicted;
+      row["cancelled"] = cancelled.front().reason;
+    }
     submitted.push_back(std::move(row));
     if (!options.json) {
       absl::PrintF("Submitted %s (%s)\n",
@@ -702,6 +725,11 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
                                           elements, " jobs"),
                    file.spec.name);
     }
+    if (!options.json && !cancelled.empty()) {
+      const size_t more = cancelled.size() - 1;
+      absl::PrintF("%s%s\n", OutcomeText(cancelled.front()),
+                   more > 0 ? StrCat(" (and so are ", more, " more)") : "");
+    }
     return absl::OkStatus();
   });
   const bool waits = options.wait && status.ok();
@@ -709,7 +737,7 @@ absl::StatusOr<int> Submit(const SubmitOptions& options) {
   std::fflush(stdout);
   GAVEL_RETURN_IF_ERROR(status);
   return waits ? WaitForAll(*client, jobs, options.json)
-               : absl::StatusOr<int>(kExitOk);
+               : absl::StatusOr<int>(exit_code);
 }
 
 // ---- run

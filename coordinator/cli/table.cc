@@ -46,6 +46,11 @@ void SortLiveFirst(std::vector<QueueRow>& rows) {
   std::ranges::stable_sort(rows, {}, place);
 }
 
+std::string ShownId(const QueueRow& job) {
+  return job.array_index ? StrCat(job.array, "_", *job.array_index)
+                         : StrCat(job.id);
+}
+
 std::string_view StateWord(std::string_view letters) {
   if (letters == "PD") return "waiting";
   if (letters == "R") return "running";
@@ -104,11 +109,18 @@ bool IsUnstarted(const QueueRow& row) {
          row.accelerators.empty();
 }
 
+// The first of the line's jobs whose reason is that of most of them.
+const QueueRow& UsualOf(const QueueLine& line) {
+  std::map<std::string_view, size_t> jobs;  // by reason
+  for (const QueueRow* const job : line.jobs) ++jobs[job->code];
+  return **std::ranges::max_element(
+      line.jobs, {}, [&](const QueueRow* job) { return jobs[job->code]; });
+}
+
 void NameLine(QueueLine* line) {
   const QueueRow& row = *line->jobs.front();
   line->name = row.name;
-  line->id = row.array_index ? StrCat(row.array, "_", *row.array_index)
-                             : StrCat(row.id);
+  line->id = ShownId(row);
   if (line->jobs.size() == 1) return;
   std::vector<int> indices;
   for (const QueueRow* const job : line->jobs) {
@@ -132,7 +144,7 @@ std::vector<std::string> QueueCells(const QueueLine& line) {
           ShareCell(row),
           FormatCount(row.pauses),
           FormatCount(row.moves),
-          PlaceCell(row)};
+          PlaceCell(UsualOf(line))};
 }
 
 }  // namespace

@@ -25,6 +25,9 @@ StatusRow ParseStatus(const Json& json);
 WhyRow ParseWhy(const Json& json);
 std::vector<ForecastRow> ParseForecast(const Json& json);
 
+// "42_7" of an element of an array, else "12".
+std::string ShownId(const QueueRow& job);
+
 // "R" is "running".
 std::string_view StateWord(std::string_view letters);
 

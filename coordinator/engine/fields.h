@@ -315,7 +315,8 @@ auto Fields(As<Job> auto& j) {
       j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
       j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
       j.ended_wall_s, j.presence, j.limited_from_s, j.losses, j.parents,
-      j.array, j.array_index, j.array_at_once, j.unqueued, j.queued_at);
+      j.array, j.array_index, j.array_at_once, j.unqueued, j.queued_at,
+      j.array_failed);
 }
 
 auto Fields(As<Agent> auto& a) {

@@ -374,6 +374,9 @@ struct Job {
   int array_index = 0;
   int array_at_once = 0;
   bool unqueued = false;  // an element that was never in the queue; no workers
+  // An element of its array that is forgotten has ended without success. One of
+  // the elements that are left has this.
+  bool array_failed = false;
 
   bool active() const { return state == JobState::kActive; }
   // An opaque job keeps its accelerators until its end, and an interactive one

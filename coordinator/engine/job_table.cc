@@ -243,11 +243,17 @@ void JobTable::ForgetEnded(size_t ended_kept, std::deque<JobId>& ended) {
     const JobId array = job.array;
     const std::string name = NameOf(job.spec);
     const std::string of_array = array.valid() ? ArrayName(job) : "";
+    const bool failed = job.state != JobState::kFinished || job.array_failed;
     forget(name, job.id);
     jobs_.erase(found->second);
     by_id_.erase(found);
-    const bool last = array.valid() && FirstElement(jobs_, array) == nullptr;
-    if (last) forget(of_array, array);
+    if (!array.valid()) continue;
+    const Job* const left = FirstElement(jobs_, array);
+    if (left == nullptr) {
+      forget(of_array, array);
+    } else if (failed) {
+      at(left->id).array_failed = true;
+    }
   }
 }
 

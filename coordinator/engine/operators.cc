@@ -35,17 +35,22 @@ std::string Unknown(JobId job) {
 }
 
 std::string Ended(const Job& job) {
-  return StrCat("job ", job.id.value(),
+  return StrCat("job ", ShownId(job),
                 " has already ended: ", JobStateName(job.state));
 }
 
 std::string Held(const Job& job) {
+  const std::string id = ShownId(job);
   if (engine::WaitsForArray(job)) {
-    return StrCat("job ", job.id.value(), " waits for other elements of array ",
+    return StrCat("job ", id, " waits for other elements of array ",
                   job.array.value());
   }
-  return StrCat("job ", job.id.value(), " is held; `gavel release ",
-                job.id.value(), "` lets it go on");
+  if (WaitsByItself(job)) {
+    return StrCat("job ", id, " waits for ",
+                  engine::IsAhead(job) ? "its time" : "other jobs",
+                  " and does not run; there is nothing to do");
+  }
+  return StrCat("job ", id, " is held; `gavel release ", id, "` lets it go on");
 }
 
 bool MayRelease(const Job& job, bool kept_out) {
@@ -57,7 +62,7 @@ std::string WhyNotRequeued(const Job& job) {
   if (job.state == JobState::kHeld) return Held(job);
   if (!job.active()) return StrCat(Ended(job), "; submit it again");
   if (job.AnyLive()) return "";
-  return StrCat("job ", job.id.value(),
+  return StrCat("job ", ShownId(job),
                 " has no process that could end: it waits in the queue");
 }
 
@@ -74,7 +79,7 @@ std::string WhyNoCheckpoint(const Job& job) {
   // A process writes its checkpoint after it has released its accelerator, or
   // as it ends, so the last reported one may be older.
   return StrCat(
-      "job ", job.id.value(), " does not run now",
+      "job ", ShownId(job), " does not run now",
       steps > last.step
           ? StrCat(", it stopped at step ", steps,
                    "; the last checkpoint that it told of is of step ",
@@ -190,7 +195,7 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
     case CommandKind::kRelease:
       if (MayRelease(*job, kept_out)) return "";
       if (engine::WaitsForArray(*job)) return Held(*job);
-      return StrCat("job ", e.job.value(), " is not held, it is ",
+      return StrCat("job ", ShownId(*job), " is not held, it is ",
                     JobStateName(job->state));
     case CommandKind::kHold:
       if (WaitsByItself(*job)) return "";
@@ -216,7 +221,7 @@ std::string WhyNot(const event::JobUpdated& e, const Job* job,
           return IsNamed(type, {name}, cluster);
         });
     if (known) continue;
-    return StrCat("job ", e.job.value(), ": the cluster has no type \"", name,
+    return StrCat("job ", ShownId(*job), ": the cluster has no type \"", name,
                   "\"; it has ", Types(cluster));
   }
   return "";
@@ -646,15 +651,16 @@ std::string WhyTooLarge(const Cluster& cluster, const JobSpec& spec) {
 static std::string WhyTaken(const JobTable& jobs, const JobSpec& spec) {
   if (const JobId taken = jobs.Named(spec); taken.valid()) {
     return StrCat(
-        "job \"", spec.name, "\": the name is taken by job ", taken.value(),
+        "job \"", spec.name, "\": the name is taken by job ",
+        ShownId(jobs.at(taken)),
         ", which has not ended; choose another name or cancel that one");
   }
   // Each would resume from what the other saved.
   if (const JobId other = jobs.SavingIn(spec); other.valid()) {
     return StrCat(
         "job \"", spec.name, "\": its checkpoint_directory ",
-        spec.checkpoint_directory, " is that of job ", other.value(), " (\"",
-        jobs.at(other).spec.name,
+        spec.checkpoint_directory, " is that of job ", ShownId(jobs.at(other)),
+        " (\"", jobs.at(other).spec.name,
         "\"), which has not ended; give it one of its own or cancel that one");
   }
   return "";

@@ -377,7 +377,7 @@ struct NotBefore {
 struct AwaitsJobs {
   static constexpr Text kName = "awaits_jobs";
   std::string Sentence() const;
-  std::string first;  // "12 prepare (running)"
+  std::string first;  // "12 prepare (running), job 13 clean (waiting)"
   int more = 0;       // other jobs that it waits for
   JobId job;
 };

@@ -61,11 +61,16 @@ std::vector<JobId> NamedJobs(const std::map<JobId, Job>& jobs,
   return elements;
 }
 
+std::string ShownId(const Job& job) {
+  return job.array.valid() ? StrCat(job.array.value(), "_", job.array_index)
+                           : StrCat(job.id.value());
+}
+
 std::string ArrayInstead(const std::map<JobId, Job>& jobs, JobId array) {
   const Job& first = *FirstElement(jobs, array);
   return StrCat(array.value(), " is an array of ",
                 ElementsOf(jobs, array).size(), " jobs; name one of them, as ",
-                array.value(), "_", first.array_index);
+                ShownId(first));
 }
 
 }  // namespace gavel
@@ -260,12 +265,14 @@ namespace {
 // The most jobs that one step releases or cancels. The end of one job may
 // settle thousands: its children and, where they are cancelled, theirs.
 constexpr size_t kSettledMax = 64;
+// The parents that a reason names.
+constexpr size_t kParentsNamedMax = 3;
 // The most parents that an update looks at to see that no job waits for itself.
 constexpr size_t kParentsSeenMax = 20'000;
 
 std::string TextOf(const State& s, JobId id) {
   if (const Job* const job = s.jobs.Find(id)) {
-    return StrCat(id.value(), " ", job->spec.name);
+    return StrCat(ShownId(*job), " ", job->spec.name);
   }
   const Job* const element = FirstElement(s.jobs.all(), id);
   return element == nullptr
@@ -341,18 +348,21 @@ bool HasFailed(const Job& job) {
   return !HasName(job) && job.state != JobState::kFinished;
 }
 
-// The job, or an element of the array, that has ended without success and is
-// still known (JobTable::Prune); invalid: there is none.
+// The job, or an element of the array, that has ended without success; the
+// array itself if that element is forgotten (JobTable::Prune). Invalid: there
+// is none.
 JobId FailedOf(const State& s, JobId id) {
   if (const Job* const job = s.jobs.Find(id)) {
     return HasFailed(*job) ? id : JobId();
   }
   const std::map<JobId, Job>& jobs = s.jobs.all();
+  JobId failed;
   for (auto element = jobs.upper_bound(id);
        element != jobs.end() && element->second.array == id; ++element) {
     if (HasFailed(element->second)) return element->first;
+    if (element->second.array_failed) failed = id;
   }
-  return {};
+  return failed;
 }
 
 // Whether the job, or all of the array, has ended.
@@ -565,9 +575,15 @@ bool AwaitsJobs(const Job& job) {
 
 Reason WhyAwaiting(const State& s, const Job& job) {
   if (job.parents.empty()) return job.reason;
-  const JobId first = job.parents.front().job;
-  return reason::AwaitsJobs{StrCat(TextOf(s, first), ProgressText(s, first)),
-                            static_cast<int>(job.parents.size()) - 1, job.id};
+  const size_t named = std::min(job.parents.size(), kParentsNamedMax);
+  std::string first;
+  for (size_t i = 0; i < named; ++i) {
+    const JobId parent = job.parents[i].job;
+    StrAppend(&first, i == 0 ? "" : ", job ", TextOf(s, parent),
+              ProgressText(s, parent));
+  }
+  return reason::AwaitsJobs{
+      std::move(first), static_cast<int>(job.parents.size() - named), job.id};
 }
 
 bool NamesParents(const JobUpdate& update) {
@@ -604,12 +620,12 @@ std::vector<Parent> ParentsOfElement(const State& s,
 
 std::string FindNewParents(const State& s, const Job& job,
                            event::JobUpdated* e) {
-  const std::string what = StrCat("job ", job.id.value(), ": ");
+  const std::string what = StrCat("job ", ShownId(job), ": ");
   if (job.active() && (!job.assigned.empty() || job.AnyLive())) {
     return StrCat(what,
                   "it has started, and only a job that waits can wait for "
                   "others; `gavel hold ",
-                  job.id.value(), "` takes it out of the queue");
+                  ShownId(job), "` takes it out of the queue");
   }
   // A list that the update does not name stays as it was resolved.
   const auto add = [&](bool must_finish, const auto& names) -> absl::Status {

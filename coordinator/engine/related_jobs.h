@@ -43,6 +43,9 @@ std::vector<JobId> LastSubmitted(const std::map<JobId, Job>& jobs);
 std::vector<JobId> NamedJobs(const std::map<JobId, Job>& jobs,
                              const event::JobCommanded& e);
 
+// The id by which people know the job: "42_7" of an element, else "12".
+std::string ShownId(const Job& job);
+
 // Says that the number is an array's, where the id of one job is needed.
 std::string ArrayInstead(const std::map<JobId, Job>& jobs, JobId array);
 
@@ -126,7 +129,8 @@ struct Dependencies {
 
 // Whether the job is held for its parents, and for nothing else.
 bool AwaitsJobs(const Job& job);
-// "waiting: for job 12 prepare (running) and 2 more".
+// "waiting: for job 12 prepare (running), job 13 a (waiting), job 14 b (held)
+// and 2 more".
 Reason WhyAwaiting(const State& s, const Job& job);
 
 bool NamesParents(const JobUpdate& update);

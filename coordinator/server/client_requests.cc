@@ -221,7 +221,7 @@ absl::StatusOr<Event> ClientRequests::Update(
   JobSpec spec = job->spec;
   GAVEL_RETURN_IF_ERROR(CheckUpdate(request.update, spec));
   ApplyUpdate(request.update, &spec);
-  const std::string what = StrCat("job ", request.job.value());
+  const std::string what = StrCat("job ", ShownId(*job));
   GAVEL_RETURN_IF_ERROR(CheckWeight(what, spec.weight, options_.quota.weights));
   if (from.identity.role == Role::kUser) {
     GAVEL_RETURN_IF_ERROR(CheckAllowance(what, from.identity.allowance,
@@ -379,11 +379,11 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
   if (job == engine_.jobs().end()) return refuse(NoJob(request.worker.job));
   const std::vector<Worker>& workers = job->second.workers;
   if (workers.empty()) {
-    return refuse(StrCat("job ", job->first.value(), " has not started yet"));
+    return refuse(StrCat("job ", ShownId(job->second), " has not started yet"));
   }
   if (request.worker.rank < 0 ||
       static_cast<size_t>(request.worker.rank) >= workers.size()) {
-    return refuse(StrCat("job ", job->first.value(), " has no rank ",
+    return refuse(StrCat("job ", ShownId(job->second), " has no rank ",
                          request.worker.rank, ", its ranks are 0 to ",
                          workers.size() - 1));
   }
@@ -392,7 +392,7 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
           ? workers[static_cast<size_t>(request.worker.rank)].server
           : request.server;
   if (server.empty()) {
-    return refuse(StrCat("job ", job->first.value(), " has not started yet"));
+    return refuse(StrCat("job ", ShownId(job->second), " has not started yet"));
   }
   if (!engine_.cluster().servers().contains(server)) {
     return refuse(StrCat("there is no server \"", PrintableLine(server, 64),
@@ -437,10 +437,10 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                   /*for_ever=*/true);
   }
   if (!job->spec.interactive()) {
-    return refuse(StrCat("job ", job->id.value(),
+    return refuse(StrCat("job ", ShownId(*job),
                          " has no terminal: its class is not \"interactive\"; "
                          "`gavel logs ",
-                         job->id.value(), "` shows its output"),
+                         ShownId(*job), "` shows its output"),
                   /*for_ever=*/true);
   }
   if (request.input.size() > kTerminalBytesMax) {
@@ -450,7 +450,7 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
         /*for_ever=*/true);
   }
   if (job->workers.empty()) {  // an element that was never in the queue
-    return refuse(StrCat("job ", job->id.value(), " has not started yet"));
+    return refuse(StrCat("job ", ShownId(*job), " has not started yet"));
   }
   const Worker& worker = job->workers.front();
   TerminalRequest passed_on = request;
@@ -467,7 +467,7 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     return std::nullopt;
   }
   if (worker.server.empty()) {
-    return refuse(StrCat("job ", job->id.value(), " has not started yet"));
+    return refuse(StrCat("job ", ShownId(*job), " has not started yet"));
   }
   if (agent == nullptr) {
     return refuse(StrCat("the agent of server ", worker.server,
@@ -495,7 +495,7 @@ std::optional<Event> ClientRequests::Take(Time, const Requester& from,
       job->workers.front().is_live()) {
     passed_on.ended = false;
     passed_on.error =
-        StrCat("job ", job->id.value(), " is being started, or has just ended");
+        StrCat("job ", ShownId(*job), " is being started, or has just ended");
   }
   send_(reader->peer, std::move(passed_on));
   terminals_.Take(reply.request);

@@ -10,10 +10,12 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
 #include "coordinator/workload/job_array.h"
+#include "core/error_line.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files/stopwatch.h"
@@ -71,6 +73,22 @@ std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
   return notes;
 }
 
+// A row with them fits into a page.
+constexpr size_t kSweepValueMax = 100;
+constexpr size_t kSweepShownMax = 32;
+
+Named<std::string> SweepOf(const JobSpec& spec) {
+  Named<std::string> values;
+  for (const auto& [name, value] : spec.environment) {
+    if (!name.starts_with(kSweepPrefix)) continue;
+    if (values.size() == kSweepShownMax) break;
+    values.emplace_back(
+        ToStd(absl::AsciiStrToLower(ToAbsl(name.substr(kSweepPrefix.size())))),
+        PrintableLine(value, kSweepValueMax));
+  }
+  return values;
+}
+
 JobFacts FactsOf(const Job& job) {
   const JobSpec& spec = job.spec;
   return {spec.name,
@@ -86,7 +104,8 @@ JobFacts FactsOf(const Job& job) {
           job.array,
           std::string(job.array.valid() ? ArrayNameOf(spec.name) : ""),
           job.array_index,
-          spec.opaque()};
+          spec.opaque(),
+          job.array.valid() ? SweepOf(spec) : Named<std::string>()};
 }
 
 // Compares the facts that an operator can change.
@@ -372,6 +391,7 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   row->opaque = facts.opaque;
   row->array_index.reset();
   if (facts.array.valid()) row->array_index = facts.array_index;
+  row->sweep = may_read ? facts.sweep : Named<std::string>();
 }
 
 std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
@@ -393,8 +413,8 @@ std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine) {
 WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
                 const Identity& reader,
                 std::vector<ThroughputRow> throughputs) {
-  const Reason reason =
-      ReasonFor(job, line, MayTouch(reader, job.facts->owner));
+  const bool may_read = MayTouch(reader, job.facts->owner);
+  const Reason reason = ReasonFor(job, line, may_read);
   WhyRow row;
   row.job = job.id.value();
   row.name = job.facts->name;
@@ -411,6 +431,7 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   if (job.facts->array.valid()) row.array_index = job.facts->array_index;
   row.losses = job.losses;
   row.opaque = job.facts->opaque;
+  if (may_read) row.sweep = job.facts->sweep;
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

@@ -45,6 +45,7 @@ struct JobFacts {
   std::string array_name;
   int array_index = 0;
   bool opaque = false;
+  Named<std::string> sweep;
 };
 
 // The progress of a gang's ranks as one. They step together, so counts of steps

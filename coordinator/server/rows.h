@@ -137,6 +137,10 @@ struct QueueRow {
   // It reports no steps and keeps its accelerators until its end, so no policy
   // has a share for it.
   bool opaque = false;
+  // The values of its sweep, cut to 100 characters each, by the parameter in
+  // small letters. Empty for others than its owner and operators, and of a job
+  // that had ended before the coordinator started.
+  Named<std::string> sweep;
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -149,7 +153,8 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           share_got, pauses, moves, pausing_s, epoch, incarnations,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
-          left_s, code, bidder, awaits, array, array_name, array_index, opaque)
+          left_s, code, bidder, awaits, array, array_name, array_index, opaque,
+          sweep)
 
 struct ThroughputRow {
   std::string type;
@@ -184,11 +189,12 @@ struct WhyRow {
   std::optional<int> array_index;
   // The losses that rank 0 reported, thinned: LossHistory::points.
   std::vector<LossRow> losses;
-  bool opaque = false;  // as in QueueRow
+  bool opaque = false;       // as in QueueRow
+  Named<std::string> sweep;  // likewise
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
           share_target, share_got, place, rho, auction, array, array_index,
-          losses, opaque)
+          losses, opaque, sweep)
 
 // --- Servers: `gavel nodes` ---
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -495,15 +496,17 @@ absl::Status CheckArguments(std::span<const std::string> arguments,
         "search.toml -- ./train {lr}");
   }
   const std::vector<std::string> none(space.size());
-  std::string all;
+  std::set<std::string> used;
+  const auto use = [&](std::string_view name) -> absl::StatusOr<std::string> {
+    used.emplace(name);
+    return "";
+  };
   for (const std::string& argument : arguments) {
     GAVEL_RETURN_IF_ERROR(FillIn(argument, space, none, 0).status());
-    StrAppend(&all, argument, "\n");
+    GAVEL_RETURN_IF_ERROR(FillBraces(argument, use).status());
   }
   for (const Parameter& parameter : space) {
-    if (all.find(StrCat("{", parameter.name, "}")) != std::string::npos) {
-      continue;
-    }
+    if (used.contains(parameter.name)) continue;
     return absl::InvalidArgumentError(
         StrCat("no argument of the program has {", parameter.name,
                "}; write it where the program reads that parameter"));

@@ -18,7 +18,6 @@ namespace {
 
 constexpr char kRemedy[] = "write indices as 0-99, 0-9,20 or 0-100:10";
 constexpr char kIndexVariable[] = "GAVEL_ARRAY_INDEX";
-constexpr std::string_view kSweepPrefix = "GAVEL_SWEEP_";
 constexpr std::string_view kIndexName = "index";
 
 // For messages, which have to fit a frame however long the text is.
@@ -97,6 +96,18 @@ absl::Status AddRange(std::string_view range, std::vector<int>* indices) {
   return absl::OkStatus();
 }
 
+// NAME of a text that begins with {NAME}; empty: it does not. A name is short,
+// so this looks at few characters, also where nothing closes the braces.
+std::string_view NameInBraces(std::string_view text) {
+  if (!text.starts_with('{')) return "";
+  const std::string_view ahead = text.substr(1, kIdentifierBytesMax + 1);
+  const auto close = static_cast<size_t>(
+      std::ranges::find_if_not(ahead, IsIdentifierPart) - ahead.begin());
+  const std::string_view name = ahead.substr(0, close);
+  const bool closed = close < ahead.size() && ahead[close] == '}';
+  return closed && IsIdentifier(name) ? name : "";
+}
+
 // The number of combinations, up to one more than kElementsMax.
 size_t CombinationsOf(const JobSpec& spec) {
   size_t count = 1;
@@ -134,8 +145,9 @@ absl::StatusOr<std::string> FillIn(
         }
         return absl::InvalidArgumentError(
             StrCat("{", name,
-                   "} in command names no parameter; write it in [sweep], or "
-                   "{index} for the index of an element"));
+                   "} in command names no parameter; write it in [sweep], "
+                   "{index} for the index of an element, or {{",
+                   name, "}} for the program to see {", name, "}"));
       });
 }
 
@@ -430,20 +442,21 @@ absl::StatusOr<std::string> FillBraces(
     const size_t open = text.find('{');
     filled += text.substr(0, open);
     if (open == std::string_view::npos) return filled;
-    text.remove_prefix(open + 1);
-    // A name is short, so this is linear in the text, also where nothing closes
-    // its braces.
-    const std::string_view ahead = text.substr(0, kIdentifierBytesMax + 1);
-    const auto close = static_cast<size_t>(
-        std::ranges::find_if_not(ahead, IsIdentifierPart) - ahead.begin());
-    const std::string_view name = ahead.substr(0, close);
-    if (close == ahead.size() || ahead[close] != '}' || !IsIdentifier(name)) {
-      filled += '{';
+    const bool of_shell = open > 0 && text[open - 1] == '$';
+    text.remove_prefix(open);
+    std::string_view name = NameInBraces(text);
+    if (!name.empty() && !of_shell) {
+      GAVEL_ASSIGN_OR_RETURN(const std::string value, value_of(name));
+      filled += value;
+      text.remove_prefix(name.size() + 2);
       continue;
     }
-    GAVEL_ASSIGN_OR_RETURN(const std::string value, value_of(name));
-    filled += value;
-    text.remove_prefix(close + 1);
+    filled += '{';
+    text.remove_prefix(1);
+    name = NameInBraces(text);
+    if (name.empty() || text.substr(name.size() + 2, 1) != "}") continue;
+    StrAppend(&filled, name, "}");
+    text.remove_prefix(name.size() + 3);
   }
 }
 

@@ -27,6 +27,10 @@ inline constexpr int kElementIndexMax = 999'999;
 // The programs and variables of all elements of one array, together.
 inline constexpr size_t kArrayBytesMax = size_t{64} << 20;
 
+// Before the name of a sweep's parameter in capitals: an element's variable of
+// its value.
+inline constexpr std::string_view kSweepPrefix = "GAVEL_SWEEP_";
+
 // The indices of "0-9,20,30-40:5", ascending. INVALID_ARGUMENT, naming the part
 // that is wrong: none, one twice, a range that falls, more than kElementsMax,
 // or an index beyond kElementIndexMax.
@@ -75,8 +79,9 @@ absl::Status CheckArray(const JobSpec& spec);
 
 // True for [A-Za-z_][A-Za-z0-9_]{0,63}.
 bool IsIdentifier(std::string_view name);
-// `text` with each {NAME} replaced by what `value_of` returns for it; braces
-// around anything else stay. The first error of `value_of`, if any.
+// `text` with each {NAME} replaced by what `value_of` returns for it. ${NAME}
+// and braces around anything else stay, and {{NAME}} becomes {NAME}. The first
+// error of `value_of`, if any.
 absl::StatusOr<std::string> FillBraces(
     std::string_view text,
     const std::function<absl::StatusOr<std::string>(std::string_view name)>&

@@ -366,7 +366,8 @@ constexpr std::tuple kJobKeys = {
          .example = R"("0-99%10")",
          .meaning = "Several jobs, one for each index: `0-9,20,30-40:5`; `%N`: "
                     "at most N of them at once. Each has its index as "
-                    "`GAVEL_ARRAY_INDEX` and for `{index}` in `command`."}),
+                    "`GAVEL_ARRAY_INDEX` and for `{index}` in `command`, where "
+                    "`{{index}}` is `{index}` itself and `${NAME}` stays."}),
     Key("sweep", &JobSpec::sweep,
         {.kind = KeyKind::kTable,
          .otherwise = "one job",
@@ -590,6 +591,23 @@ absl::Status Override(const JobSetting& setting, toml::table& root) {
 
 }  // namespace
 
+// A key that two flags give under both of its names, of which neither is meant
+// to override the other.
+static absl::Status CheckAliases(std::span<const JobSetting> settings) {
+  const JobSetting* parents = nullptr;
+  for (const JobSetting& setting : settings) {
+    if (setting.key != "after" && setting.key != "after_success") continue;
+    if (parents != nullptr && parents->flag != setting.flag) {
+      return absl::InvalidArgumentError(
+          StrCat(parents->flag, " and ", setting.flag,
+                 " mean the same key, after_success; write all jobs into one "
+                 "of them"));
+    }
+    parents = &setting;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<JobSetting> ParseSetting(std::string_view text) {
   const size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
@@ -671,6 +689,7 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                                      std::span<const JobSetting> settings) {
   GAVEL_ASSIGN_OR_RETURN(toml::table root,
                          ParseToml(toml, source, kJobSpecBytesMax));
+  GAVEL_RETURN_IF_ERROR(CheckAliases(settings));
   for (const JobSetting& setting : settings) {
     GAVEL_RETURN_IF_ERROR(Override(setting, root));
   }

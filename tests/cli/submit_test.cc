@@ -53,7 +53,7 @@ TEST_F(SubmitTest, AnArrayIsOneSubmissionAndItsElementsAreJobs) {
              {"sh", "-c", "echo $GAVEL_ARRAY_INDEX $0", "of {index}"});
   EXPECT_EQ(submitted.exit_code, 0) << submitted.errors;
   EXPECT_THAT(submitted.output, HasSubstr("Submitted array 1 of 4 jobs (lm)"));
-  EXPECT_THAT(submitted.output, HasSubstr("Job 5 (lm_3) finished"));
+  EXPECT_THAT(submitted.output, HasSubstr("Job 1_3 (lm_3) finished"));
   EXPECT_EQ(Do({"logs", "1_2"}).output, "2 of 2\n");
   EXPECT_EQ(Do({"logs", "lm_3"}).output, "3 of 3\n");
   EXPECT_THAT(Do({"why", "1_2"}).output, HasSubstr("job 4 (1_2) lm_2:"));
@@ -74,7 +74,7 @@ TEST_F(SubmitTest, ElementsOfAnArrayAreHeldReleasedAndCancelled) {
   EXPECT_EQ(State("lm_4"), "F");
   EXPECT_EQ(Do({"release", "1_[3-4]"}).output, "Released job 1_[3-4]\n");
   EXPECT_EQ(State("lm_4"), "PD");
-  EXPECT_EQ(Do({"cancel", "1_7"}).output, "Cancelled job 9\n");
+  EXPECT_EQ(Do({"cancel", "1_7"}).output, "Cancelled job 1_7\n");
   EXPECT_EQ(State("lm_7"), "CA");
   EXPECT_THAT(Do({"cancel", "1_[8-12]"}).errors,
               HasSubstr("array 1 has no element 10-12; it has 0-9"));
@@ -256,7 +256,8 @@ TEST_F(SubmitTest, AJobStartsAfterOthers) {
   EXPECT_EQ(row["awaits"], json({1}));
   DoWith({"submit", "--name", "third", "--set", "after_any=first,second"},
          {"true"});
-  EXPECT_THAT(Do({"why", "third"}).output, HasSubstr("and 1 more"));
+  EXPECT_THAT(Do({"why", "third"}).output,
+              HasSubstr(", job 2 second (waiting)"));
   EXPECT_THAT(DoWith({"submit", "--after", "nobody"}, {"true"}).errors,
               HasSubstr("its owner has no such job"));
   EXPECT_EQ(Do({"cancel", "first"}).exit_code, 0);
@@ -264,6 +265,31 @@ TEST_F(SubmitTest, AJobStartsAfterOthers) {
   EXPECT_THAT(Do({"why", "second"}).output,
               HasSubstr("its parent 1 first was cancelled"));
   EXPECT_EQ(Do({"wait", "third"}).exit_code, 0);
+  // Its parent has failed already.
+  const Ended late =
+      DoWith({"submit", "--name", "late", "--after", "second"}, {"true"});
+  EXPECT_EQ(late.exit_code, 75) << late.errors;
+  EXPECT_THAT(late.output,
+              HasSubstr("Job 4 (late) is cancelled: its parent 2 second was"));
+  EXPECT_THAT(
+      DoWith({"submit", "--json", "--name", "later", "--after", "second"},
+             {"true"})
+          .output,
+      HasSubstr("\"cancelled\": \"cancelled: its parent 2 second was"));
+}
+
+TEST_F(SubmitTest, AnElementAndAJobOfItsIdAreNotMixedUp) {
+  StartCluster(1);
+  DoWith({"submit", "--name", "lm", "--array", "0-1%1"}, Trainer("100000"));
+  EXPECT_EQ(DoWith({"submit", "--name", "1_1"}, Trainer("100000")).exit_code,
+            0);
+  const Ended refused = Do({"cancel", "1_1"});
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.errors,
+              HasSubstr("\"1_1\" is both element 1 of array 1, which is job 3, "
+                        "and the name of job 4; name one of them by its id"));
+  EXPECT_EQ(Do({"cancel", "3"}).exit_code, 0);
+  EXPECT_EQ(State("lm_1"), "CA");
 }
 
 TEST_F(SubmitTest, ArraysAreParentsAsAWholeAndByIndex) {

@@ -96,6 +96,16 @@ TEST(Table, TheWaitingRestOfAnArrayIsOneLine) {
                                  "60_8 lm_8"));
 }
 
+TEST(Table, ALineOfAnArrayHasTheReasonOfMostOfItsElements) {
+  std::vector<QueueRow> rows;
+  for (const int index : {0, 1, 2}) rows.push_back(ElementRow(index, "PD"));
+  rows[0].code = "priority";
+  rows[1].code = rows[2].code = "array_limit";
+  const std::string text = RenderQueue(rows, kUncut);
+  EXPECT_THAT(text, HasSubstr("42_[0-2]"));
+  EXPECT_THAT(text, HasSubstr("(reason of 1)"));
+}
+
 TEST(Table, TheQueueShowsLiveJobsFirst) {
   std::vector<QueueRow> rows;
   for (const char* state : {"CD", "PD", "F", "R", "CA", "S", "CG", "PD"}) {

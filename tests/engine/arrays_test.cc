@@ -192,7 +192,7 @@ TEST(Arrays, ACommandThatFitsNoElementSaysWhy) {
   Command(driver, CommandKind::kRelease, JobId(1));
   EXPECT_THAT(driver.LastReply(), HasSubstr("is not held, it is active"));
   Command(driver, CommandKind::kRelease, JobId(1), "5");
-  EXPECT_EQ(driver.LastReply(), "job 7 waits for other elements of array 1");
+  EXPECT_EQ(driver.LastReply(), "job 1_5 waits for other elements of array 1");
   Command(driver, CommandKind::kRequeue, JobId(1), "5");
   EXPECT_THAT(driver.LastReply(), HasSubstr("waits for other elements"));
   Command(driver, CommandKind::kCancel, JobId(99));

@@ -162,7 +162,8 @@ TEST(AfterSuccess, AJobWaitsForAllOfItsParents) {
   const JobId left = driver.Submit("left", 1, After({"top"}));
   const JobId right = driver.Submit("right", 1, After({"top"}));
   const JobId bottom = driver.Submit("bottom", 1, After({"left", "right"}));
-  EXPECT_THAT(driver.Why(bottom), HasSubstr("job 2 left (waiting) and 1 more"));
+  EXPECT_THAT(driver.Why(bottom),
+              HasSubstr("for job 2 left (waiting), job 3 right (waiting);"));
   Finish(driver, top);
   Finish(driver, left);
   EXPECT_TRUE(Waits(driver, bottom));
@@ -170,6 +171,16 @@ TEST(AfterSuccess, AJobWaitsForAllOfItsParents) {
               HasSubstr("waiting: for job 3 right (waiting);"));
   Finish(driver, right);
   EXPECT_TRUE(driver.job(bottom).active());
+}
+
+TEST(AfterSuccess, TheReasonNamesThreeParentsAndCountsTheOthers) {
+  EngineDriver driver(1);
+  for (const char* name : {"a", "b", "c", "d", "e"}) driver.Submit(name);
+  const JobId child = driver.Submit("f", 1, After({"a", "b", "c", "d", "e"}));
+  EXPECT_EQ(driver.Why(child),
+            "waiting: for job 1 a (waiting), job 2 b (waiting), job 3 c "
+            "(waiting) and 2 more; `gavel release 6` lets it start without "
+            "them");
 }
 
 TEST(AfterSuccess, OneFailedParentOfSeveralIsEnough) {
@@ -444,6 +455,26 @@ TEST(Dependencies, TheOwnerMayStartOrCancelAJobThatWaits) {
   EXPECT_EQ(driver.job(cancelled).state, JobState::kCancelled);
 }
 
+TEST(Dependencies, AJobThatWaitsIsNotCalledHeld) {
+  EngineDriver driver(2);
+  driver.Submit("a");
+  const JobId child = driver.Submit("b", 1, After({"a"}));
+  JobSpec later;
+  later.not_before_s = 300;
+  const JobId ahead = driver.Submit("c", 1, later);
+  for (const CommandKind kind :
+       {CommandKind::kRequeue, CommandKind::kCheckpoint}) {
+    driver.Step(event::JobCommanded{child, kind, 1});
+    EXPECT_EQ(driver.LastReply(),
+              "job 2 waits for other jobs and does not run; there is nothing "
+              "to do");
+    driver.Step(event::JobCommanded{ahead, kind, 1});
+    EXPECT_EQ(driver.LastReply(),
+              "job 3 waits for its time and does not run; there is nothing to "
+              "do");
+  }
+}
+
 TEST(Dependencies, AJobThatIsHeldWaitsOnAfterItsRelease) {
   EngineDriver driver(2);
   const JobId parent = driver.Submit("a");
@@ -512,7 +543,7 @@ TEST(ArraysAsParents, OneFailedElementCancelsTheJobAndIsNamed) {
   Cancel(driver, Named(driver, "prep_1"));
   EXPECT_EQ(driver.job(strict).state, JobState::kCancelled);
   EXPECT_THAT(driver.Why(strict),
-              HasSubstr("its parent 3 prep_1 was cancelled"));
+              HasSubstr("its parent 1_1 prep_1 was cancelled"));
   EXPECT_TRUE(Waits(driver, any)) << "the others have not ended";
   // A child that comes later is cancelled at once.
   const JobId late = driver.Submit("late", 1, After({"prep"}));
@@ -520,6 +551,33 @@ TEST(ArraysAsParents, OneFailedElementCancelsTheJobAndIsNamed) {
   Finish(driver, Named(driver, "prep_0"));
   Cancel(driver, Named(driver, "prep_2"));
   EXPECT_TRUE(driver.job(any).active());
+}
+
+// The element is forgotten, and so is the one that first had the mark of it.
+TEST(ArraysAsParents, AFailedElementThatIsForgottenCancelsLaterJobs) {
+  EngineDriver driver(2, "fifo",
+                      [](EngineOptions& o) { o.ended_jobs_kept = 1; });
+  driver.Submit("prep", 1, Elements({}, "0-3"));
+  Cancel(driver, Named(driver, "prep_3"));
+  for (const char* name : {"prep_0", "prep_1"}) {
+    Finish(driver, Named(driver, name));
+  }
+  ASSERT_EQ(Named(driver, "prep_3"), JobId());
+  ASSERT_EQ(Named(driver, "prep_0"), JobId());
+  const JobId late = driver.Submit("late", 1, After({"prep"}));
+  EXPECT_EQ(driver.job(late).state, JobState::kCancelled);
+  EXPECT_THAT(driver.Why(late), HasSubstr("its parent 1 prep was cancelled"));
+  EXPECT_TRUE(Waits(driver, driver.Submit("any", 1, AfterAny({"prep"}))));
+
+  Engine restored = driver.Restored();
+  JobSpec spec = After({"prep"});
+  spec.name = "restored";
+  restored.Step(driver.now, event::JobSubmitted{spec, 1});
+  EXPECT_EQ(restored.jobs().rbegin()->second.state, JobState::kCancelled);
+  driver.Restart();
+  Finish(driver, Named(driver, "prep_2"));
+  const JobId last = driver.Submit("last", 1, After({"prep"}));
+  EXPECT_EQ(driver.job(last).state, JobState::kCancelled);
 }
 
 TEST(ArraysAsParents, ByIndexEachElementWaitsForOne) {
@@ -535,7 +593,7 @@ TEST(ArraysAsParents, ByIndexEachElementWaitsForOne) {
                           }),
             1);
   EXPECT_THAT(driver.Why(Named(driver, "train_2")),
-              HasSubstr("for job 4 prep_2 ("));
+              HasSubstr("for job 1_2 prep_2 ("));
   EXPECT_THAT(driver.job(Named(driver, "train_2")).spec.after_success,
               ElementsAre("prep_2"));
   Finish(driver, Named(driver, "prep_2"));
@@ -545,7 +603,7 @@ TEST(ArraysAsParents, ByIndexEachElementWaitsForOne) {
   Cancel(driver, Named(driver, "prep_1"));
   EXPECT_EQ(StateOf(driver, "train_1"), JobState::kCancelled);
   EXPECT_THAT(driver.Why(Named(driver, "train_1")),
-              HasSubstr("its parent 3 prep_1 was cancelled"));
+              HasSubstr("its parent 1_1 prep_1 was cancelled"));
   EXPECT_TRUE(Waits(driver, "train_3")) << "its own parent is there";
   Cancel(driver, Named(driver, "prep_0"));
   EXPECT_TRUE(Waits(driver, "train_3")) << "that is nobody's parent";

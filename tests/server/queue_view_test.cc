@@ -133,6 +133,32 @@ TEST(QueueView, ElementsOfAnArrayAreFoundByItsIdAndItsName) {
   EXPECT_FALSE(row.array_index.has_value());
 }
 
+TEST(QueueView, AnElementShowsItsValuesOfTheSweepToItsOwner) {
+  EngineDriver driver(2);
+  JobSpec spec;
+  spec.owner = "ada";
+  spec.sweep = {{"depth", {"2", "4"}}, {"lr", {"0.1", std::string(500, '9')}}};
+  driver.Submit("lm", 1, spec);
+  QueueViews views(driver.engine());
+  const auto view = views.Make(driver.now);
+  Identity reader;
+  reader.name = "ada";
+  reader.role = Role::kUser;
+  QueueRow row;
+  const auto fill = [&](size_t job) {
+    FillQueueRow(*view->jobs[job], view->line->Get(), driver.now, reader, &row);
+  };
+  fill(2);
+  EXPECT_THAT(row.sweep, ElementsAre(Pair("depth", "4"), Pair("lr", "0.1")));
+  EXPECT_EQ(WhyRowOf(*view->jobs[2], view->line->Get(), reader, {}).sweep,
+            row.sweep);
+  fill(3);
+  EXPECT_LE(row.sweep[1].second.size(), 103U) << "it is cut";
+  reader.name = "bob";
+  fill(2);
+  EXPECT_THAT(row.sweep, IsEmpty());
+}
+
 // One sorting gives every job the place that `why` gives it alone.
 TEST(QueueView, PlacesInLineAreThoseOfWhy) {
   EngineDriver driver(2, "max_min_fairness");

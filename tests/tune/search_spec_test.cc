@@ -158,6 +158,11 @@ TEST(SearchSpec, ArgumentsAreFilledIn) {
   const std::vector<std::string> some = {"./train", "{lr}"};
   EXPECT_THAT(CheckArguments(some, spec.space),
               IsInvalid("no argument of the program has {depth}"));
+  // Neither of these is the parameter.
+  const std::vector<std::string> literal = {"./train", "{lr}", "${depth}",
+                                            "{{depth}}"};
+  EXPECT_THAT(CheckArguments(literal, spec.space),
+              IsInvalid("no argument of the program has {depth}"));
   EXPECT_THAT(CheckArguments({}, spec.space), IsInvalid("no program to train"));
 }
 

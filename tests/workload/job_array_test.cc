@@ -257,5 +257,26 @@ TEST(JobArray, BracesThatAreNotClosedCostNoMoreThanOtherCharacters) {
   EXPECT_EQ(*FillBraces("{}{x}}{1}", none), "{}value}{1}");
 }
 
+TEST(JobArray, BracesOfAShellOrInDoubleBracesStay) {
+  const auto value = [](std::string_view) -> absl::StatusOr<std::string> {
+    return "7";
+  };
+  EXPECT_EQ(*FillBraces("{x} ${x} {{x}} ${{x}}", value), "7 ${x} {x} ${x}");
+  EXPECT_EQ(*FillBraces("$ {x}{x} {{x} {{1}}", value), "$ 77 {7 {{1}}");
+
+  ASSERT_OK_AND_ASSIGN(
+      const JobSpec spec,
+      ParseJobSpec("name = \"lm\"\narray = \"0-9\"\ncommand = [\"sh\", "
+                   "\"-c\", \"cd ${HOME}; awk '{{print}}' {index}\"]\n",
+                   "job.toml"));
+  EXPECT_EQ(ElementSpec(spec, 3).argv[2], "cd ${HOME}; awk '{print}' 3");
+  EXPECT_THAT(ParseJobSpec("name = \"lm\"\narray = \"0-9\"\ncommand = "
+                           "[\"awk\", \"{print}\"]\n",
+                           "job.toml")
+                  .status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "or {{print}} for the program to see {print}"));
+}
+
 }  // namespace
 }  // namespace gavel

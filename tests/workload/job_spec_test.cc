@@ -98,6 +98,15 @@ TEST(JobSettings, OverrideAKeyByAnotherOfTheSameMeaning) {
   }
 }
 
+TEST(JobSettings, OfOneMeaningAreRefusedUnderTwoNames) {
+  EXPECT_THAT(ParseWithFlags({"after=b", "after_success=c"}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "--set after and --set after_success mean the same"));
+  ASSERT_OK_AND_ASSIGN(const JobSpec spec,
+                       ParseWithFlags({"after=b", "after=c", "after_any=d"}));
+  EXPECT_THAT(spec.after_success, ElementsAre("c"));
+}
+
 TEST(JobSettings, ReplaceAWholeTableInBraces) {
   const absl::StatusOr<JobSpec> spec =
       ParseWithFlags({"environment={ A = \"1\", name = \"x\" }"});
