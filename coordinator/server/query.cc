@@ -435,6 +435,7 @@ QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view) {
     case QueryKind::kWhy:
     case QueryKind::kHistory:  // is in the journal, not in the engine
     case QueryKind::kDashboard:
+    case QueryKind::kAdmission:
       reply.error = "is not to be had here";
       break;
   }
