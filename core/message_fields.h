@@ -186,10 +186,10 @@ auto Fields(As<CommandRequest> auto& m) {
 
 auto Fields(As<CommandReply> auto& m) { return std::tie(m.request, m.error); }
 
-constexpr QueryKind LastOf(QueryKind) { return QueryKind::kDashboard; }
+constexpr QueryKind LastOf(QueryKind) { return QueryKind::kAdmission; }
 
 auto Fields(As<QueryRequest> auto& m) {
-  return std::tie(m.request, m.kind, m.job, m.cursor, m.filter);
+  return std::tie(m.request, m.kind, m.job, m.cursor, m.filter, m.submission);
 }
 
 auto Fields(As<QueryReply> auto& m) {

@@ -484,20 +484,22 @@ enum class QueryKind : uint8_t {
   kNodes = 1,
   kWhy = 2,
   kStatus = 3,
-  kHistory = 4,   // what `filter` asks for
-  kForecast = 5,  // the data of active jobs for predictions
-  kDashboard = 6  // one object: a token for actions over HTTP, and its address
+  kHistory = 4,    // what `filter` asks for
+  kForecast = 5,   // the data of active jobs for predictions
+  kDashboard = 6,  // one object: a token for actions over HTTP, and its address
+  kAdmission = 7   // an empty object, or the error that `submission` would get
 };
 
 // Answers are pages of JSON: `json` holds an array of rows (kQueue, kNodes,
-// kHistory, kForecast) or one object (kWhy, kStatus). Ask again with
+// kHistory, kForecast) or one object (the other kinds). Ask again with
 // `next_cursor` until it is 0.
 struct QueryRequest {
   uint64_t request = 0;
   QueryKind kind = QueryKind::kQueue;
   JobId job;
   uint64_t cursor = 0;
-  std::string filter = "";  // for kHistory, JSON
+  std::string filter = "";        // for kHistory, JSON
+  SubmitRequest submission = {};  // for kAdmission; is not submitted
 };
 
 struct QueryReply {

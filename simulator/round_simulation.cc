@@ -269,7 +269,7 @@ void RoundSimulation::Do(const action::SendToAgent& action) {
     Launch(launch->worker);
   } else if (const auto* stop = std::get_if<StopWorker>(&action.message)) {
     if (Running* job = Find(stop->worker)) {
-      if (IsInteractive(*job) && job->trains_from != kNever) {
+      if (IsOpaque(*job) && job->trains_from != kNever) {
         ++job->told.preemptions;
         ++counters_.preemptions;
       }
@@ -349,7 +349,7 @@ void RoundSimulation::Sample() {
     if (job.trains_from != kNever) running += 1;
   }
   sample.waiting_jobs = static_cast<double>(running_.size()) - running;
-  // The engine's capacity leaves out the accelerators of interactive jobs.
+  // The engine's capacity leaves out the accelerators of opaque jobs.
   const std::vector<int>& capacity = work_.capacity();
   for (size_t type = 0; type < busy_.size(); ++type) {
     sample.busy.push_back(capacity[type] > 0 ? busy_[type] / capacity[type]
@@ -457,7 +457,7 @@ void RoundSimulation::Launch(const WorkerKey& key) {
   WorkerHello hello;
   hello.worker = key;
   hello.progress = ProgressOf(*job);
-  if (!IsInteractive(*job)) {
+  if (!IsOpaque(*job)) {
     inbox_.Push(event::WorkerJoined{std::move(hello)});
     return;
   }
@@ -484,6 +484,8 @@ void RoundSimulation::Exit(Running& job, int rank, int code, int signal,
   exit.exit_code = code;
   exit.signal = signal;
   exit.no_failure = no_failure;
+  // Every job has said hello, and then a 0 alone is no good end.
+  if (code == 0 && signal == 0) exit.finished_code = 0;
   inbox_.Push(event::WorkerGone{std::move(exit)});
 }
 
@@ -508,7 +510,7 @@ void RoundSimulation::Granted(Running& job, int rank, uint64_t epoch) {
   Occupy(worker);
   // The other ranks are granted when rank 0's store is open: at once.
   const int size = SizeOf(job);
-  if (rank == 0 && size > 1 && !IsInteractive(job)) Ask(job, rank);
+  if (rank == 0 && size > 1 && !IsOpaque(job)) Ask(job, rank);
   const bool all = std::all_of(
       job.workers.begin(), job.workers.begin() + size,
       [&](const Worker& w) { return w.epoch == epoch && !w.pausing; });
@@ -675,7 +677,7 @@ void RoundSimulation::Train(Running& job) {
   const Time end =
       std::max(queue_.now(), job.trains_from) + left / job.steps_per_s;
   queue_.At(end, {Kind::kFinish, job.id.value(), job.plan});
-  if (IsInteractive(job)) return;  // it reports nothing
+  if (IsOpaque(job)) return;  // it reports nothing
   const bool on_trial = options_.engine.introspection &&
                         (partner != nullptr || job.last.size() > 1);
   const bool estimated =
@@ -746,8 +748,8 @@ void RoundSimulation::Finish(JobId id, uint64_t plan) {
     finished.epoch = worker.epoch;
     finished.progress = ProgressOf(*job);
     Leave(*job, worker);
-    // The lease of an interactive job ends with its process.
-    if (!IsInteractive(*job)) {
+    // The lease of an opaque job ends with its process.
+    if (!IsOpaque(*job)) {
       inbox_.Push(event::WorkerSaidFinished{std::move(finished)});
     }
     Exit(*job, rank, 0, 0, /*no_failure=*/false);

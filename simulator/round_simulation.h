@@ -266,8 +266,8 @@ class RoundSimulation : public WorkSimulation {
 
   // ---- workers
   int SizeOf(const Running& job) const;  // of its gang, as it is assigned
-  bool IsInteractive(const Running& job) const {
-    return work_.job(job.index).interactive;
+  bool IsOpaque(const Running& job) const {
+    return work_.job(job.index).interactive || work_.job(job.index).opaque;
   }
   Running* Find(JobId id);
   Running* Find(const WorkerKey& key);

@@ -329,6 +329,7 @@ JobSpec SimulatedWork::Spec(size_t i) const {
     spec.job_class = JobClass::kInteractive;
     spec.idle_limit_s = kNever;  // it is used all the time
   }
+  if (job.opaque) spec.job_class = JobClass::kOpaque;
   // Estimated: the engine is not told which row is its own.
   if (!references_.has_value() && !job.interactive) spec.workload = type(i);
   if (job.app != TraceJob::kNoApp) spec.app = trace_.apps[job.app];

@@ -127,6 +127,15 @@ absl::StatusOr<JobId> Client::Submit(const std::string& source,
   return absl::FailedPreconditionError(reply.error);
 }
 
+absl::Status Client::CheckSubmission(const std::string& source,
+                                     const std::string& toml,
+                                     const std::string& directory) {
+  QueryRequest query;
+  query.kind = QueryKind::kAdmission;
+  query.submission = {0, source, toml, directory};
+  return QueryAllPages(query).status();
+}
+
 absl::Status Client::Command(CommandKind kind, JobId job) {
   return Command(CommandRequest{0, kind, job});
 }
@@ -142,9 +151,12 @@ absl::Status Client::Command(CommandRequest command, double timeout_s) {
 
 absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
                                    const std::string& filter) {
+  return QueryAllPages({0, kind, job, 0, filter});
+}
+
+absl::StatusOr<Json> Client::QueryAllPages(const QueryRequest& first) {
   return AskAllPages(
-      {0, kind, job, 0, filter},
-      [this](QueryRequest request) -> absl::StatusOr<QueryReply> {
+      first, [this](QueryRequest request) -> absl::StatusOr<QueryReply> {
         request.request = ++last_request_;
         return Ask<QueryReply>(request, request.request, kReplyTimeout_s);
       });

@@ -55,6 +55,10 @@ class Client {
   absl::StatusOr<JobId> Submit(const std::string& source,
                                const std::string& toml,
                                const std::string& directory);
+  // The same, without submitting the job.
+  absl::Status CheckSubmission(const std::string& source,
+                               const std::string& toml,
+                               const std::string& directory);
   absl::Status Command(CommandKind kind, JobId job = JobId());
   absl::Status Command(CommandRequest command,
                        double timeout_s = kReplyTimeout_s);
@@ -109,6 +113,7 @@ class Client {
   template <class Reply>
   absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
                             double timeout_s);
+  absl::StatusOr<Json> QueryAllPages(const QueryRequest& first);
   absl::Status NoAnswer() const;
   // The element of the array with that index, which somebody typed as `job`.
   absl::StatusOr<JobId> ElementOf(const std::string& job, uint64_t array,

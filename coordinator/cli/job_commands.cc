@@ -626,6 +626,8 @@ absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
   result.fits = *std::move(fits);
   JobSpec wanted = file.spec;
   const bool follows = TakeOutEarlier(earlier, &wanted);
+  GAVEL_RETURN_IF_ERROR(
+      client.CheckSubmission(file.path, FormatJobSpec(wanted), file.directory));
   const absl::StatusOr<JobSpec> spec = WithParentsLeft(client, wanted);
   // A job whose parent was cancelled is accepted, and then cancelled.
   if (!spec.ok() && !absl::IsCancelled(spec.status())) {

@@ -29,8 +29,6 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/coordinator_server.h"
-#include "coordinator/workload/job_array.h"
-#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
@@ -82,6 +80,7 @@ absl::StatusOr<study::SimulationInputs> MakeInputs(
     row.steps_total = job.steps;
     row.arrival_s = job.arrival_s;
     row.entity = EntityOf(job, &trace);
+    row.opaque = job.opaque;
     JobTemplate job_template;
     job_template.type = TypeName(job);
     trace.templates.push_back(std::move(job_template));
@@ -137,7 +136,8 @@ namespace {
 constexpr double kEndlessSteps = 1e15;
 constexpr uint64_t kEventsAtOnce = 64;
 constexpr size_t kOthersShown = 20;
-// The new job arrives after the jobs that wait already.
+// Opaque jobs that run arrive at 0, so that they keep their accelerators; the
+// other jobs so much later, and the new one after these.
 constexpr double kMoment_s = 1e-3;
 
 std::string WorkloadOf(const ForecastRow& row) {
@@ -163,9 +163,18 @@ KnownSpeeds KnownSpeedsOf(const std::vector<ForecastRow>& jobs) {
   return known;
 }
 
-// A job whose time_limit comes before its last step ends with it.
+// A job whose time_limit comes before its last step ends with it. An opaque job
+// without known steps counts seconds of its time_limit, the same on all types.
 void LimitTo(std::optional<double> time_s, PredictedJob* job) {
   if (!time_s || job->steps_per_s.empty()) return;
+  if (job->opaque && job->steps >= kEndlessSteps) {
+    for (auto& [type, steps_per_s] : job->steps_per_s) {
+      steps_per_s = steps_per_s > 0 ? 1 : 0;
+    }
+    job->steps = std::max(1.0, *time_s);
+    job->at_most = true;
+    return;
+  }
   const double fastest =
       std::ranges::max(job->steps_per_s | std::views::values);
   if (fastest > 0 && *time_s * fastest < job->steps) {
@@ -174,11 +183,35 @@ void LimitTo(std::optional<double> time_s, PredictedJob* job) {
   }
 }
 
+// Facts about the present jobs that their own rows do not have.
+struct Known {
+  KnownSpeeds speeds;
+  std::map<uint64_t, std::string> running;  // the type, by job
+};
+
+Known KnownOf(const LiveState& live) {
+  Known known{KnownSpeedsOf(live.jobs), {}};
+  for (const NodeRow& node : live.nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      for (const auto* jobs : {&one.jobs, &one.starting_jobs}) {
+        for (const uint64_t job : *jobs) known.running[job] = one.type;
+      }
+    }
+  }
+  return known;
+}
+
+// Whether the job keeps the accelerators that it has until its end.
+bool IsSeated(const ForecastRow& row, const Known& known) {
+  return row.opaque && known.running.contains(row.id);
+}
+
 // A job of a speed that nobody knows has no known end. `factor`: of the steps
 // that are expected.
-PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known,
-                   double factor) {
+PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
   PredictedJob job;
+  job.arrival_s = kMoment_s;
+  job.opaque = row.opaque;
   job.id = row.id;
   job.name = row.name;
   job.entity = row.entity;
@@ -187,8 +220,8 @@ PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known,
   job.steps = std::max(1.0, row.steps_left.value_or(kEndlessSteps));
   job.steps_per_s = {row.throughputs.begin(), row.throughputs.end()};
   if (row.guessed) {
-    const auto speeds = known.find({WorkloadOf(row), row.scale_factor});
-    if (speeds == known.end()) {
+    const auto speeds = known.speeds.find({WorkloadOf(row), row.scale_factor});
+    if (speeds == known.speeds.end()) {
       job.steps = kEndlessSteps;
     } else {
       job.steps_per_s = speeds->second;
@@ -197,6 +230,12 @@ PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known,
         if (!(steps_per_s > 0)) job.steps_per_s.erase(type);
       }
     }
+  }
+  if (IsSeated(row, known)) {
+    job.arrival_s = 0;
+    const std::string& type = known.running.at(row.id);
+    std::erase_if(job.steps_per_s,
+                  [&](const auto& entry) { return entry.first != type; });
   }
   if (job.steps < kEndlessSteps) job.steps *= factor;
   LimitTo(row.time_left_s, &job);
@@ -207,14 +246,30 @@ PredictedJob JobOf(const ForecastRow& row, const KnownSpeeds& known,
   return job;
 }
 
-// Accelerators that may be used.
-std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes) {
+// The jobs that keep their accelerators, nobody knows how long. A simulation
+// leaves out both: it would go on until its limit of time.
+std::set<uint64_t> ImmovableOf(const LiveState& live, const Known& known) {
+  std::set<uint64_t> immovable;
+  for (const ForecastRow& row : live.jobs) {
+    if (!IsSeated(row, known)) continue;
+    if (JobOf(row, known, 1).steps >= kEndlessSteps) immovable.insert(row.id);
+  }
+  return immovable;
+}
+
+// Accelerators that may be used, and are not held by one of `immovable`.
+std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes,
+                                   const std::set<uint64_t>& immovable) {
+  const auto holds = [&](const std::vector<uint64_t>& jobs) {
+    return std::ranges::any_of(
+        jobs, [&](uint64_t job) { return immovable.contains(job); });
+  };
   std::map<std::pair<std::string, std::string>, int> counts;
   for (const NodeRow& node : nodes) {
     for (const AcceleratorRow& one : node.accelerators) {
       const bool usable = one.state == "idle" || one.state == "starting" ||
                           one.state == "allocated";
-      if (!usable) continue;
+      if (!usable || holds(one.jobs) || holds(one.starting_jobs)) continue;
       ++counts[{node.server, one.type}];
     }
   }
@@ -236,13 +291,15 @@ bool MayUse(const JobSpec& spec, const std::string& server,
          (given == spec.throughputs.end() || given->second > 0);
 }
 
-// The coordinator's options; defaults for those that it does not report.
-absl::StatusOr<SimulationOptions> SimulationOptionsOf(const LiveState& live) {
+// The coordinator's options; defaults for those that it does not report. The
+// cluster is empty where `immovable` hold all of it.
+absl::StatusOr<SimulationOptions> SimulationOptionsOf(
+    const LiveState& live, const std::set<uint64_t>& immovable) {
   const StatusRow& status = live.status;
   SimulationOptions options;
   if (!status.policy.empty()) options.policy = status.policy;
-  options.cluster = ClusterOf(live.nodes);
-  if (options.cluster.empty()) {
+  options.cluster = ClusterOf(live.nodes, immovable);
+  if (options.cluster.empty() && immovable.empty()) {
     return absl::FailedPreconditionError(
         "the cluster has no accelerators at present; start an agent");
   }
@@ -269,7 +326,8 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
   PredictedJob job;
   job.name = spec.name;
   job.entity = spec.entity;
-  job.arrival_s = kMoment_s + spec.not_before_s.value_or(0);
+  job.arrival_s = 2 * kMoment_s + spec.not_before_s.value_or(0);
+  job.opaque = spec.opaque();
   job.weight = spec.weight;
   job.scale_factor = spec.scale_factor;
   job.steps = spec.steps_total > 0 ? static_cast<double>(spec.steps_total)
@@ -287,6 +345,11 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
     return absl::InvalidArgumentError(
         "the job names no steps_total and no time_limit; without one nobody "
         "knows when it is done");
+  }
+  const bool has_known_steps = spec.steps_total > 0 && !job.steps_per_s.empty();
+  if (job.opaque && spec.time_limit_s && !has_known_steps) {
+    job.steps = kEndlessSteps;
+    for (const FitRow& fit : fits) job.steps_per_s[fit.type] = 1;
   }
   if (job.steps_per_s.empty()) {
     return absl::InvalidArgumentError(
@@ -310,6 +373,7 @@ struct Ends {
 absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
                               std::vector<PredictedJob> jobs,
                               double wall_limit_s) {
+  if (jobs.empty() || options.cluster.empty()) return Ends();
   GAVEL_ASSIGN_OR_RETURN(const auto inputs, MakeInputs(options, &jobs));
   GAVEL_ASSIGN_OR_RETURN(const std::unique_ptr<TraceSimulation> simulation,
                          TraceSimulation::Create(inputs.options, *inputs.trace,
@@ -374,30 +438,12 @@ absl::StatusOr<std::vector<QueueRow>> ParentRows(Client& client,
   return std::vector{std::move(row)};
 }
 
-// INVALID_ARGUMENT: `parents` are no array, or lack one of the indices.
-absl::Status CheckByIndex(const std::string& name,
-                          const std::vector<QueueRow>& parents,
-                          const std::vector<int>& indices) {
-  std::set<int> lacks(indices.begin(), indices.end());
-  for (const QueueRow& parent : parents) {
-    if (parent.array_index) lacks.erase(*parent.array_index);
-  }
-  if (lacks.empty()) return absl::OkStatus();
-  if (!parents.front().array_index) {
-    return absl::InvalidArgumentError(
-        StrCat("after_by_index names job ", name,
-               ", which is no array; write after_success"));
-  }
-  constexpr size_t kBytesMax = 300;
-  const std::vector<int> all(lacks.begin(), lacks.end());
-  return absl::InvalidArgumentError(
-      StrCat("after_by_index names array ", name, ", which has no element ",
-             PrintableLine(FormatIndices(all), kBytesMax),
-             "; submit the indices that both have"));
-}
-
 std::string In(Time seconds) {
   return seconds < kNever ? FormatElapsed(seconds) : "-";
+}
+
+std::string EndIn(Time seconds, bool at_most) {
+  return StrCat(at_most && seconds < kNever ? "at most " : "", In(seconds));
 }
 
 std::string Difference(const WhatIfJob& job) {
@@ -414,6 +460,7 @@ Json JobJson(const WhatIfJob& job) {
                {"start_in_s", job.start_s},
                {"finish_in_s", job.finish_s}};
   if (job.id != 0) json["finish_without_in_s"] = job.finish_without_s;
+  json["at_most"] = job.at_most;
   return json;
 }
 
@@ -447,11 +494,6 @@ absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec) {
                            ParentRows(client, name));
     for (const QueueRow& one : parents) add(one, /*must_finish=*/false);
   }
-  for (const std::string& name : spec.after_by_index) {
-    GAVEL_ASSIGN_OR_RETURN(const std::vector<QueueRow> parents,
-                           ParentRows(client, name));
-    GAVEL_RETURN_IF_ERROR(CheckByIndex(name, parents, IndicesOf(spec)));
-  }
   if (!cancelled.empty()) {
     return absl::CancelledError(
         StrCat("the job would be cancelled at once: its parent ", cancelled,
@@ -465,21 +507,22 @@ absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec) {
 
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
-  const KnownSpeeds known = KnownSpeedsOf(live.jobs);
-  GAVEL_ASSIGN_OR_RETURN(PredictedJob added, NewJob(spec, live, known));
+  const Known known = KnownOf(live);
+  GAVEL_ASSIGN_OR_RETURN(PredictedJob added, NewJob(spec, live, known.speeds));
+  const std::set<uint64_t> immovable = ImmovableOf(live, known);
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
-                         SimulationOptionsOf(live));
+                         SimulationOptionsOf(live, immovable));
   WhatIf answer;
   answer.policy = options.policy;
+  answer.endless = immovable.size();
   std::vector<PredictedJob> jobs;
   for (const ForecastRow& row : live.jobs) {
+    if (immovable.contains(row.id)) continue;
     jobs.push_back(JobOf(row, known, 1));
     answer.endless += jobs.back().steps >= kEndlessSteps ? 1 : 0;
   }
-  Ends without;
-  if (!jobs.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(without, Simulate(options, jobs, wall_limit_s / 2));
-  }
+  GAVEL_ASSIGN_OR_RETURN(const Ends without,
+                         Simulate(options, jobs, wall_limit_s / 2));
   const std::optional<Time> parents_end_s = EndOfParents(spec, jobs, without);
   if (parents_end_s) {
     added.arrival_s = std::max(added.arrival_s, kMoment_s + *parents_end_s);
@@ -495,13 +538,13 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   answer.cut_short = with.cut_short || without.cut_short;
   answer.simulated_s = with.simulated_s;
   const auto [start_s, finish_s] = EndsOf(with, added.id);
-  answer.job = {0, spec.name, start_s, finish_s, kNever};
+  answer.job = {0, spec.name, start_s, finish_s, kNever, added.at_most};
   answer.limited = added.limited;
   for (const PredictedJob& job : jobs) {
     if (job.steps >= kEndlessSteps) continue;
-    const auto [from_s, to_s] = with.by_id[job.id];
-    answer.others.push_back(
-        {job.id, job.name, from_s, to_s, without.by_id[job.id].second});
+    const auto [from_s, to_s] = EndsOf(with, job.id);
+    answer.others.push_back({job.id, job.name, from_s, to_s,
+                             EndsOf(without, job.id).second, job.at_most});
   }
   return answer;
 }
@@ -608,6 +651,7 @@ JobForecast ForecastOf(const QueueForecast& forecast, const QueueLine& line) {
     take_later(one.finish.earliest_s, &all.finish.earliest_s);
     take_later(one.finish.median_s, &all.finish.median_s);
     take_later(one.finish.latest_s, &all.finish.latest_s);
+    all.at_most |= one.at_most;
   }
   return all;
 }
@@ -636,32 +680,34 @@ Json SpreadJson(const Spread& spread) {
 
 absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
                                            double wall_limit_s) {
+  const Known known = KnownOf(live);
+  const std::set<uint64_t> immovable = ImmovableOf(live, known);
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
-                         SimulationOptionsOf(live));
+                         SimulationOptionsOf(live, immovable));
   QueueForecast forecast;
   if (live.jobs.empty()) return forecast;
-  const KnownSpeeds known = KnownSpeedsOf(live.jobs);
   std::mt19937_64 random;  // the same draws each time
   std::uniform_real_distribution<double> exponent(-1, 1);
   std::map<uint64_t, std::pair<std::vector<Time>, std::vector<Time>>> times;
+  std::set<uint64_t> at_most;
   for (int run = 0; run < kForecastRuns; ++run) {
     std::vector<PredictedJob> jobs;
     std::set<uint64_t> endless;
     for (const ForecastRow& row : live.jobs) {
+      if (immovable.contains(row.id)) continue;
       // The first run is with the speeds that are expected.
       const double factor =
           run == 0 ? 1 : std::pow(kSpeedSpread, exponent(random));
       jobs.push_back(JobOf(row, known, factor));
       if (jobs.back().steps >= kEndlessSteps) endless.insert(row.id);
+      if (jobs.back().at_most) at_most.insert(row.id);
     }
     GAVEL_ASSIGN_OR_RETURN(
         const Ends ends,
         Simulate(options, std::move(jobs), wall_limit_s / kForecastRuns));
     forecast.cut_short |= ends.cut_short;
     for (const ForecastRow& row : live.jobs) {
-      const auto found = ends.by_id.find(row.id);
-      const auto [start_s, finish_s] =
-          found == ends.by_id.end() ? std::pair(kNever, kNever) : found->second;
+      const auto [start_s, finish_s] = EndsOf(ends, row.id);
       times[row.id].first.push_back(start_s);
       times[row.id].second.push_back(endless.contains(row.id) ? kNever
                                                               : finish_s);
@@ -669,7 +715,8 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
   }
   for (auto& [id, of_job] : times) {
     forecast.jobs.push_back({id, SpreadOf(std::move(of_job.first)),
-                             SpreadOf(std::move(of_job.second))});
+                             SpreadOf(std::move(of_job.second)),
+                             at_most.contains(id)});
   }
   return forecast;
 }
@@ -680,10 +727,10 @@ std::string RenderForecast(const QueueForecast& forecast,
   for (const QueueLine& line : LinesOf(rows)) {
     const QueueRow& row = *line.jobs.front();
     if (!Waits(row)) continue;
-    const auto [id, start, finish] = ForecastOf(forecast, line);
+    const auto [id, start, finish, at_most] = ForecastOf(forecast, line);
     cells.push_back({line.id, line.name, row.state, StartText(row, start),
-                     SpreadText(start), In(finish.median_s), SpreadText(finish),
-                     row.reason});
+                     SpreadText(start), EndIn(finish.median_s, at_most),
+                     SpreadText(finish), row.reason});
   }
   if (cells.empty()) return "no job waits\n";
   std::string text = RenderTable(
@@ -713,14 +760,16 @@ Json ForecastJson(const QueueForecast& forecast,
          {"reason", row.reason},
          {"awaits", row.awaits},
          {"start", SpreadJson(job == nullptr ? Spread() : job->start)},
-         {"finish", SpreadJson(job == nullptr ? Spread() : job->finish)}});
+         {"finish", SpreadJson(job == nullptr ? Spread() : job->finish)},
+         {"at_most", job != nullptr && job->at_most}});
   }
   return {{"jobs", std::move(jobs)}, {"cut_short", forecast.cut_short}};
 }
 
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
-  const auto at = [&](Time seconds) {
-    return seconds < kNever ? StrCat("in ", FormatElapsed(seconds), ", at ",
+  const auto at = [&](Time seconds, bool at_most = false) {
+    return seconds < kNever ? StrCat("in ", EndIn(seconds, at_most),
+                                     at_most ? ", by " : ", at ",
                                      FormatWallTime(wall_now_s + seconds))
                             : std::string("not within what was simulated");
   };
@@ -731,7 +780,7 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
   } else {
     StrAppend(&text, "  starts    ", at(answer.job.start_s),
               answer.limited ? "\n  is held   " : "\n  finishes  ",
-              at(answer.job.finish_s),
+              at(answer.job.finish_s, answer.job.at_most),
               answer.limited ? ", by its time_limit, before its last step" : "",
               "\n");
   }
@@ -753,8 +802,10 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
   TableRows rows;
   for (const WhatIfJob* other : changed) {
     if (rows.size() == kOthersShown) break;
-    rows.push_back({StrCat(other->id), other->name, In(other->finish_without_s),
-                    In(other->finish_s), Difference(*other)});
+    rows.push_back({StrCat(other->id), other->name,
+                    EndIn(other->finish_without_s, other->at_most),
+                    EndIn(other->finish_s, other->at_most),
+                    Difference(*other)});
   }
   if (!rows.empty()) {
     text += RenderTable({Right("JOBID"), Left("NAME", 24), Right("ENDS IN"),

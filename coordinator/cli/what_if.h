@@ -34,6 +34,9 @@ struct PredictedJob {
   int scale_factor = 1;
   double steps = 0;      // left to do, > 0
   bool limited = false;  // its time_limit comes before its last step
+  // It ends by itself, nobody knows when: `steps` are its time_limit.
+  bool at_most = false;
+  bool opaque = false;  // nothing pauses it once it runs
   // Steps/s of the whole job by type. The job can't run on a type that is
   // missing.
   std::map<std::string, double> steps_per_s;
@@ -60,9 +63,10 @@ std::vector<ClusterPart> PartsOf(
 // ---- The prediction, in virtual time.
 //
 // The simulation begins with the time that each job has received so far. It
-// knows neither which job holds which accelerator at present nor the jobs still
-// to come. A job without steps_total and time_limit, and one whose speed nobody
-// has given or measured, runs to the end of the simulation.
+// knows neither which job holds which accelerator at present, except for opaque
+// jobs, nor the jobs still to come. A job without steps_total and time_limit,
+// and one whose speed nobody has given or measured, runs to the end of the
+// simulation. An opaque job then runs to its time_limit, if it has one.
 
 // The coordinator's answers to the queries kStatus, kNodes and kForecast.
 struct LiveState {
@@ -77,6 +81,7 @@ struct WhatIfJob {
   Time start_s = kNever;  // from now; kNever: not within the simulation
   Time finish_s = kNever;
   Time finish_without_s = kNever;  // if the new job were not submitted
+  bool at_most = false;            // the times of its end are the latest
 };
 
 struct WhatIf {
@@ -95,15 +100,15 @@ struct WhatIf {
 absl::StatusOr<LiveState> QueryLiveState(Client& client);
 
 // The job with the parents that it would wait for if it were submitted now,
-// each by its id; all elements of an array are parents. It then waits for none
-// by index. CANCELLED: it would be cancelled, since one of them was. NOT_FOUND
-// or FAILED_PRECONDITION: one of them is not there. INVALID_ARGUMENT: an array
-// lacks an index that it needs.
+// each by its id; all elements of an array are parents. Parents by index are
+// left out. CANCELLED: it would be cancelled, since one of them was. NOT_FOUND
+// or FAILED_PRECONDITION: one of them is not there.
 absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec);
 
 // `spec` names its parents by id. INVALID_ARGUMENT: the job has no steps_total
-// and no time_limit, or its throughputs are not known; the message names the
-// missing value. FAILED_PRECONDITION: there are no accelerators.
+// and no time_limit, or its throughputs are not known, which an opaque job with
+// a time_limit does not need; the message names the missing value.
+// FAILED_PRECONDITION: there are no accelerators.
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s);
 
@@ -136,7 +141,8 @@ struct Spread {
 struct JobForecast {
   uint64_t id = 0;
   Spread start;
-  Spread finish;  // a job without steps_total: never
+  Spread finish;         // a job without steps_total and time_limit: never
+  bool at_most = false;  // `finish` is the latest end
 };
 struct QueueForecast {
   std::vector<JobForecast> jobs;  // that have not ended, by id

@@ -326,6 +326,10 @@ bool Engine::Knows(const JournalPosition& seen) const {
 }
 uint64_t Engine::rounds() const { return state_->round.rounds(); }
 JobId Engine::next_job() const { return state_->jobs.next_id(); }
+std::string Engine::WhyNotAdmitted(const JobSpec& spec) const {
+  const auto parents = engine::FindParentsIfAdmitted(*state_, spec);
+  return std::string(parents.status().message());
+}
 Time Engine::round_ends_at() const { return state_->round.ends_at(); }
 bool Engine::halted() const { return state_->outbox.halted(); }
 Time Engine::LeaseHorizon(const Job& job) const {

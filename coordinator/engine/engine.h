@@ -75,6 +75,8 @@ class Engine {
   bool Knows(const JournalPosition& seen) const;
   uint64_t rounds() const;
   JobId next_job() const;  // of a submission
+  // Why the job would be refused if it were submitted now; empty: it would not.
+  std::string WhyNotAdmitted(const JobSpec& spec) const;
   Time round_ends_at() const;
   bool halted() const;
   // The end of the round, or of the next one where it is planned to go on.

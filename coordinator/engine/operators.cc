@@ -666,40 +666,49 @@ static std::string WhyTaken(const JobTable& jobs, const JobSpec& spec) {
   return "";
 }
 
-void Admit(State& s, Time now, event::JobSubmitted e) {
-  const auto refuse = [&](std::string why) {
-    // It may tell of a job whose row is not yet on disk.
-    s.outbox.Emit(action::Reply{e.reply_to, JobId(), std::move(why)});
-    s.outbox.Flush();
+absl::StatusOr<std::vector<Parent>> FindParentsIfAdmitted(const State& s,
+                                                          const JobSpec& spec) {
+  const auto refuse = [](const std::string& why) {
+    return absl::InvalidArgumentError(why);
   };
-  std::string taken = WhyTaken(s.jobs, e.spec);
-  for (const int index : IndicesOf(e.spec)) {
+  std::string taken = WhyTaken(s.jobs, spec);
+  for (const int index : IndicesOf(spec)) {
     if (!taken.empty()) break;
-    taken = WhyTaken(s.jobs, ElementIdentity(e.spec, index));
+    taken = WhyTaken(s.jobs, ElementIdentity(spec, index));
   }
-  if (!taken.empty()) return refuse(std::move(taken));
+  if (!taken.empty()) return refuse(taken);
   const std::vector<PolicyEntity>& entities = s.options.entities;
-  if (!e.spec.entity.empty() && !entities.empty() &&
-      std::ranges::find(entities, e.spec.entity, &PolicyEntity::name) ==
+  if (!spec.entity.empty() && !entities.empty() &&
+      std::ranges::find(entities, spec.entity, &PolicyEntity::name) ==
           entities.end()) {
     std::vector<std::string> names;
     for (const PolicyEntity& one : entities) names.push_back(one.name);
-    return refuse(StrCat("job \"", e.spec.name, "\": there is no entity \"",
-                         e.spec.entity, "\" in the cluster's file, which has ",
+    return refuse(StrCat("job \"", spec.name, "\": there is no entity \"",
+                         spec.entity, "\" in the cluster's file, which has ",
                          absl::StrJoin(names, ", ")));
   }
-  if (std::string why = WhyTooLarge(s.cluster, e.spec); !why.empty()) {
-    return refuse(std::move(why));
-  }
-  absl::StatusOr<std::vector<Parent>> parents = FindParents(s, e.spec);
+  std::string why = WhyTooLarge(s.cluster, spec);
+  if (!why.empty()) return refuse(why);
+  absl::StatusOr<std::vector<Parent>> parents = FindParents(s, spec);
   if (!parents.ok()) {
-    return refuse(StrCat("job \"", e.spec.name,
-                         "\": ", ToStd(parents.status().message())));
+    return refuse(
+        StrCat("job \"", spec.name, "\": ", ToStd(parents.status().message())));
+  }
+  why = WhyNotInteractive(s, spec);
+  if (!why.empty()) return refuse(why);
+  return parents;
+}
+
+void Admit(State& s, Time now, event::JobSubmitted e) {
+  absl::StatusOr<std::vector<Parent>> parents =
+      FindParentsIfAdmitted(s, e.spec);
+  if (!parents.ok()) {
+    // It may tell of a job whose row is not yet on disk.
+    s.outbox.Emit(action::Reply{e.reply_to, JobId(),
+                                std::string(parents.status().message())});
+    return s.outbox.Flush();
   }
   e.parents = *std::move(parents);
-  if (std::string why = WhyNotInteractive(s, e.spec); !why.empty()) {
-    return refuse(std::move(why));
-  }
   FillThroughputs(s, e.spec);
   Record(s, now, std::move(e));
 }

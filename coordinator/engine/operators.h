@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "coordinator/engine/agents.h"
 #include "coordinator/engine/checkpoints.h"
 #include "coordinator/engine/event.h"
@@ -29,6 +30,9 @@ namespace gavel::engine {
 
 struct State;
 
+// The parents of a new job (FindParents). INVALID_ARGUMENT: the job is refused.
+absl::StatusOr<std::vector<Parent>> FindParentsIfAdmitted(const State& s,
+                                                          const JobSpec& spec);
 void Admit(State& s, Time now, event::JobSubmitted e);
 void On(State& s, Time now, const event::JobSubmitted& e);
 // A held job, or one that is kept out of accelerators, may run again. An

@@ -24,6 +24,10 @@
 namespace gavel {
 namespace {
 
+bool IsLimited(const Requester& from) {
+  return from.identity.role == Role::kUser;
+}
+
 constexpr char kBusy[] =
     "the coordinator has too many requests to answer; try again";
 constexpr size_t kTargetMax = 160;  // of the audit log: a server and a uuid
@@ -65,9 +69,8 @@ ClientRequests::ClientRequests(const Engine& engine,
       queries_(QueryThread::kListings, options_.wake),
       quota_(options_.quota) {}
 
-absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
-                                                 const Requester& from,
-                                                 const SubmitRequest& request) {
+absl::StatusOr<JobSpec> ClientRequests::ReadSpec(
+    const Requester& from, const SubmitRequest& request) const {
   const Identity& owner = from.identity;
   // A job that runs as its owner can't write to our directory.
   const std::string state = owner.unix_user.empty()
@@ -81,19 +84,34 @@ absl::StatusOr<JobSpec> ClientRequests::ReadSpec(Time now,
   const std::string what = StrCat("job \"", spec.name, "\"");
   GAVEL_RETURN_IF_ERROR(CheckWeight(what, spec.weight, options_.quota.weights));
   spec.owner_weight = owner.allowance.weight;
-  if (owner.role == Role::kUser) {
+  if (IsLimited(from)) {
     GAVEL_RETURN_IF_ERROR(
         CheckAllowance(what, owner.allowance, spec.weight, &spec.entity));
-    GAVEL_RETURN_IF_ERROR(quota_.Take(now, owner.name, spec, engine_.jobs()));
   }
   return spec;
+}
+
+std::string ClientRequests::WhyNotAdmitted(const Requester& from,
+                                           const SubmitRequest& request) const {
+  const absl::StatusOr<JobSpec> spec = ReadSpec(from, request);
+  absl::Status status = spec.status();
+  if (spec.ok() && IsLimited(from)) {
+    status = quota_.Check(from.identity.name, *spec, engine_.jobs());
+  }
+  return status.ok() ? engine_.WhyNotAdmitted(*spec)
+                     : std::string(status.message());
 }
 
 std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const SubmitRequest& request) {
   Client client{from, request.request, /*submitted=*/true, "submit", ""};
-  absl::StatusOr<JobSpec> spec = ReadSpec(now, from, request);
+  absl::StatusOr<JobSpec> spec = ReadSpec(from, request);
   if (!spec.ok()) return Await(now, client, spec.status());
+  if (IsLimited(from)) {
+    const absl::Status taken =
+        quota_.Take(now, from.identity.name, *spec, engine_.jobs());
+    if (!taken.ok()) return Await(now, client, taken);
+  }
   client.object = spec->name;
   return Await(now, client, event::JobSubmitted{*std::move(spec)});
 }
@@ -269,6 +287,10 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     }
     case QueryKind::kDashboard:
       AnswerDashboard(from, request);
+      break;
+    case QueryKind::kAdmission:
+      send_(from.peer, QueryReply{request.request, "{}", 0,
+                                  WhyNotAdmitted(from, request.submission)});
   }
   return std::nullopt;
 }

@@ -231,8 +231,12 @@ class ClientRequests {
     std::string server;
     std::string agent;  // peer that may answer
   };
-  absl::StatusOr<JobSpec> ReadSpec(Time now, const Requester& from,
-                                   const SubmitRequest& request);
+  // Without what only the quota and the engine know.
+  absl::StatusOr<JobSpec> ReadSpec(const Requester& from,
+                                   const SubmitRequest& request) const;
+  // Why the job would not be accepted; empty: it would be.
+  std::string WhyNotAdmitted(const Requester& from,
+                             const SubmitRequest& request) const;
   absl::StatusOr<Event> EventFor(Time now, const Requester& from,
                                  const CommandRequest& request) const;
   absl::StatusOr<Event> SetPolicy(const CommandRequest& request) const;

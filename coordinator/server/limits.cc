@@ -73,6 +73,11 @@ absl::Status Quota::Take(Time now, const std::string& user, const JobSpec& spec,
                          const std::map<JobId, Job>& jobs) {
   // First, for it does not grow with the jobs.
   GAVEL_RETURN_IF_ERROR(CheckRate(now, user));
+  return Check(user, spec, jobs);
+}
+
+absl::Status Quota::Check(const std::string& user, const JobSpec& spec,
+                          const std::map<JobId, Job>& jobs) const {
   // Each element of an array is a job. They ask for as many accelerators as
   // those that may run at once.
   const auto elements = static_cast<int>(IndicesOf(spec).size());

@@ -67,6 +67,9 @@ class Quota {
   // `jobs`: all that there are.
   absl::Status Take(Time now, const std::string& user, const JobSpec& spec,
                     const std::map<JobId, Job>& jobs);
+  // Checks the same, except the number of submissions within a minute.
+  absl::Status Check(const std::string& user, const JobSpec& spec,
+                     const std::map<JobId, Job>& jobs) const;
 
  private:
   absl::Status CheckRate(Time now, const std::string& user);

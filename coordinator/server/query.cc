@@ -201,6 +201,18 @@ double StepsDone(const Job& job, Time now) {
   return job.workers.empty() ? 0 : least;
 }
 
+// Seconds of its time_limit. The limit of an opaque job begins anew with each
+// start (SweepOpaque in the engine).
+std::optional<double> TimeLeft(const Job& job, double received_s, Time now) {
+  if (!job.spec.time_limit_s) return std::nullopt;
+  double used_s = received_s - job.limited_from_s;
+  if (job.spec.opaque()) {
+    const Worker& first = job.workers.front();
+    used_s = first.held_epoch != 0 ? now - first.leased_at : 0;
+  }
+  return std::max(0.0, *job.spec.time_limit_s - used_s);
+}
+
 ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
   const JobSpec& spec = job.spec;
   ForecastRow row;
@@ -229,14 +241,12 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
     row.sources.emplace_back(type, SourceOf(job, type, view.engine));
   }
   const event::Received received = view.engine.ReceivedOf(job.id, view.now);
-  if (spec.time_limit_s) {
-    row.time_left_s = std::max(
-        0.0, *spec.time_limit_s - (received.total_s - job.limited_from_s));
-  }
+  row.time_left_s = TimeLeft(job, received.total_s, view.now);
   row.received_s = received.total_s;
   for (const event::Received::OnType& on : received.types) {
     row.received.push_back({on.type, {on.since_reset_s, on.deficit_s}});
   }
+  row.opaque = spec.opaque();
   return row;
 }
 
@@ -435,6 +445,7 @@ QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view) {
     case QueryKind::kWhy:
     case QueryKind::kHistory:  // is in the journal, not in the engine
     case QueryKind::kDashboard:
+    case QueryKind::kAdmission:
       reply.error = "is not to be had here";
       break;
   }

@@ -387,10 +387,11 @@ struct ForecastRow {
   Named<ReceivedRow> received;  // by accelerator type
   std::string workload;
   Named<std::string> sources;  // of `throughputs`, as in ThroughputRow
+  bool opaque = false;         // as in QueueRow
 };
 GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
           deadline_s, scale_factor, steps_left, time_left_s, age_s, throughputs,
-          guessed, received_s, received, workload, sources)
+          guessed, received_s, received, workload, sources, opaque)
 
 // Null: there is none of that name.
 template <class T>

@@ -72,6 +72,9 @@ struct TraceJob {
   // (JobClass::kInteractive). Its steps are seconds, and its type needs no row
   // in the throughputs.
   bool interactive = false;
+  // It does not link the runtime (JobClass::kOpaque): nothing pauses it once it
+  // runs. No file of a trace has such jobs.
+  bool opaque = false;
   friend bool operator==(const TraceJob&, const TraceJob&) = default;
 };
 

@@ -325,15 +325,22 @@ TEST_F(SubmitTest, ArraysAreParentsAsAWholeAndByIndex) {
 
 TEST_F(SubmitTest, ADryRunRefusesParentsThatTheSubmissionWould) {
   StartCluster(1);
-  const auto dry = [&](const std::string& after) {
-    return DoWith({"submit", "--dry-run", "--name", "a", "--after", after},
-                  {"true"});
+  DoWith({"submit", "--name", "array", "--array", "0-1%1"}, Trainer("100000"));
+  const auto expect_refused = [&](std::vector<std::string> words,
+                                  const char* error) {
+    words.insert(words.begin(), {"submit", "--name", "a"});
+    const Ended real = DoWith(words, {"true"});
+    words.emplace_back("--dry-run");
+    const Ended dry = DoWith(words, {"true"});
+    EXPECT_EQ(dry.exit_code, 1) << error;
+    EXPECT_THAT(dry.errors, HasSubstr(error));
+    EXPECT_EQ(dry.errors, real.errors);
   };
   for (const char* nobody : {"nosuch", "77", "77_1"}) {
-    const Ended ended = dry(nobody);
-    EXPECT_EQ(ended.exit_code, 1) << nobody;
-    EXPECT_THAT(ended.errors, HasSubstr("there is no job")) << nobody;
+    expect_refused({"--after", nobody}, "its owner has no such job");
   }
+  expect_refused({"--array", "0-1", "--set", "after_by_index=array_0"},
+                 "which is no array; write after_success");
   // Parents among the files are there once these are submitted in order.
   Write("first.toml", "name = \"first\"\ncommand = [\"true\"]\n");
   Write("second.toml",

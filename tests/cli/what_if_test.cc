@@ -285,6 +285,84 @@ TEST_F(WhatIfTest, JobsWithoutAnEndStay) {
   EXPECT_LE(answer->job.finish_s, 220);
 }
 
+TEST_F(WhatIfTest, AnOpaqueJobThatRunsKeepsItsAccelerator) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 500.0, 10);
+  AddJob(2, 500.0, 10);
+  live_.jobs[1]["opaque"] = true;
+  live_.nodes[0]["accelerators"][0]["state"] = "allocated";
+  live_.nodes[0]["accelerators"][0]["jobs"] = Json::array({2});
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  ASSERT_EQ(answer->others.size(), 2u);
+  EXPECT_NEAR(answer->others[1].finish_s, 50, 0.1);
+  EXPECT_GE(answer->others[0].start_s, 50);
+  EXPECT_GE(answer->job.start_s, 50);
+  const auto forecast = PredictQueue(live_, 10);
+  ASSERT_OK(forecast);
+  EXPECT_GE(forecast->jobs[0].start.earliest_s, 40);
+}
+
+TEST_F(WhatIfTest, AnOpaqueJobIsNotPausedOnceItRuns) {
+  live_.status["policy"] = "max_min_fairness";
+  AddJob(1, 1000.0, 10);
+  spec_.job_class = JobClass::kOpaque;
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_NEAR(answer->job.finish_s - answer->job.start_s, 100, 0.1);
+  EXPECT_FALSE(answer->job.at_most);
+}
+
+TEST_F(WhatIfTest, AnOpaqueJobWithoutAnEndHoldsItsAcceleratorForEver) {
+  AddJob(1, nullptr, 10);
+  live_.jobs[0]["opaque"] = true;
+  live_.nodes[0]["accelerators"][0]["state"] = "allocated";
+  live_.nodes[0]["accelerators"][0]["jobs"] = Json::array({1});
+  const auto full = Predict(live_, spec_, 10);
+  ASSERT_OK(full);
+  EXPECT_EQ(full->job.start_s, kNever);
+  EXPECT_EQ(full->endless, 1u);
+  EXPECT_FALSE(full->cut_short);
+  const auto forecast = PredictQueue(live_, 10);
+  ASSERT_OK(forecast);
+  ASSERT_EQ(forecast->jobs.size(), 1u);
+  EXPECT_EQ(forecast->jobs[0].finish.latest_s, kNever);
+
+  live_.nodes[0]["accelerators"][1]["state"] = "idle";
+  const auto free = Predict(live_, spec_, 10);
+  ASSERT_OK(free);
+  EXPECT_NEAR(free->job.finish_s, 100, 0.1);
+}
+
+TEST_F(WhatIfTest, AnOpaqueJobEndsAtTheLatestWithItsTimeLimit) {
+  spec_.job_class = JobClass::kOpaque;
+  spec_.steps_total = 0;
+  spec_.throughputs.clear();
+  spec_.time_limit_s = 60;
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_NEAR(answer->job.finish_s, 60, 0.1);
+  EXPECT_FALSE(answer->limited);
+  EXPECT_EQ(WhatIfJson(*answer)["job"]["at_most"], true);
+  EXPECT_THAT(RenderWhatIf(*answer, 1e9),
+              HasSubstr("finishes  in at most 00:01:00, by "));
+
+  AddJob(3, nullptr, 10);
+  live_.jobs[0]["opaque"] = true;
+  live_.jobs[0]["guessed"] = true;
+  live_.jobs[0]["time_left_s"] = 60.0;
+  const auto forecast = PredictQueue(live_, 10);
+  ASSERT_OK(forecast);
+  EXPECT_TRUE(forecast->jobs[0].at_most);
+  EXPECT_NEAR(forecast->jobs[0].finish.latest_s, 60, 0.1);
+  std::vector<QueueRow> rows(1);
+  rows[0].id = 3;
+  rows[0].state = "PD";
+  EXPECT_THAT(RenderForecast(*forecast, rows, 200),
+              HasSubstr("at most 00:01:00"));
+  EXPECT_EQ(ForecastJson(*forecast, rows)["jobs"][0]["at_most"], true);
+}
+
 TEST_F(WhatIfTest, AnAppThatRunsLendsItsThroughputs) {
   AddJob(1, 10.0, 20);
   spec_.throughputs.clear();

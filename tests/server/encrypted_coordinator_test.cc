@@ -91,6 +91,27 @@ TEST_F(EncryptedCoordinator, AQuotaIsKeptAndNamed) {
   EXPECT_EQ(Client("olga").SubmitNamed("e").error, "");
 }
 
+TEST_F(EncryptedCoordinator, ASubmissionIsCheckedWithoutBeingMade) {
+  FakeClient alice = Client("alice");
+  ASSERT_EQ(Client("bob").SubmitNamed("prepare").error, "");
+  ASSERT_EQ(alice.SubmitNamed("a").error, "");
+  const std::string plain = "name = \"n\"\ncommand = [\"./train\"]\n";
+  EXPECT_EQ(alice.WhyNotAdmitted(plain), "");
+  const auto expect_same = [&](const std::string& toml, const char* error) {
+    EXPECT_THAT(alice.WhyNotAdmitted(toml), HasSubstr(error));
+    EXPECT_EQ(alice.WhyNotAdmitted(toml), alice.Submit(toml).error);
+  };
+  expect_same(plain + "after = [\"1\"]\n", "which is another user's");
+  expect_same("name = \"a\"\ncommand = [\"./train\"]\n", "the name is taken");
+  expect_same("name = 1", "job.toml");
+  for (const char* name : {"b", "c"}) {
+    EXPECT_EQ(alice.SubmitNamed(name).error, "");
+  }
+  expect_same(plain, "the quota is 3");
+  EXPECT_EQ(Client("olga").WhyNotAdmitted(plain), "");
+  EXPECT_EQ(Client("vera").Query(QueryKind::kQueue).size(), 4u);
+}
+
 TEST_F(EncryptedCoordinator, TheAuditLogSaysWhyACommandWasNotDone) {
   const std::string error =
       Client("olga").Command(CommandKind::kCancel, JobId(99)).error;

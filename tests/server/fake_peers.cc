@@ -58,6 +58,17 @@ SubmitReply FakeClient::SubmitNamed(const std::string& name) {
       StrCat("name = \"", name, "\"\ncommand = [\"./train\", \"--quick\"]\n"));
 }
 
+std::string FakeClient::WhyNotAdmitted(const std::string& toml) {
+  QueryRequest query;
+  query.request = ++request_;
+  query.kind = QueryKind::kAdmission;
+  query.submission = {0, "job.toml", toml, "/jobs"};
+  Send(query);
+  const auto reply = Receive<QueryReply>();
+  EXPECT_TRUE(reply.has_value() && reply->request == request_);
+  return reply ? reply->error : "no answer";
+}
+
 CommandReply FakeClient::Command(CommandKind kind, JobId job) {
   Send(CommandRequest{++request_, kind, job});
   const auto reply = Receive<CommandReply>();

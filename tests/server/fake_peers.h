@@ -80,6 +80,8 @@ class FakeClient : public FakePeer {
   SubmitReply Submit(const std::string& toml);
   // Submits a plain job.
   SubmitReply SubmitNamed(const std::string& name);
+  // The error that Submit would get.
+  std::string WhyNotAdmitted(const std::string& toml);
   CommandReply Command(CommandKind kind, JobId job = JobId());
   nlohmann::json Query(QueryKind kind, JobId job = JobId());
   // The row of `job` in the queue once `done` accepts it; null if it never

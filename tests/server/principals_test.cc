@@ -265,6 +265,7 @@ TEST_F(QuotaTest, CountsSubmissionsOfTheLastMinute) {
   EXPECT_OK(quota.Take(30, "alice", Spec(1), jobs_));
   EXPECT_THAT(quota.Take(59, "alice", Spec(1), jobs_),
               StatusIs(kResourceExhausted, "wait a minute"));
+  EXPECT_OK(quota.Check("alice", Spec(1), jobs_));
   EXPECT_OK(quota.Take(59, "bob", Spec(1), jobs_));
   EXPECT_OK(quota.Take(60, "alice", Spec(1), jobs_));
 }

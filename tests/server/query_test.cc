@@ -388,6 +388,23 @@ TEST_F(QueryTest, LettersFollowTheWorkers) {
   EXPECT_EQ(StateLetters(job), "CG");
 }
 
+TEST(ForecastRows, TheLimitOfAnOpaqueJobBeginsWithItsLease) {
+  EngineDriver driver(1);
+  JobSpec spec;
+  spec.job_class = JobClass::kOpaque;
+  spec.time_limit_s = 600;
+  driver.Submit("runs", 1, spec);
+  driver.At(100);
+  driver.Submit("waits", 1, spec);
+  const QueryRequest request{1, QueryKind::kForecast, JobId(), 0};
+  const json rows = json::parse(
+      AnswerQuery(request, {driver.engine(), driver.now, "fifo"}).json);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["opaque"], true);
+  EXPECT_NEAR(rows[0]["time_left_s"].get<double>(), 500, 1);
+  EXPECT_EQ(rows[1]["time_left_s"], 600.0);
+}
+
 TEST_F(QueryTest, BytesThatAreNoTextDoNotBreakTheJson) {
   Submit("a");
   JobSpec spec;

@@ -1,5 +1,6 @@
 // Interactive jobs of a trace: they start at once, on the accelerators of
-// training jobs where none is free, and nothing pauses them.
+// training jobs where none is free, and nothing pauses them. Opaque jobs, which
+// nothing pauses either, start when it is their turn.
 #include <string>
 #include <vector>
 
@@ -136,6 +137,30 @@ TEST(InteractiveJobs, AreRefusedWithoutRounds) {
                               .status()
                               .message()),
               HasSubstr("job 1 is interactive, and the ideal simulation"));
+}
+
+TEST(OpaqueJobs, WaitForTheirTurnAndAreNotPausedThen) {
+  Trace trace = SmallTrace({{"a", 20'000}, {"a", 4000, 150}});
+  trace.jobs[1].opaque = true;
+  for (const char* policy : {"max_min_fairness_perf", "fifo", "gandiva"}) {
+    const SimulationResult result =
+        Simulate(SmallOptions("fast:1", policy), trace);
+    ASSERT_TRUE(result.complete) << policy << ": " << result.stopped;
+    const SimulatedJob& opaque = result.jobs[1];
+    EXPECT_GE(opaque.started_s, 150) << policy;
+    EXPECT_NEAR(opaque.completion_s - opaque.started_s, 1000, 1e-3) << policy;
+    EXPECT_EQ(opaque.preemptions, 0u) << policy;
+  }
+}
+
+TEST(OpaqueJobs, OfSeveralAcceleratorsRunToTheirEndTogether) {
+  Trace trace = SmallTrace({{"a", 8000, 0, 2}, {"a", 4000, 10}});
+  trace.jobs[0].opaque = true;
+  const SimulationResult result = Simulate(SmallOptions("fast:2"), trace);
+  ASSERT_TRUE(result.complete) << result.stopped;
+  EXPECT_NEAR(result.jobs[0].jct_s, 1000, 1e-3);
+  EXPECT_EQ(result.jobs[0].preemptions, 0u);
+  EXPECT_GE(result.jobs[1].started_s, 1000);
 }
 
 }  // namespace
