@@ -163,7 +163,8 @@ DashboardTokens::Hash DashboardTokens::HashOf(std::string_view token) {
   return hash;
 }
 
-std::string DashboardTokens::Make(Time now, const std::string& public_key) {
+std::string DashboardTokens::Make(Time now, const std::string& public_key,
+                                  bool* ends_oldest) {
   std::array<unsigned char, 32> bytes{};
   randombytes_buf(bytes.data(), bytes.size());
   std::string token(2 * bytes.size() + 1, '\0');
@@ -175,10 +176,10 @@ std::string DashboardTokens::Make(Time now, const std::string& public_key) {
   const auto of_key = [&](const Entry& one) {
     return one.public_key == public_key;
   };
-  if (static_cast<size_t>(std::ranges::count_if(entries_, of_key)) >=
-      kTokensOfOneKeyMax) {
-    entries_.erase(std::ranges::find_if(entries_, of_key));
-  }
+  const bool full = static_cast<size_t>(std::ranges::count_if(
+                        entries_, of_key)) >= kTokensOfOneKeyMax;
+  if (full) entries_.erase(std::ranges::find_if(entries_, of_key));
+  if (ends_oldest != nullptr) *ends_oldest = full;
   if (entries_.size() >= kTokensMax) entries_.erase(entries_.begin());
   entries_.push_back({HashOf(token), public_key, now + kValid_s});
   return token;

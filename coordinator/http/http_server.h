@@ -64,8 +64,10 @@ class DashboardTokens {
   static constexpr size_t kTokensMax = 1024;
   static constexpr size_t kTokensOfOneKeyMax = 16;
 
-  // A new token: 64 hexadecimal digits.
-  std::string Make(Time now, const std::string& public_key);
+  // A new token: 64 hexadecimal digits. `ends_oldest`: whether the key's oldest
+  // one had to end for it.
+  std::string Make(Time now, const std::string& public_key,
+                   bool* ends_oldest = nullptr);
   // The key of a token that is valid. Takes as long whichever token it is.
   std::optional<std::string> Find(Time now, std::string_view token) const;
 
