@@ -155,6 +155,17 @@ absl::Status CoordinatorDocuments::Act(const std::string& key,
       const CommandReply reply,
       requests_->Ask<CommandReply>(key, address, command, kReplyTimeout_s));
   if (reply.error.empty()) return absl::OkStatus();
+  if (command.job.valid()) {
+    // The coordinator says the same of a job that is not there to both.
+    DocumentRequest of_job;
+    of_job.key = key;
+    of_job.address = address;
+    of_job.job = command.job;
+    const absl::StatusOr<Json> known = Query(of_job, QueryKind::kQueue);
+    if (ToStd(known.status().message()) == reply.error) {
+      return absl::NotFoundError(reply.error);
+    }
+  }
   return absl::FailedPreconditionError(reply.error);
 }
 
