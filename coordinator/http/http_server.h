@@ -121,6 +121,7 @@ class HttpServer {
   // Connections that wait for a thread; further ones get 503.
   static constexpr size_t kWaitingMax = 128;
   // The bytes of a request with its headers, and of the body of an action.
+  // httplib takes 8 KiB at most for the target and for each header.
   static constexpr size_t kRequestBytesMax = 16 * 1024;
   static constexpr size_t kBodyBytesMax = 4 * 1024;
 

@@ -440,6 +440,12 @@ TEST_F(HttpServerTest, SurvivesBytesThatAreNoHttp) {
         std::string("GET / HTTP/9.9\r\n\r\n"), std::string("\x16\x03\x01\x02"),
         std::string("POST /api/action HTTP/1.1\r\nHost: "
                     "127.0.0.1\r\nContent-Length: 99999999999999999999\r\n"
+  const auto with_header = [&](size_t bytes) {
+    const std::string header = StrCat("X: ", std::string(bytes, 'a'), "\r\n");
+    return Exchange(port, "GET /", StrCat("Host: 127.0.0.1\r\n", header)).code;
+  };
+  EXPECT_EQ(with_header(8000), 200);
+  EXPECT_NE(with_header(9000), 200);
                     "Content-Type: application/json\r\n\r\n"),
         std::string("POST /api/action HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                     "Transfer-Encoding: chunked\r\n\r\nffffffff\r\n")}) {
