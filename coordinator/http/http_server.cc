@@ -18,6 +18,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/http/connections.h"
 #include "coordinator/http/documents.h"
@@ -305,6 +306,20 @@ absl::Status ReadText(const Request& request, const char* name,
       name, " is longer than ", kFilterBytesMax, " characters, or no text"));
 }
 
+// The query has no other keys: a misspelt filter would give all rows.
+absl::Status CheckKeys(const Request& request,
+                       const std::vector<std::string>& known) {
+  for (const auto& [key, value] : request.params) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    return absl::InvalidArgumentError(
+        StrCat("the query of ", request.path, " has no key \"",
+               key.substr(0, kFilterBytesMax), "\"; ",
+               known.empty() ? "it has none"
+                             : StrCat("it has ", absl::StrJoin(known, ", "))));
+  }
+  return absl::OkStatus();
+}
+
 // The document of a path below /api/ with its query. NOT_FOUND: there is none.
 absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
   static const std::map<std::string_view, DocumentKind> kPaths = {
@@ -340,6 +355,15 @@ absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
   } else {
     return absl::NotFoundError("there is nothing at this path");
   }
+  std::vector<std::string> keys;
+  if (read.kind == DocumentKind::kJobs) {
+    keys = {"state", "user", "app", "cursor", "limit"};
+  } else if (read.kind == DocumentKind::kPolicy) {
+    keys = {"preview"};
+  } else if (read.kind == DocumentKind::kLog) {
+    keys = {"tail"};
+  }
+  GAVEL_RETURN_IF_ERROR(CheckKeys(request, keys));
   if (read.kind == DocumentKind::kJobs) {
     std::string states;
     GAVEL_RETURN_IF_ERROR(ReadText(request, "state", &states));
