@@ -130,8 +130,9 @@ function summary(job, why) {
     ['workers', job.scale_factor_min === job.scale_factor_max ?
       count(job.scale_factor) : `${count(job.scale_factor)} of ${
         job.scale_factor_min} to ${job.scale_factor_max}`],
-    ['target / got', shareBar(job.share_target, job.share_got),
-      'Share of time that the policy intends, and the one received'],
+    ['target / got', job.opaque ? DASH : shareBar(job.share_target, job.share_got),
+      job.opaque ? 'It keeps its accelerators until its end: it has no share' :
+        'Share of time that the policy intends, and the one received'],
     ['progress', progress === null ? `${count(job.steps_done)} steps` :
       partBar(progress, `${count(job.steps_done)} of ${count(job.steps_total)} steps`)],
     ['speed', job.steps_per_s > 0 ? `${short(job.steps_per_s)} steps/s` : DASH],
