@@ -4,7 +4,7 @@ import {el, facts, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get} from './api.js';
 import {actionButton, confirmAction} from './actions.js';
 import {Gantt, LineChart, Series, POINTS_MAX} from './charts.js';
-import {DASH, count, dateTime, duration, fixed, isNumber, nowSeconds, orDash,
+import {DASH, count, dateTime, duration, fixed, isNumber, orDash,
   plural, relative, short} from './format.js';
 import {expectedEnd, lossOf, progressOf, staysOf, typesOf} from './model.js';
 import {isOver, jobBadge} from './states.js';
@@ -220,9 +220,8 @@ export function jobPage(context, id) {
     });
   }
 
-  const poll = new Poll(() => get(`api/job/${encodeURIComponent(id)}`), (document) => {
+  const poll = new Poll(() => get(`api/job/${encodeURIComponent(id)}`), (document, now) => {
     const {job, why: reasons, leases, steps} = partsOf(document);
-    const now = nowSeconds();
     fault.hidden = true;
     page.title = `Job ${id} ${job.name || ''}`.trim();
     heading.textContent = page.title;
@@ -253,7 +252,7 @@ export function jobPage(context, id) {
       `There is no job ${id}: ${error.message}` :
       `The job could not be read: ${error.message}`;
     fault.hidden = false;
-  });
+  }, () => `job ${id}`);
 
   const lossPoll = new Poll(() => get(`api/job/${encodeURIComponent(id)}/loss`),
       (document) => {
