@@ -102,8 +102,17 @@ void ReportContext::NoteMissing(const std::string& chart, const RunGroup& runs,
                                 const std::set<std::string>& drawn,
                                 std::string_view no_data,
                                 ReportSection* section) const {
+  const StoredRun& any =
+      *(runs.runs.empty() ? runs.unfinished : runs.runs).front();
+  std::set<std::string> compared;
+  for (const StoredRun& run : runs_) {
+    if (run.spec.trace == any.spec.trace &&
+        labels_.Workload(run.spec) == labels_.Workload(any.spec)) {
+      compared.insert(labels_.Scheduler(run.spec));
+    }
+  }
   std::string missing;
-  for (const auto& [scheduler, color] : colors_) {
+  for (const std::string& scheduler : compared) {
     if (drawn.contains(scheduler)) continue;
     StrAppend(&missing, missing.empty() ? "" : "; ", scheduler, " (",
               WhyNotDrawn(scheduler, runs, no_data), ")");

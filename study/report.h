@@ -46,8 +46,9 @@ class ReportContext {
   size_t ColorOf(const std::string& scheduler) const;
   // The groups of runs, in the order of workload and load.
   std::vector<RunGroup> Groups() const;
-  // Notes in `section` which schedulers a chart of these runs lacks, and why.
-  // `no_data`: the reason of one whose runs ended.
+  // Notes in `section` which schedulers a chart of these runs lacks, and why,
+  // of those that were run on this workload. `no_data`: the reason of one whose
+  // runs ended.
   void NoteMissing(const std::string& chart, const RunGroup& runs,
                    const std::set<std::string>& drawn, std::string_view no_data,
                    ReportSection* section) const;

@@ -485,10 +485,20 @@ std::vector<Experiment> Experiments(bool quick) {
   }
   for (Experiment& experiment : all) {
     if (!quick) break;
-    for (PaperCase& one : experiment.cases) Shrink(&one.spec);
-    experiment.note +=
-        " Quick: a quarter of the cluster and of the rates, a tenth of the "
-        "jobs.";
+    bool smaller = false;
+    for (PaperCase& one : experiment.cases) {
+      const std::string full_cluster = one.spec.cluster;
+      const std::string full_label = LabelOf(one);
+      Shrink(&one.spec);
+      smaller |= one.spec.cluster != full_cluster;
+      // Names the rate at which it was run.
+      if (one.label.starts_with(full_label)) {
+        one.label.replace(0, full_label.size(), LabelOf(one));
+      }
+    }
+    StrAppend(&experiment.note, " Quick: ",
+              smaller ? "a quarter of the cluster and of the rates, " : "",
+              "a tenth of the jobs.");
   }
   // Those below know their quick sizes.
   for (auto& more : {Analyses(quick), GandivaExperiments(quick)}) {

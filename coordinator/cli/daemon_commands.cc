@@ -206,10 +206,13 @@ class Dashboard {
   void AddTo(CoordinatorServerOptions* options) {
     options->dashboard =
         [this](const Requester& from) -> absl::StatusOr<std::string> {
-      const Json link = {
-          {"url", http_->url()},
-          {"token", tokens_.Make(MonotonicNow(), from.public_key)},
-          {"valid_s", DashboardTokens::kValid_s}};
+      bool ends_oldest = false;
+      const std::string token =
+          tokens_.Make(MonotonicNow(), from.public_key, &ends_oldest);
+      const Json link = {{"url", http_->url()},
+                         {"token", token},
+                         {"valid_s", DashboardTokens::kValid_s},
+                         {"ends_oldest", ends_oldest}};
       return link.dump();
     };
   }

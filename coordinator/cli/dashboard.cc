@@ -17,6 +17,7 @@
 #include "coordinator/cli/history_table.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/what_if.h"
+#include "coordinator/http/http_server.h"
 #include "coordinator/http/metrics.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/history.h"
@@ -154,6 +155,17 @@ absl::Status CoordinatorDocuments::Act(const std::string& key,
       const CommandReply reply,
       requests_->Ask<CommandReply>(key, address, command, kReplyTimeout_s));
   if (reply.error.empty()) return absl::OkStatus();
+  if (command.job.valid()) {
+    // The coordinator says the same of a job that is not there to both.
+    DocumentRequest of_job;
+    of_job.key = key;
+    of_job.address = address;
+    of_job.job = command.job;
+    const absl::StatusOr<Json> known = Query(of_job, QueryKind::kQueue);
+    if (ToStd(known.status().message()) == reply.error) {
+      return absl::NotFoundError(reply.error);
+    }
+  }
   return absl::FailedPreconditionError(reply.error);
 }
 
@@ -386,8 +398,14 @@ absl::Status ShowLink(const ClientOptions& options) {
     return absl::OkStatus();
   }
   std::printf("%s\n", url.c_str());
-  PrintNotices({StrCat("for ", link.value("valid_s", 0.0) / 3600,
-                       " hours this link has your rights; give it to nobody")});
+  std::vector<std::string> notices = {
+      StrCat("for ", link.value("valid_s", 0.0) / 3600,
+             " hours this link has your rights; give it to nobody")};
+  if (link.value("ends_oldest", false)) {
+    notices.push_back(StrCat("your oldest link has ended for it: you may have ",
+                             DashboardTokens::kTokensOfOneKeyMax, " at once"));
+  }
+  PrintNotices(notices);
   return absl::OkStatus();
 }
 

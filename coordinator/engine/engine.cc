@@ -102,6 +102,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::BidReceived& e) { admit(e); },
           [&](event::ShareDivided& e) { admit(e); },
           [&](event::TerminalUsed& e) { admit(e); },
+          [&](event::ProcessBegan& e) { admit(e); },
           [&](event::Persisted& e) { s.outbox.Persisted(e.seq); },
           [&](event::Tick&) { TakeTick(s, now); },
           // These events are checked where they are made.
@@ -168,6 +169,7 @@ void Apply(State& s, Time now, const Event& event) {
           [](const event::BidReceived&) {},
           [](const event::ShareDivided&) {},
           [](const event::TerminalUsed&) {},
+          [](const event::ProcessBegan&) {},
       },
       event);
   // A job that shares an accelerator has a different pace with each partner.

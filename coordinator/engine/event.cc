@@ -64,7 +64,8 @@ constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
               "BidderJoined",
               "BidReceived",
               "ShareDivided",
-              "TerminalUsed"};
+              "TerminalUsed",
+              "ProcessBegan"};
 constexpr size_t kDurableEvents = 26;
 
 }  // namespace

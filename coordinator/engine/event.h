@@ -421,6 +421,10 @@ struct ShareDivided {
 struct TerminalUsed {
   TerminalActive message;
 };
+// An agent has started a process.
+struct ProcessBegan {
+  WorkerLaunched message;
+};
 
 }  // namespace gavel::event
 
@@ -439,7 +443,7 @@ using EventVariant = std::variant<
     event::AgentHeard, event::WorkerSaidFinished, event::Persisted, event::Tick,
     event::CheckpointComing, event::WorkerBusy, event::AgentLeaves,
     event::BidderJoined, event::BidReceived, event::ShareDivided,
-    event::TerminalUsed>;
+    event::TerminalUsed, event::ProcessBegan>;
 class Event : public ClosedVariant<EventVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -482,6 +482,17 @@ void Admit(State& s, Time now, const event::WorkerBusy& e) {
   if (worker != nullptr) NoteBytes(now, e.message, *worker);
 }
 
+// An opaque process says no hello: this alone ends the repeats of its launch.
+// A launch that is repeated after a restart is answered in the same way.
+void Admit(State& s, Time, const event::ProcessBegan& e) {
+  Worker* worker = s.jobs.Find(e.message.worker);
+  if (worker == nullptr || worker->server != e.message.server ||
+      !s.jobs.at(e.message.worker.job).spec.opaque()) {
+    return;
+  }
+  worker->launch_sent_at = kNever;
+}
+
 void Admit(State& s, Time now, const event::WorkerSaidFinished& e) {
   const WorkerFinished& end = e.message;
   const bool out_of_memory = end.exit_code != 0 && TellsOutOfMemory(end.detail);

@@ -161,6 +161,7 @@ void Admit(State& s, Time now, event::LeaseEnded e);
 void Admit(State& s, Time now, event::StepsReported e);
 void Admit(State& s, Time now, const event::WorkerGone& e);
 void Admit(State& s, Time now, const event::WorkerBusy& e);
+void Admit(State& s, Time now, const event::ProcessBegan& e);
 void Admit(State& s, Time now, const event::WorkerSaidFinished& e);
 void Admit(State& s, Time now, const event::LeaseRequested& e);
 

@@ -18,6 +18,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/http/connections.h"
 #include "coordinator/http/documents.h"
@@ -163,7 +164,8 @@ DashboardTokens::Hash DashboardTokens::HashOf(std::string_view token) {
   return hash;
 }
 
-std::string DashboardTokens::Make(Time now, const std::string& public_key) {
+std::string DashboardTokens::Make(Time now, const std::string& public_key,
+                                  bool* ends_oldest) {
   std::array<unsigned char, 32> bytes{};
   randombytes_buf(bytes.data(), bytes.size());
   std::string token(2 * bytes.size() + 1, '\0');
@@ -175,10 +177,10 @@ std::string DashboardTokens::Make(Time now, const std::string& public_key) {
   const auto of_key = [&](const Entry& one) {
     return one.public_key == public_key;
   };
-  if (static_cast<size_t>(std::ranges::count_if(entries_, of_key)) >=
-      kTokensOfOneKeyMax) {
-    entries_.erase(std::ranges::find_if(entries_, of_key));
-  }
+  const bool full = static_cast<size_t>(std::ranges::count_if(
+                        entries_, of_key)) >= kTokensOfOneKeyMax;
+  if (full) entries_.erase(std::ranges::find_if(entries_, of_key));
+  if (ends_oldest != nullptr) *ends_oldest = full;
   if (entries_.size() >= kTokensMax) entries_.erase(entries_.begin());
   entries_.push_back({HashOf(token), public_key, now + kValid_s});
   return token;
@@ -304,6 +306,20 @@ absl::Status ReadText(const Request& request, const char* name,
       name, " is longer than ", kFilterBytesMax, " characters, or no text"));
 }
 
+// The query has no other keys: a misspelt filter would give all rows.
+absl::Status CheckKeys(const Request& request,
+                       const std::vector<std::string>& known) {
+  for (const auto& [key, value] : request.params) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    return absl::InvalidArgumentError(
+        StrCat("the query of ", request.path, " has no key \"",
+               key.substr(0, kFilterBytesMax), "\"; ",
+               known.empty() ? "it has none"
+                             : StrCat("it has ", absl::StrJoin(known, ", "))));
+  }
+  return absl::OkStatus();
+}
+
 // The document of a path below /api/ with its query. NOT_FOUND: there is none.
 absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
   static const std::map<std::string_view, DocumentKind> kPaths = {
@@ -339,6 +355,15 @@ absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
   } else {
     return absl::NotFoundError("there is nothing at this path");
   }
+  std::vector<std::string> keys;
+  if (read.kind == DocumentKind::kJobs) {
+    keys = {"state", "user", "app", "cursor", "limit"};
+  } else if (read.kind == DocumentKind::kPolicy) {
+    keys = {"preview"};
+  } else if (read.kind == DocumentKind::kLog) {
+    keys = {"tail"};
+  }
+  GAVEL_RETURN_IF_ERROR(CheckKeys(request, keys));
   if (read.kind == DocumentKind::kJobs) {
     std::string states;
     GAVEL_RETURN_IF_ERROR(ReadText(request, "state", &states));

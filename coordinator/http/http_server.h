@@ -64,8 +64,10 @@ class DashboardTokens {
   static constexpr size_t kTokensMax = 1024;
   static constexpr size_t kTokensOfOneKeyMax = 16;
 
-  // A new token: 64 hexadecimal digits.
-  std::string Make(Time now, const std::string& public_key);
+  // A new token: 64 hexadecimal digits. `ends_oldest`: whether the key's oldest
+  // one had to end for it.
+  std::string Make(Time now, const std::string& public_key,
+                   bool* ends_oldest = nullptr);
   // The key of a token that is valid. Takes as long whichever token it is.
   std::optional<std::string> Find(Time now, std::string_view token) const;
 
@@ -119,6 +121,7 @@ class HttpServer {
   // Connections that wait for a thread; further ones get 503.
   static constexpr size_t kWaitingMax = 128;
   // The bytes of a request with its headers, and of the body of an action.
+  // httplib takes 8 KiB at most for the target and for each header.
   static constexpr size_t kRequestBytesMax = 16 * 1024;
   static constexpr size_t kBodyBytesMax = 4 * 1024;
 

@@ -10,6 +10,7 @@ const LISTING_PAUSE = 10;
 const PAUSE_MS_MAX = 10000;
 const PAGES_MAX = 2000;
 const PAGE_ROWS = 1000;
+const KEPT_MAX = 16;
 
 // ---- The token, which `gavel dashboard` puts behind '#token='.
 
@@ -112,13 +113,19 @@ export async function getAll(path, key) {
   return rows;
 }
 
+// What pages have shown last, by the keys of their polls, and when it came.
+const kept = new Map();
+
 // Loads again and again, never twice at once, and pauses in proportion to how
-// long the last time took.
+// long the last time took. Calls show(value, at) with when the value came: one
+// that another page has shown, where there is no coordinator to give a new one.
 export class Poll {
-  constructor(load, show, fail) {
+  constructor(load, show, fail, key) {
     this.load = load;
     this.show = show;
     this.fail = fail;
+    this.key = key || (() => '');
+    this.has = false;
     this.busy = false;
     this.due = 0;
     this.ended = false;
@@ -141,15 +148,28 @@ export class Poll {
     this.again = false;
     const begun = performance.now();
     try {
-      const value = await this.load();
-      if (!this.ended) this.show(value);
+      this.take({value: await this.load(), at: Date.now() / 1000});
     } catch (error) {
+      const away = !error.status || error.status >= 500;
+      const last = kept.get(this.key());
+      if (away && last && !this.has) this.take(last);
       if (!this.ended) this.fail(error);
     }
     this.due = performance.now() +
         Math.min(PAUSE_MS_MAX, LISTING_PAUSE * (performance.now() - begun));
     this.busy = false;
     if (this.again) this.turn();
+  }
+  take(one) {
+    if (this.ended) return;
+    this.has = true;
+    const key = this.key();
+    if (key) {
+      kept.delete(key);
+      kept.set(key, one);
+      if (kept.size > KEPT_MAX) kept.delete(kept.keys().next().value);
+    }
+    this.show(one.value, one.at);
   }
   // At once, also shortly after the last time.
   now() {

@@ -214,9 +214,9 @@ export function clusterPage(context) {
   page.poll = new Poll(async () => {
     const answer = await get('api/nodes');
     return joinServers(Array.isArray(answer) ? answer : answer.nodes || []);
-  }, (list) => {
+  }, (list, at) => {
     nodes = list;
-    page.at = Date.now() / 1000;
+    page.at = at;
     rows = nodes.flatMap((node) => node.accelerators.map((row) =>
       ({...row, server: node.server})));
     fault.hidden = true;
@@ -235,7 +235,7 @@ export function clusterPage(context) {
   }, (error) => {
     fault.textContent = `Servers could not be read: ${error.message}`;
     fault.hidden = false;
-  });
+  }, () => 'nodes');
 
   const head = panel('Servers', '', cards, legend(), map);
   head.querySelector('.panel-head').append(servers);

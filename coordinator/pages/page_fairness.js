@@ -2,7 +2,7 @@
 import {el, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get, getAll} from './api.js';
 import {LineChart, Series} from './charts.js';
-import {DASH, count, dateTime, duration, fixed, isNumber, nowSeconds, orDash, percent,
+import {DASH, count, dateTime, duration, fixed, isNumber, orDash, percent,
   plural, short} from './format.js';
 import {sharesByUser} from './model.js';
 import {ratioBar} from './bars.js';
@@ -80,8 +80,7 @@ export function fairnessPage(context) {
     const [fairness, jobs] = await Promise.all([get('api/fairness'),
       getAll('api/jobs', 'jobs')]);
     return {fairness, jobs};
-  }, ({fairness, jobs}) => {
-    const now = nowSeconds();
+  }, ({fairness, jobs}, now) => {
     record.since = record.since || now;
     fault.hidden = !fairness.usage_error;
     fault.textContent = fairness.usage_error ?
@@ -141,7 +140,7 @@ export function fairnessPage(context) {
   }, (error) => {
     fault.textContent = `Fairness could not be read: ${error.message}`;
     fault.hidden = false;
-  });
+  }, () => 'fairness');
 
   const overTime = panel('Over time', '', el('div', {class: 'pair-of-charts'},
       share.element, rho.element), meant.element);

@@ -4,7 +4,7 @@ import {el, facts, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get} from './api.js';
 import {actionButton, confirmAction} from './actions.js';
 import {Gantt, LineChart, Series, POINTS_MAX} from './charts.js';
-import {DASH, count, dateTime, duration, fixed, isNumber, nowSeconds, orDash,
+import {DASH, count, dateTime, duration, fixed, isNumber, orDash,
   plural, relative, short} from './format.js';
 import {expectedEnd, lossOf, progressOf, staysOf, typesOf} from './model.js';
 import {isOver, jobBadge} from './states.js';
@@ -130,8 +130,9 @@ function summary(job, why) {
     ['workers', job.scale_factor_min === job.scale_factor_max ?
       count(job.scale_factor) : `${count(job.scale_factor)} of ${
         job.scale_factor_min} to ${job.scale_factor_max}`],
-    ['target / got', shareBar(job.share_target, job.share_got),
-      'Share of time that the policy intends, and the one received'],
+    ['target / got', job.opaque ? DASH : shareBar(job.share_target, job.share_got),
+      job.opaque ? 'It keeps its accelerators until its end: it has no share' :
+        'Share of time that the policy intends, and the one received'],
     ['progress', progress === null ? `${count(job.steps_done)} steps` :
       partBar(progress, `${count(job.steps_done)} of ${count(job.steps_total)} steps`)],
     ['speed', job.steps_per_s > 0 ? `${short(job.steps_per_s)} steps/s` : DASH],
@@ -219,9 +220,8 @@ export function jobPage(context, id) {
     });
   }
 
-  const poll = new Poll(() => get(`api/job/${encodeURIComponent(id)}`), (document) => {
+  const poll = new Poll(() => get(`api/job/${encodeURIComponent(id)}`), (document, now) => {
     const {job, why: reasons, leases, steps} = partsOf(document);
-    const now = nowSeconds();
     fault.hidden = true;
     page.title = `Job ${id} ${job.name || ''}`.trim();
     heading.textContent = page.title;
@@ -252,7 +252,7 @@ export function jobPage(context, id) {
       `There is no job ${id}: ${error.message}` :
       `The job could not be read: ${error.message}`;
     fault.hidden = false;
-  });
+  }, () => `job ${id}`);
 
   const lossPoll = new Poll(() => get(`api/job/${encodeURIComponent(id)}/loss`),
       (document) => {

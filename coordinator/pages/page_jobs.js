@@ -137,7 +137,7 @@ export function jobsPage(context) {
   }, (error) => {
     fault.textContent = `Jobs could not be read: ${error.message}`;
     fault.hidden = false;
-  });
+  }, () => `jobs ${chosen.state}`);
 
   return {
     title: 'Jobs',

@@ -4,7 +4,7 @@ import {el, facts, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get} from './api.js';
 import {confirmAction} from './actions.js';
 import {LineChart, Series} from './charts.js';
-import {DASH, count, duration, isNumber, nowSeconds, orDash, percent, short} from
+import {DASH, count, duration, isNumber, orDash, percent, short} from
   './format.js';
 import {sourceKey, sourceLegend, sourceTone} from './sources.js';
 
@@ -102,9 +102,8 @@ export function policyPage(context) {
   const showMatrix = () => redraw(table, JSON.stringify([rows, filter.value]), () =>
     matrix(rows, filter.value));
 
-  const poll = new Poll(() => get('api/policy'), (document) => {
+  const poll = new Poll(() => get('api/policy'), (document, now) => {
     const status = document.status || context.status || {};
-    const now = nowSeconds();
     fault.hidden = true;
     redraw(facts_, JSON.stringify([status.policy, status.rounds, status.outcome,
       status.objective, status.gap, document.solve_s, status.profiling]), () =>
@@ -126,7 +125,7 @@ export function policyPage(context) {
   }, (error) => {
     fault.textContent = `The policy could not be read: ${error.message}`;
     fault.hidden = false;
-  });
+  }, () => 'policy');
 
   const say = (...children) => outcome.replaceChildren(...children);
   async function preview() {

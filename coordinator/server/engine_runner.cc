@@ -224,7 +224,8 @@ struct ClusterFacts::Observation {
     const bool unstarted = !exit.launch_error.empty() ||
                            (own.starting_.contains(exit.worker) && !fine);
     const bool taken_back =
-        exit.signal != 0 && IsTakenBack(engine, exit.worker.job);
+        (exit.signal != 0 && IsTakenBack(engine, exit.worker.job)) ||
+        (exit.stopped && e.end == event::ProcessEnd::kLeft);
     if (unstarted && !exit.no_failure && !taken_back) {
       Add(warn, worker, " failed to start: ", HowItEnded(e));
     } else {

@@ -217,8 +217,9 @@ std::optional<Event> Convert(DivideReply message) {
   return event::ShareDivided{std::move(message)};
 }
 
-// EngineRunner::NoteLaunch has taken it.
-std::optional<Event> Convert(const WorkerLaunched&) { return std::nullopt; }
+std::optional<Event> Convert(WorkerLaunched message) {
+  return event::ProcessBegan{std::move(message)};
+}
 
 template <class T>
 requires ForClients<T> || FromCoordinator<T> std::optional<Event> Convert(

@@ -71,8 +71,8 @@ absl::Status CheckMessage(const Message& message);
 
 // The event of a message that passed CheckMessage. Figures that are not finite,
 // negative or beyond kFigureMax become 0, long lists and texts are cut. Nothing
-// for messages that the engine does not see (WorkerLaunched, those of clients,
-// and those that only a coordinator sends).
+// for messages that the engine does not see (those of clients, and those that
+// only a coordinator sends).
 std::optional<Event> EventOf(Message message);
 
 // The worker or agent that sent the message; nothing when another kind of peer

@@ -364,37 +364,44 @@ StayCosts::StayCosts() {
 }
 
 void StayCosts::Note(const Event& event, const Engine& engine) {
-  if (const auto* started = std::get_if<event::LeaseStarted>(&event)) {
-    if (started->worker.rank == 0) Begin(*started, engine);
+  if (std::holds_alternative<event::CoordinatorStarted>(event)) {
+    Restart(engine);
+  } else if (const auto* started = std::get_if<event::LeaseStarted>(&event)) {
+    if (started->worker.rank == 0) Begin(started->worker.job, engine);
   } else if (const auto* ended = std::get_if<event::LeaseEnded>(&event)) {
-    if (ended->worker.rank == 0) End(*ended);
+    if (ended->worker.rank == 0) End(*ended, engine);
   }
 }
 
-void StayCosts::Begin(const event::LeaseStarted& e, const Engine& engine) {
-  const Job* const job = engine.FindJob(e.worker.job);
+void StayCosts::Restart(const Engine& engine) {
+  stays_.clear();
+  for (const auto& [id, job] : engine.jobs()) {
+    if (!HasName(job) || !job.stays.last().valid()) continue;
+    stays_[id] = {kReturn, job.stays.moves(), job.stays.pausing_s()};
+  }
+}
+
+void StayCosts::Begin(JobId id, const Engine& engine) {
+  const Job* const job = engine.FindJob(id);
   if (job == nullptr) return;
   const uint64_t moves = job->stays.moves();
-  const auto [known, is_new] = stays_.try_emplace(e.worker.job);
+  const auto [known, is_new] = stays_.try_emplace(id);
   Stay& stay = known->second;
   if (!is_new) {
     stay.began = moves > stay.moves ? kMove : kReturn;
     if (stay.began == kMove) ++row_.moves;
   }
   stay.moves = moves;
-  if (stay.incarnation != e.worker.incarnation) stay.pausing_s = 0;
-  stay.incarnation = e.worker.incarnation;
   ForgetOne(engine);
 }
 
-void StayCosts::End(const event::LeaseEnded& e) {
+void StayCosts::End(const event::LeaseEnded& e, const Engine& engine) {
   if (e.cause == ReleaseCause::kPaused && !e.finished) ++row_.pauses;
+  const Job* const job = engine.FindJob(e.worker.job);
   const auto known = stays_.find(e.worker.job);
-  // A lease that began before the coordinator was started.
-  if (known == stays_.end()) return;
+  if (job == nullptr || known == stays_.end()) return;
   Stay& stay = known->second;
-  if (stay.incarnation != e.worker.incarnation) return;
-  const double total_s = std::max(stay.pausing_s, e.progress.pausing_s);
+  const double total_s = job->stays.pausing_s();
   const double lost_s = total_s - std::exchange(stay.pausing_s, total_s);
   row_.pausing_s += lost_s;
   HistogramRow& histogram = row_.overhead[stay.began].second;

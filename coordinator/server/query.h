@@ -43,9 +43,11 @@ struct ThreadFigures {
   uint64_t rows_unwritten = 0;    // of the journal
 };
 
-// Counts pauses and moves, and the time that they cost. Each event takes the
-// same time, however many jobs there are. The event loop owns one; not
-// thread-safe.
+// Counts pauses and moves, and the time that they cost, since the coordinator
+// was started. The journal gives the baseline of each job. A lease that is
+// older than the start counts as a return: how it began is not known. Each
+// further event takes the same time, however many jobs there are. The event
+// loop owns one; not thread-safe.
 class StayCosts {
  public:
   static constexpr double kLimits_s[] = {
@@ -61,12 +63,13 @@ class StayCosts {
   // The last lease of a job.
   struct Stay {
     Beginning began = kStart;
-    uint64_t moves = 0;  // so far
-    uint64_t incarnation = 0;
-    double pausing_s = 0;  // that it has reported so far
+    // The job's totals when it was last looked at.
+    uint64_t moves = 0;
+    double pausing_s = 0;
   };
-  void Begin(const event::LeaseStarted& e, const Engine& engine);
-  void End(const event::LeaseEnded& e);
+  void Restart(const Engine& engine);
+  void Begin(JobId id, const Engine& engine);
+  void End(const event::LeaseEnded& e, const Engine& engine);
   // Forgets one job that is over, if the next one is.
   void ForgetOne(const Engine& engine);
 

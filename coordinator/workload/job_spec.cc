@@ -133,8 +133,9 @@ constexpr std::tuple kJobKeys = {
         CheckDirectory),
     Key("checkpoint_directory", &JobSpec::checkpoint_directory,
         {.values = "a path, not empty",
-         .otherwise = "`gavel-state/checkpoints/CLUSTER-ID-NAME` beside the "
-                      "file",
+         .otherwise = "`checkpoints/CLUSTER-ID-NAME` in the coordinator's "
+                      "`--state`; in `gavel-state` beside the file for a job "
+                      "that runs as its submitter's account",
          .example = R"("/shared/checkpoints/resnet-1")",
          .meaning = "Where the job's checkpoints lie; its own, of no other "
                     "job."},

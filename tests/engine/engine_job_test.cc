@@ -628,6 +628,31 @@ TEST(OpaqueJob, HasItsAcceleratorFromItsLaunchToItsEnd) {
   EXPECT_NEAR(driver.job(job).received_s, 900, 1);
 }
 
+TEST(OpaqueJob, IsLaunchedAgainOnlyUntilItsProcessIsThere) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, OpaqueSpec());
+  driver.At(12);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 3);
+  event::ProcessBegan began{{"there", driver.Key(job), 17}};
+  driver.Step(began);
+  driver.At(17);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 4) << "it is of another server";
+  began.message.server = "here";
+  driver.Step(began);
+  driver.At(500);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 4);
+  // A new coordinator has not heard it.
+  driver.Restart();
+  driver.JoinServer("here", 1, {{driver.Key(job), 17}});
+  driver.At(driver.now + 1);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 5);
+  driver.Step(began);
+  driver.At(1000);
+  EXPECT_EQ(driver.Count<LaunchWorker>(), 5);
+  driver.Step(event::WorkerGone{driver.ExitOf(job)});
+  EXPECT_EQ(driver.job(job).state, JobState::kFinished);
+}
+
 TEST(OpaqueJob, IsNotPausedForOthers) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId opaque = driver.Submit("a", 1, OpaqueSpec());

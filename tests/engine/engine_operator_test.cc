@@ -129,6 +129,24 @@ TEST_F(Operators, ResumeBeforeTheTimeUndoesTheDrain) {
   EXPECT_FALSE(driver_.job(job).assigned.empty());
 }
 
+TEST_F(Operators, AStartThatADrainHasEndedIsNoFailureAfterTheResume) {
+  const JobId job = driver_.Submit("a");
+  WorkerExited exit = driver_.ExitOf(job);
+  Drain("here");
+  ASSERT_TRUE(driver_.Last<StopWorker>().has_value());
+  Resume("here");
+  driver_.At(driver_.now);
+  exit.signal = 15;
+  exit.stopped = true;
+  driver_.Step(event::WorkerGone{exit});
+  driver_.At(driver_.now + 1);
+  EXPECT_EQ(driver_.job(job).state, JobState::kActive);
+  EXPECT_EQ(driver_.job(job).failures_in_a_row, 0);
+  EXPECT_EQ(driver_.Key(job).incarnation, 2u);
+  driver_.Run(job);
+  EXPECT_NE(driver_.worker(job).held_epoch, 0u);
+}
+
 TEST_F(Operators, DrainSurvivesARestartOfCoordinatorAndAgent) {
   Drain("here");
   driver_.Restart();

@@ -1,6 +1,7 @@
 // `gavel coordinator --http` and `gavel dashboard` as processes.
 #include <unistd.h>
 
+#include "coordinator/http/http_server.h"
 #include "core/text.h"
 #include "tests/http/raw_http.h"
 #include "tests/support/gavel_fixture.h"
@@ -40,6 +41,17 @@ TEST_F(DashboardCommand, PrintsALinkByWhichABrowserActs) {
       Post(port, token, R"({"action":"policy","target":"fifo"})");
   EXPECT_EQ(set.code, 200) << set.body;
   EXPECT_EQ(Run({"policy", "--coordinator", endpoint}).output.find("fifo"), 0);
+}
+
+TEST_F(DashboardCommand, SaysThatALinkEndsTheOldestOne) {
+  const auto coordinator = Start(Coordinator("state", "127.0.0.1:0"));
+  const std::string endpoint = EndpointOf(*coordinator);
+  for (size_t i = 0; i < DashboardTokens::kTokensOfOneKeyMax; ++i) {
+    const Ended link = Run({"dashboard", "--coordinator", endpoint});
+    EXPECT_THAT(link.errors, Not(HasSubstr("oldest")));
+  }
+  EXPECT_THAT(Run({"dashboard", "--coordinator", endpoint}).errors,
+              HasSubstr("your oldest link has ended for it"));
 }
 
 TEST_F(DashboardCommand, SaysHowToGetADashboard) {

@@ -228,10 +228,13 @@ TEST_F(DashboardTest, ActsAndTellsWatchersAtOnce) {
       Post(dashboard_->port(), Token(), R"({"action":"hold","target":"1"})");
   EXPECT_EQ(held.code, 200) << held.body;
   EXPECT_THAT(watcher.ReadUntil("\"F\":1"), HasSubstr("\"F\":1"));
-  const RawAnswer again =
+  const RawAnswer unknown =
       Post(dashboard_->port(), Token(), R"({"action":"hold","target":"7"})");
-  EXPECT_EQ(again.code, 409);
-  EXPECT_THAT(again.body, HasSubstr("no job 7"));
+  EXPECT_EQ(unknown.code, 404);
+  EXPECT_THAT(unknown.body, HasSubstr("no job 7"));
+  const RawAnswer refused =
+      Post(dashboard_->port(), Token(), R"({"action":"requeue","target":"1"})");
+  EXPECT_EQ(refused.code, 409) << "it is held: " << refused.body;
   const RawAnswer set = Post(dashboard_->port(), Token(),
                              R"({"action":"policy","target":"fifo"})");
   EXPECT_EQ(set.code, 200) << set.body;

@@ -168,6 +168,19 @@ TEST_F(HttpServerTest, AnswersWhatIsNotThereWithAnErrorInJson) {
       416);
 }
 
+TEST_F(HttpServerTest, RefusesKeysThatADocumentDoesNotHave) {
+  const int port = Start();
+  const RawAnswer misspelt = Get(port, "/api/jobs?limit=5&stat=R");
+  EXPECT_EQ(misspelt.code, 400);
+  const std::string error = json::parse(misspelt.body)["error"];
+  EXPECT_THAT(error, HasSubstr("\"stat\""));
+  EXPECT_THAT(error, HasSubstr("state, user, app, cursor, limit"));
+  EXPECT_EQ(Get(port, "/api/job/7/log?tails=5").code, 400);
+  EXPECT_EQ(Get(port, "/api/policy?previews=fifo").code, 400);
+  EXPECT_EQ(Get(port, "/api/nodes?state=down").code, 400);
+  EXPECT_EQ(documents_.asked(), 0);
+}
+
 TEST_F(HttpServerTest, PassesTheCoordinatorsRefusalsOn) {
   documents_.error_ = absl::UnavailableError("it does not answer");
   const int port = Start();
@@ -427,6 +440,12 @@ TEST_F(HttpServerTest, LimitsTheSizeOfARequest) {
     EXPECT_NE(ParseAnswer(connection.ReadAll()).code, 200);
     EXPECT_TRUE(connection.closed());
   }
+  const auto with_header = [&](size_t bytes) {
+    const std::string header = StrCat("X: ", std::string(bytes, 'a'), "\r\n");
+    return Exchange(port, "GET /", StrCat("Host: 127.0.0.1\r\n", header)).code;
+  };
+  EXPECT_EQ(with_header(8000), 200);
+  EXPECT_NE(with_header(9000), 200);
   std::string many = "Host: 127.0.0.1\r\n";
   for (int i = 0; i < 5000; ++i) StrAppend(&many, "A", i, ": b\r\n");
   EXPECT_NE(Exchange(port, "GET /", many).code, 200);

@@ -354,6 +354,20 @@ class Live(PageTest):
         expect(page.locator("#banner .lost")).to_have_count(0)
         expect(page.locator(".window tbody")).to_contain_text("while_away")
 
+    def test_a_page_that_is_opened_while_disconnected_shows_what_is_known(self):
+        page = self.open("#/cluster")
+        page.locator(".map-server").first.wait_for()
+        page.evaluate("location.hash = '#/jobs'")
+        page.locator(".window tbody a").first.wait_for()
+        self.stub.set_events(False)
+        self.stub.fails.add("/api/nodes")
+        page.evaluate("location.hash = '#/cluster'")
+        expect(page.locator(".fault")).to_contain_text("the coordinator does not answer")
+        expect(page.locator(".map-server").first).to_be_visible()
+        self.stub.fails.clear()
+        self.stub.set_events(True)
+        expect(page.locator(".fault")).to_be_hidden(timeout=15000)
+
     def test_a_failed_document_is_told_and_the_rest_stays(self):
         page = self.open("#/cluster")
         page.locator(".map-server").first.wait_for()

@@ -31,9 +31,14 @@ TEST(DashboardTokens, OfOneKeyPushOutItsOwnOldestOnly) {
   const std::string bob = tokens.Make(0, "bob");
   const std::string first = tokens.Make(0, "alice");
   std::string last;
-  for (size_t i = 0; i < DashboardTokens::kTokensOfOneKeyMax; ++i) {
-    last = tokens.Make(1, "alice");
+  bool ends_oldest = true;
+  for (size_t i = 1; i < DashboardTokens::kTokensOfOneKeyMax; ++i) {
+    last = tokens.Make(1, "alice", &ends_oldest);
+    EXPECT_FALSE(ends_oldest);
   }
+  EXPECT_EQ(tokens.Find(1, first), "alice");
+  last = tokens.Make(1, "alice", &ends_oldest);
+  EXPECT_TRUE(ends_oldest);
   EXPECT_EQ(tokens.Find(1, first), std::nullopt);
   EXPECT_EQ(tokens.Find(1, last), "alice");
   EXPECT_EQ(tokens.Find(1, bob), "bob");

@@ -127,6 +127,26 @@ TEST(ClusterFacts, AStartThatItsOwnerCancelledHasNotFailed) {
   EXPECT_EQ(logged.With("ended: killed by signal 15").size(), 1U);
 }
 
+TEST(ClusterFacts, AStartThatADrainEndedHasNotFailed) {
+  Logged logged;
+  logged.busy.launched_speak = false;
+  logged.busy.Submit("a");
+  WorkerExited exit = logged.Exit();
+  WorkerLaunched launched;
+  launched.server = "v100-0";
+  launched.worker = exit.worker;
+  logged.facts.Of(launched, logged.busy.engine);
+  event::AcceleratorsDrained drained{"v100-0"};
+  logged.busy.Step(drained);
+  drained.drained = false;
+  logged.busy.Step(drained);
+  exit.signal = 15;
+  exit.stopped = true;
+  logged.busy.Step(event::WorkerGone{exit});
+  EXPECT_THAT(logged.With("failed to start"), IsEmpty());
+  EXPECT_EQ(logged.With("ended: killed by signal 15").size(), 1U);
+}
+
 TEST(ClusterFacts, ADrainIsToldWithItsReason) {
   Logged logged;
   event::AcceleratorsDrained drained{"v100-0", "v100-0-1"};

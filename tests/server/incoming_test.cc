@@ -100,10 +100,12 @@ TEST(Incoming, EachMessageOfAnAgentIsItsEvent) {
                 .heartbeat.server,
             "here");
   EXPECT_EQ(EventFrom<event::WorkerGone>(Exited(5)).exit.exit_code, 5);
+  EXPECT_EQ(EventFrom<event::ProcessBegan>(FromServer<WorkerLaunched>())
+                .message.server,
+            "here");
 }
 
 TEST(Incoming, TheEngineDoesNotSeeTheOthers) {
-  EXPECT_FALSE(EventOf(FromServer<WorkerLaunched>()).has_value());
   EXPECT_FALSE(EventOf(SubmitRequest{}).has_value());
   EXPECT_FALSE(EventOf(LeaseGrant{}).has_value());  // of no coordinator
 }

@@ -415,50 +415,81 @@ TEST_F(QueryTest, BytesThatAreNoTextDoNotBreakTheJson) {
   EXPECT_EQ(AskAll(QueryKind::kQueue).size(), 2u);
 }
 
-TEST_F(QueryTest, LeasesCostWhatTheirProcessReportsSinceTheLastOne) {
-  Submit("a");
-  StayCosts costs;
-  event::LeaseStarted started;
-  started.worker = {JobId(1), 0, 1};
-  event::LeaseEnded ended;
-  ended.worker = started.worker;
-  costs.Note(started, engine_);
-  ended.progress.pausing_s = 0.3;
-  costs.Note(ended, engine_);
-  costs.Note(started, engine_);
-  ended.progress.pausing_s = 0.75;
-  costs.Note(ended, engine_);
+class StayCostsTest : public Test {
+ protected:
+  StayCostsTest() : job_(driver_.Submit("a")) { Run(); }
+
+  void Run() {
+    driver_.Run(job_);
+    Note();
+  }
+  void RunOn() {
+    driver_.Request(driver_.Key(job_));
+    Note();
+  }
+  // The process has lost so much time so far.
+  void GiveBack(double pausing_s) {
+    Progress told;
+    told.pausing_s = pausing_s;
+    driver_.GiveBack(job_, told);
+    Note();
+  }
+  void Restart() {
+    costs_ = StayCosts();
+    driver_.Restart();
+    Note();
+  }
+  const HistogramRow& After(const std::string& began) const {
+    return *FindNamed(costs_.row().overhead, began);
+  }
+
+  EngineDriver driver_;
+  JobId job_;
+  StayCosts costs_;
+
+ private:
+  void Note() {
+    for (; noted_ < driver_.rows.size(); ++noted_) {
+      costs_.Note(*driver_.rows[noted_].event, driver_.engine());
+    }
+  }
+  size_t noted_ = 0;
+};
+
+TEST_F(StayCostsTest, LeasesCostWhatTheirProcessReportsSinceTheLastOne) {
+  GiveBack(0.3);
+  RunOn();
+  GiveBack(0.75);
   // Another process counts from 0.
-  started.worker.incarnation = ended.worker.incarnation = 2;
-  costs.Note(started, engine_);
-  ended.progress.pausing_s = 100;
-  ended.finished = true;
-  costs.Note(ended, engine_);
+  driver_.Gone(driver_.Key(job_), kExitEvicted);
+  Run();
+  GiveBack(100);
   // Other ranks report the same.
-  ended.worker.rank = 1;
-  costs.Note(ended, engine_);
-  const StaysRow& row = costs.row();
-  EXPECT_EQ(row.pauses, 2u);
-  EXPECT_EQ(row.moves, 0u);
-  EXPECT_NEAR(row.pausing_s, 100.75, 1e-9);
-  const HistogramRow* const start = FindNamed(row.overhead, "start");
-  const HistogramRow* const back = FindNamed(row.overhead, "return");
-  ASSERT_TRUE(start != nullptr && back != nullptr);
-  EXPECT_NEAR(start->sum_s, 0.3, 1e-9);
-  EXPECT_EQ(start->counts.at(6), 1u) << "over 0.25, up to 0.5";
-  EXPECT_NEAR(back->sum_s, 100.45, 1e-9);
-  EXPECT_EQ(back->counts.at(6), 1u);
-  EXPECT_EQ(back->counts.back(), 1u) << "beyond all limits";
+  event::LeaseEnded other;
+  other.worker = {job_, 1, 1};
+  costs_.Note(other, driver_.engine());
+  EXPECT_EQ(costs_.row().pauses, 3u);
+  EXPECT_EQ(costs_.row().moves, 0u);
+  EXPECT_NEAR(costs_.row().pausing_s, 100.75, 1e-9);
+  EXPECT_NEAR(After("start").sum_s, 0.3, 1e-9);
+  EXPECT_EQ(After("start").counts.at(6), 1u) << "over 0.25, up to 0.5";
+  EXPECT_NEAR(After("return").sum_s, 100.45, 1e-9);
+  EXPECT_EQ(After("return").counts.at(6), 1u);
+  EXPECT_EQ(After("return").counts.back(), 1u) << "beyond all limits";
 }
 
-TEST_F(QueryTest, ALeaseFromBeforeTheStartCostsNothing) {
-  StayCosts costs;
-  event::LeaseEnded ended;
-  ended.worker = {JobId(1), 0, 1};
-  ended.progress.pausing_s = 100;
-  costs.Note(ended, engine_);
-  EXPECT_EQ(costs.row().pauses, 1u);
-  EXPECT_EQ(costs.row().pausing_s, 0);
+TEST_F(StayCostsTest, BeginAtZeroWhenTheCoordinatorIsRestarted) {
+  GiveBack(5);
+  RunOn();
+  Restart();
+  EXPECT_EQ(costs_.row().pausing_s, 0);
+  // The lease is older than the start; its time since then counts.
+  GiveBack(7);
+  EXPECT_EQ(costs_.row().pauses, 1u);
+  EXPECT_EQ(costs_.row().moves, 0u);
+  EXPECT_NEAR(costs_.row().pausing_s, 2, 1e-9);
+  EXPECT_NEAR(After("return").sum_s, 2, 1e-9);
+  EXPECT_EQ(After("start").sum_s, 0);
 }
 
 }  // namespace

@@ -178,6 +178,16 @@ TEST_F(ReportTest, ASchedulerThatWasNotRunIsSaid) {
               Contains(HasSubstr("sjf (not run).")));
 }
 
+TEST_F(ReportTest, ASchedulerOfAnotherWorkloadIsNotMissing) {
+  StoredRun other = SampleRun("sjf", 2, 0);
+  other.spec.cluster = "v100:8";
+  const ReportPage page =
+      PageOf({SampleRun("fifo", 1, 0), SampleRun("fifo", 2, 0), other});
+  for (const ReportSection& section : page.sections) {
+    EXPECT_THAT(section.notes, Each(Not(HasSubstr("not run")))) << section.id;
+  }
+}
+
 TEST_F(ReportTest, NothingIsDrawnOfASingleDot) {
   const ReportPage page =
       PageOf({SampleRun("fifo", 1, 0), SampleStaticRun("fifo", 1, 0)});

@@ -1,3 +1,4 @@
+#include "absl/strings/str_format.h"
 #include "coordinator/workload/trace.h"
 #include "study/reproduce_run.h"
 #include "tests/support/temporary_folder.h"
@@ -150,6 +151,19 @@ TEST(Experiments, QuickIsSmaller) {
   EXPECT_EQ(quick.cases[0].spec.rate_per_h, full.cases[0].spec.rate_per_h / 4);
   EXPECT_EQ(quick.cases[0].spec.window_end, 500);
   EXPECT_EQ(quick.cases[0].spec.cluster, "v100:9,p100:9,k80:9");
+}
+
+TEST(Experiments, QuickLabelsNameTheRatesOfTheirRuns) {
+  for (const char* name : {"las-single", "mechanism-vs-ideal"}) {
+    for (const PaperCase& one : ExperimentOf(name, true).cases) {
+      EXPECT_THAT(one.label, HasSubstr(absl::StrFormat(", %.4g jobs/h",
+                                                       one.spec.rate_per_h)));
+    }
+  }
+  EXPECT_THAT(ExperimentOf("las-single", true).note,
+              HasSubstr("a quarter of the cluster and of the rates"));
+  EXPECT_THAT(ExperimentOf("estimator", true).note,
+              Not(HasSubstr("a quarter of the cluster")));
 }
 
 TEST(Experiments, TheCostTraceIsATraceWithDeadlines) {

@@ -50,6 +50,9 @@ std::optional<Event> ToEvent(const Message& message) {
           [](const AgentHeartbeat& m) -> std::optional<Event> {
             return event::AgentHeard{m};
           },
+          [](const WorkerLaunched& m) -> std::optional<Event> {
+            return event::ProcessBegan{m};
+          },
           [](const WorkerExited& m) -> std::optional<Event> {
             return event::WorkerGone{m};
           },
