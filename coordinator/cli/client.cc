@@ -273,7 +273,7 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;
   const std::string name = named ? job.substr(slash + 1) : job;
-  Json filter = {{"name", name}};
+  Json filter = {{"name", name}, {"one_of_array", true}};
   // The caller's own job is meant, where it has one.
   if (named) {
     filter["user"] = job.substr(0, slash);
