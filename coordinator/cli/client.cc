@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "coordinator/cli/command_line.h"
 #include "coordinator/cli/table.h"
 #include "coordinator/workload/job_array.h"
 #include "coordinator/workload/job_spec.h"
@@ -98,21 +99,58 @@ absl::Status Client::NoAnswer() const {
                                        "and a coordinator of this version?"));
 }
 
-template <class Reply>
-absl::StatusOr<Reply> Client::Ask(const Message& message, uint64_t request,
-                                  double timeout_s) {
+absl::Status Client::SendWithin(const Message& message, double timeout_s) {
   const Clock::time_point end = After(timeout_s);
   while (!dealer_->Send(message).ok()) {
     if (SecondsUntil(end) <= 0) return NoAnswer();
     dealer_->WaitUntilConnected(kResendInterval_s);
   }
+  return absl::OkStatus();
+}
+
+template <class Reply>
+absl::StatusOr<std::optional<Reply>> Client::Await(uint64_t request,
+                                                   double timeout_s) {
+  const Clock::time_point end = After(timeout_s);
   while (SecondsUntil(end) > 0) {
     GAVEL_ASSIGN_OR_RETURN(auto received, dealer_->Receive(SecondsUntil(end)));
     if (!received) continue;
     Reply* reply = std::get_if<Reply>(&*received);
     if (reply != nullptr && reply->request == request) return std::move(*reply);
   }
+  return std::nullopt;
+}
+
+template <class Reply>
+absl::StatusOr<Reply> Client::Ask(const Message& message, uint64_t request,
+                                  double timeout_s) {
+  GAVEL_RETURN_IF_ERROR(SendWithin(message, timeout_s));
+  GAVEL_ASSIGN_OR_RETURN(std::optional<Reply> reply,
+                         Await<Reply>(request, timeout_s));
+  if (reply) return *std::move(reply);
   return NoAnswer();
+}
+
+template <class Reply>
+absl::StatusOr<Reply> Client::AskToChange(const Message& message,
+                                          uint64_t request, double timeout_s) {
+  GAVEL_RETURN_IF_ERROR(SendWithin(message, kReplyTimeout_s));
+  const double quiet_s = std::min(kReplyTimeout_s, timeout_s);
+  GAVEL_ASSIGN_OR_RETURN(std::optional<Reply> reply,
+                         Await<Reply>(request, quiet_s));
+  if (!reply && quiet_s < timeout_s) {
+    PrintNotices({StrCat("the coordinator at ", endpoint_,
+                         " has not answered yet; waiting up to ", timeout_s,
+                         " s for it")});
+    GAVEL_ASSIGN_OR_RETURN(reply, Await<Reply>(request, timeout_s - quiet_s));
+  }
+  if (reply) return *std::move(reply);
+  if (dealer_->link().refused()) return NoAnswer();
+  return absl::UnavailableError(
+      StrCat("the request was sent to the coordinator at ", endpoint_,
+             ", which did not answer within ", timeout_s,
+             " s: it may have been done; see `gavel queue` before you repeat "
+             "it"));
 }
 
 absl::StatusOr<JobId> Client::Submit(const std::string& source,
@@ -121,8 +159,8 @@ absl::StatusOr<JobId> Client::Submit(const std::string& source,
   const uint64_t request = ++last_request_;
   GAVEL_ASSIGN_OR_RETURN(
       const SubmitReply reply,
-      Ask<SubmitReply>(SubmitRequest{request, source, toml, directory}, request,
-                       kReplyTimeout_s));
+      AskToChange<SubmitReply>(SubmitRequest{request, source, toml, directory},
+                               request, kChangeTimeout_s));
   if (reply.error.empty()) return reply.job;
   return absl::FailedPreconditionError(reply.error);
 }
@@ -144,7 +182,7 @@ absl::Status Client::Command(CommandRequest command, double timeout_s) {
   command.request = ++last_request_;
   GAVEL_ASSIGN_OR_RETURN(
       const CommandReply reply,
-      Ask<CommandReply>(command, command.request, timeout_s));
+      AskToChange<CommandReply>(command, command.request, timeout_s));
   if (reply.error.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(reply.error);
 }
@@ -254,7 +292,7 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;
   const std::string name = named ? job.substr(slash + 1) : job;
-  Json filter = {{"name", name}};
+  Json filter = {{"name", name}, {"one_of_array", true}};
   // The caller's own job is meant, where it has one.
   if (named) {
     filter["user"] = job.substr(0, slash);

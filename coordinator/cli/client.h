@@ -43,6 +43,9 @@ class Client {
   // kernel retries after 1, 3 and 7 s.
   static constexpr double kBusyTimeout_s = 8;
   static constexpr double kReplyTimeout_s = 5;
+  // For a request that changes something. A repeat would do it twice, so the
+  // answer is worth a longer wait.
+  static constexpr double kChangeTimeout_s = 30;
 
   // UNAVAILABLE, with the remedy: no coordinator listens there, or it refuses
   // the key. NOT_FOUND: the name does not resolve. INVALID_ARGUMENT: not an
@@ -51,7 +54,9 @@ class Client {
       const std::string& endpoint, const KeyFlags& keys = {});
 
   // Each: UNAVAILABLE when no answer comes; FAILED_PRECONDITION with what the
-  // coordinator said when it refuses.
+  // coordinator said when it refuses. Submissions and commands print a notice
+  // when the answer is late. If none comes, the error says that the request may
+  // have been done.
   absl::StatusOr<JobId> Submit(const std::string& source,
                                const std::string& toml,
                                const std::string& directory);
@@ -61,7 +66,7 @@ class Client {
                                const std::string& directory);
   absl::Status Command(CommandKind kind, JobId job = JobId());
   absl::Status Command(CommandRequest command,
-                       double timeout_s = kReplyTimeout_s);
+                       double timeout_s = kChangeTimeout_s);
   // All pages: an array of rows, or one object.
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");
@@ -110,10 +115,18 @@ class Client {
       : endpoint_(std::move(endpoint)),
         dealer_(std::move(dealer)),
         public_key_(std::move(public_key)) {}
+  absl::Status SendWithin(const Message& message, double timeout_s);
+  // The answer to that request; nothing after `timeout_s`.
+  template <class Reply>
+  absl::StatusOr<std::optional<Reply>> Await(uint64_t request,
+                                             double timeout_s);
   template <class Reply>
   absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
                             double timeout_s);
   absl::StatusOr<Json> QueryAllPages(const QueryRequest& first);
+  template <class Reply>
+  absl::StatusOr<Reply> AskToChange(const Message& message, uint64_t request,
+                                    double timeout_s);
   absl::Status NoAnswer() const;
   // The element of the array with that index, which somebody typed as `job`.
   absl::StatusOr<JobId> ElementOf(const std::string& job, uint64_t array,

@@ -706,7 +706,7 @@ absl::Status ShowQueue(Client& client, const QueryOptions& options,
   } else {
     std::vector<QueueRow> jobs = ParseQueue(rows);
     if (options.sort.empty()) SortLiveFirst(jobs);
-    text = RenderQueue(jobs, width);
+    text = RenderQueue(jobs, width, /*is_cut=*/!note.empty());
   }
   terminal.Show(text + note);
   return absl::OkStatus();

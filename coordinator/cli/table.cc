@@ -117,7 +117,7 @@ const QueueRow& UsualOf(const QueueLine& line) {
       line.jobs, {}, [&](const QueueRow* job) { return jobs[job->code]; });
 }
 
-void NameLine(QueueLine* line) {
+void NameLine(bool is_cut, QueueLine* line) {
   const QueueRow& row = *line->jobs.front();
   line->name = row.name;
   line->id = ShownId(row);
@@ -128,7 +128,8 @@ void NameLine(QueueLine* line) {
   }
   std::ranges::sort(indices);
   line->name = row.array_name;
-  line->id = StrCat(row.array, "_[", FormatIndices(indices), "]");
+  line->id = StrCat(row.array, "_[", is_cut && row.Over() ? "...," : "",
+                    FormatIndices(indices), "]");
 }
 
 std::vector<std::string> QueueCells(const QueueLine& line) {
@@ -149,7 +150,7 @@ std::vector<std::string> QueueCells(const QueueLine& line) {
 
 }  // namespace
 
-std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows) {
+std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows, bool is_cut) {
   std::vector<QueueLine> lines;
   // By array and state, the place of the line.
   std::map<std::pair<uint64_t, std::string>, size_t> unstarted;
@@ -162,11 +163,12 @@ std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows) {
     if (place == lines.size()) lines.emplace_back();
     lines[place].jobs.push_back(&row);
   }
-  for (QueueLine& line : lines) NameLine(&line);
+  for (QueueLine& line : lines) NameLine(is_cut, &line);
   return lines;
 }
 
-std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
+std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width,
+                        bool is_cut) {
   constexpr int kUser = 2;
   const bool owned = std::ranges::any_of(
       rows, [](const QueueRow& row) { return !row.owner.empty(); });
@@ -186,7 +188,7 @@ std::string RenderQueue(const std::vector<QueueRow>& rows, size_t width) {
                                  Left("NODELIST(REASON)")};
   if (!owned) columns.erase(columns.begin() + kUser);
   TableRows cells;
-  for (const QueueLine& line : LinesOf(rows)) {
+  for (const QueueLine& line : LinesOf(rows, is_cut)) {
     cells.push_back(QueueCells(line));
     if (!owned) cells.back().erase(cells.back().begin() + kUser);
   }

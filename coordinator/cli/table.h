@@ -42,19 +42,22 @@ void SortLiveFirst(std::vector<QueueRow>& rows);
 // state and have never started, at the place of the first.
 struct QueueLine {
   std::vector<const QueueRow*> jobs;  // not empty
-  // "7", "42_7" of an element, "42_[7-99]" of several.
+  // "7", "42_7" of an element, "42_[7-99]" of several; "42_[...,7-99]" where
+  // others of that state may have been left out.
   std::string id;
   std::string name;  // of the job, or of the array
 };
-// In the order of the rows, which outlive the lines.
-std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows);
+// In the order of the rows, which outlive the lines. `is_cut`: some jobs that
+// have ended are not among the rows.
+std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows,
+                               bool is_cut = false);
 
 // The look of squeue:
 // JOBID NAME USER ST ACCELERATOR STEPS STEPS/S LOSS TARGET/GOT PAUSES MOVES
 // NODELIST(REASON); USER where jobs have an owner.
 // Rows in the order that they have.
 std::string RenderQueue(const std::vector<QueueRow>& rows,
-                        size_t width = kTableWidth);
+                        size_t width = kTableWidth, bool is_cut = false);
 
 // An app as `gavel apps` shows it.
 struct AppRow {

@@ -378,6 +378,9 @@ Reason Engine::WhyUnranked(JobId job, Time now) const {
 RoundTable Engine::LineRows(Time now) const {
   return engine::RoundUnits(*state_, now, /*with_trials=*/false);
 }
+size_t Engine::CountChildren(const Job& job) const {
+  return engine::CountChildren(*state_, job);
+}
 std::optional<Standstill> Engine::StandstillOf(const Job& job) const {
   return engine::StandstillOf(*state_, job);
 }

@@ -103,6 +103,8 @@ class Engine {
   // The same without its place in line, which a WaitingLine of LineRows has.
   Reason WhyUnranked(JobId job, Time now) const;
   RoundTable LineRows(Time now) const;
+  // How many jobs wait for the job, or for all of its array.
+  size_t CountChildren(const Job& job) const;
   // The rank that has stood still for longest, if that is a large part of the
   // time that is allowed.
   std::optional<Standstill> StandstillOf(const Job& job) const;

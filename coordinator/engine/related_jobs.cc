@@ -280,6 +280,11 @@ std::string TextOf(const State& s, JobId id) {
              : StrCat(id.value(), " ", ArrayNameOf(element->spec.name));
 }
 
+// Until somebody releases or cancels it.
+bool IsHeld(const Job& job) {
+  return job.state == JobState::kHeld && !WaitsByItself(job);
+}
+
 std::string ProgressText(const State& s, JobId id) {
   const Job* const job = s.jobs.Find(id);
   if (job == nullptr) {
@@ -290,6 +295,11 @@ std::string ProgressText(const State& s, JobId id) {
                   " of which ", left == 1 ? "has" : "have", " not ended)");
   }
   if (job->active()) return job->HoldsAny() ? " (running)" : " (waiting)";
+  // Not with the words of its program, which readers of the child may not read.
+  if (IsHeld(*job)) {
+    return StrCat(" (", RenderReason(ForOthers(job->reason)),
+                  "; release or cancel it)");
+  }
   return StrCat(
       " (", WaitsByItself(*job) ? "waiting" : JobStateName(job->state), ")");
 }
@@ -575,15 +585,21 @@ bool AwaitsJobs(const Job& job) {
 
 Reason WhyAwaiting(const State& s, const Job& job) {
   if (job.parents.empty()) return job.reason;
-  const size_t named = std::min(job.parents.size(), kParentsNamedMax);
+  // A held parent is named first: without somebody's help it does not end.
+  std::vector<Parent> parents = job.parents;
+  std::ranges::stable_partition(parents, [&](const Parent& one) {
+    const Job* const parent = s.jobs.Find(one.job);
+    return parent != nullptr && IsHeld(*parent);
+  });
+  const size_t named = std::min(parents.size(), kParentsNamedMax);
   std::string first;
   for (size_t i = 0; i < named; ++i) {
-    const JobId parent = job.parents[i].job;
+    const JobId parent = parents[i].job;
     StrAppend(&first, i == 0 ? "" : ", job ", TextOf(s, parent),
               ProgressText(s, parent));
   }
-  return reason::AwaitsJobs{
-      std::move(first), static_cast<int>(job.parents.size() - named), job.id};
+  return reason::AwaitsJobs{std::move(first),
+                            static_cast<int>(parents.size() - named), job.id};
 }
 
 bool NamesParents(const JobUpdate& update) {
@@ -684,6 +700,22 @@ void TellChildren(State& s, Job& job) {
   if (!job.array.valid()) return;
   if (failed) fail(job.array);
   if (s.arrays.Find(job.array) == nullptr) end(job.array);
+}
+
+size_t CountChildren(const State& s, const Job& job) {
+  std::set<JobId> children;
+  const auto add = [&](const Dependencies::Pairs& pairs, JobId parent) {
+    auto pair = pairs.lower_bound({parent, JobId()});
+    for (; pair != pairs.end() && pair->first == parent; ++pair) {
+      children.insert(pair->second);
+    }
+  };
+  for (const JobId parent : {job.id, job.array}) {
+    if (!parent.valid()) continue;
+    add(s.dependencies.if_finished, parent);
+    add(s.dependencies.however_ended, parent);
+  }
+  return children.size();
 }
 
 void RebuildDependencies(State& s) {

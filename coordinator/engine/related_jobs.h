@@ -129,8 +129,8 @@ struct Dependencies {
 
 // Whether the job is held for its parents, and for nothing else.
 bool AwaitsJobs(const Job& job);
-// "waiting: for job 12 prepare (running), job 13 a (waiting), job 14 b (held)
-// and 2 more".
+// "waiting: for job 12 prepare (running), job 13 a (waiting), job 14 b (waiting)
+// and 2 more". Held parents come first, with the reason why they are held.
 Reason WhyAwaiting(const State& s, const Job& job);
 
 bool NamesParents(const JobUpdate& update);
@@ -160,6 +160,8 @@ void ForgetParents(State& s, Job& job);
 bool AwaitAgain(State& s, Time now, Job& job);
 // The job has ended: notes that for the jobs that wait for it.
 void TellChildren(State& s, Job& job);
+// How many jobs wait for it, or for all of its array.
+size_t CountChildren(const State& s, const Job& job);
 // Finds the children again, in a state that was read.
 void RebuildDependencies(State& s);
 

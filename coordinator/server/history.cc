@@ -875,9 +875,12 @@ struct HistoryProjector::Observation {
     const bool asked =
         std::holds_alternative<reason::HeldByUser>(job.reason) ||
         std::holds_alternative<reason::HeldTimeLimit>(job.reason);
-    NoteJob(job, asked ? "held" : "failed",
-            asked ? "is held" : "has failed and is held",
-            RenderReason(job.reason));
+    std::string what = asked ? "is held" : "has failed and is held";
+    if (const size_t children = engine.CountChildren(job); children > 0) {
+      StrAppend(&what, "; ", children,
+                children == 1 ? " job waits for it" : " jobs wait for it");
+    }
+    NoteJob(job, asked ? "held" : "failed", what, RenderReason(job.reason));
   }
 
   void TellShares() {

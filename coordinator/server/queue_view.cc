@@ -171,6 +171,7 @@ struct Filter {
   std::optional<uint64_t> array;
   std::optional<int> array_index;
   std::optional<size_t> ended_max;
+  bool one_of_array = false;
   bool totals = false;
 };
 
@@ -201,6 +202,8 @@ std::optional<Filter> ReadFilter(const std::string& text,
       filter.array_index = value.get<int>();
     } else if (key == "ended_max" && value.is_number_unsigned()) {
       filter.ended_max = value.get<size_t>();
+    } else if (key == "one_of_array" && value == true) {
+      filter.one_of_array = true;
     } else if (key == "totals" && value == true) {
       filter.totals = true;
     } else {
@@ -266,6 +269,21 @@ std::optional<Ended> FirstEnded(const QueueView& view, const Filter& filter) {
   const auto first = ended.end() - static_cast<ptrdiff_t>(*filter.ended_max);
   std::ranges::nth_element(ended, first);
   return *first;
+}
+
+// By array, the element that stands for it; empty unless the filter wants that.
+std::map<JobId, const JobView*> ElementsToList(const QueueView& view,
+                                               const Filter& filter) {
+  std::map<JobId, const JobView*> elements;
+  if (!filter.one_of_array) return elements;
+  for (const std::shared_ptr<const JobView>& job : view.jobs) {
+    if (!job->facts->array.valid() || !Passes(*job, filter)) continue;
+    const JobView*& element = elements[job->facts->array];
+    if (element == nullptr || (element->over && !job->over)) {
+      element = job.get();
+    }
+  }
+  return elements;
 }
 
 }  // namespace
@@ -455,6 +473,7 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
     return reply;
   }
   const std::optional<Ended> first = FirstEnded(view, *filter);
+  const auto elements = ElementsToList(view, *filter);
   JsonPage page;
   QueueRow row;
   JsonText text;
@@ -466,6 +485,8 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
     const JobView& one = **job;
     if (!Passes(one, *filter)) continue;
     if (first && one.over && Ended{one.ended_at, one.id} < *first) continue;
+    const auto element = elements.find(one.facts->array);
+    if (element != elements.end() && element->second != &one) continue;
     FillQueueRow(one, line, view.now, reader, &row);
     text.Clear();
     text.Value(row);

@@ -150,10 +150,12 @@ struct QueueView {
 // key of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "app": "search",
 //    "ended_max": 10, "array": 42, "array_index": 7,
-//    "totals": true}
+//    "totals": true, "one_of_array": true}
 // may be missing. A "name" may be that of an array, whose elements match.
 // "own": true instead of "user" selects the jobs of `reader`. "ended_max"
-// limits finished and cancelled jobs to so many, the latest. With "totals":
+// limits finished and cancelled jobs to so many, the latest. "one_of_array":
+// true leaves one of the matching elements of each array: the first that is not
+// over, or else the first. With "totals":
 // true the answer is the JobTotalsRow of the jobs that match and are not over.
 // An invalid filter sets `error`.
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,

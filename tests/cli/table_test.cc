@@ -106,6 +106,18 @@ TEST(Table, ALineOfAnArrayHasTheReasonOfMostOfItsElements) {
   EXPECT_THAT(text, HasSubstr("(reason of 1)"));
 }
 
+TEST(Table, ALineOfEndedElementsSaysThatOthersMayBeLeftOut) {
+  std::vector<QueueRow> rows;
+  for (const int index : {6, 7}) rows.push_back(ElementRow(index, "PD"));
+  for (const int index : {8, 9}) rows.push_back(ElementRow(index, "CA"));
+  std::vector<std::string> ids;
+  for (const bool is_cut : {false, true}) {
+    for (const QueueLine& line : LinesOf(rows, is_cut)) ids.push_back(line.id);
+  }
+  EXPECT_THAT(ids,
+              ElementsAre("42_[6-7]", "42_[8-9]", "42_[6-7]", "42_[...,8-9]"));
+}
+
 TEST(Table, TheQueueShowsLiveJobsFirst) {
   std::vector<QueueRow> rows;
   for (const char* state : {"CD", "PD", "F", "R", "CA", "S", "CG", "PD"}) {

@@ -204,10 +204,23 @@ TEST(AfterSuccess, AHeldParentHasNotEnded) {
   driver.Gone(key, kExitEvicted);
   driver.At(500);
   EXPECT_TRUE(Waits(driver, child));
-  EXPECT_THAT(driver.Why(child), HasSubstr("job 1 a (held)"));
+  EXPECT_THAT(driver.Why(child),
+              HasSubstr("waiting: for job 1 a (held: by `gavel hold`; `gavel "
+                        "release 1` lets it go on; release or cancel it);"));
   Do(driver, parent, CommandKind::kRelease);
   Finish(driver, parent);
   EXPECT_TRUE(driver.job(child).active());
+}
+
+TEST(AfterSuccess, AHeldParentIsNamedBeforeTheOthers) {
+  EngineDriver driver;
+  driver.Submit("a");
+  const JobId held = driver.Submit("b");
+  const JobId child = driver.Submit("c", 1, After({"a", "b"}));
+  Do(driver, held, CommandKind::kHold);
+  EXPECT_THAT(driver.Why(child),
+              AllOf(HasSubstr("waiting: for job 2 b (held: by `gavel hold`"),
+                    HasSubstr("cancel it), job 1 a")));
 }
 
 TEST(AfterAny, TheJobStartsHoweverItsParentsEnd) {

@@ -146,6 +146,26 @@ TEST_F(ParentNotices, AJobThatWaitsForOthersIsHeldByCommandAlone) {
   EXPECT_THAT(Events(), ElementsAre("held"));
 }
 
+TEST_F(Notices, AHeldJobSaysHowManyWaitForIt) {
+  busy_.AddAccelerators(1);
+  Submit({});
+  for (const char* name : {"child", "other"}) {
+    JobSpec child;
+    child.name = name;
+    child.after_success = {"a"};
+    Submit(child);
+  }
+  FailUntilHeld();
+  ASSERT_THAT(Events(), ElementsAre("started", "failed"));
+  EXPECT_EQ(notices_.back().text,
+            "Job 1 \"a\" of ada has failed and is held; 2 jobs wait for it.");
+  busy_.Step(event::JobCommanded{JobId(3), CommandKind::kCancel});
+  busy_.Step(event::JobCommanded{JobId(1), CommandKind::kRelease});
+  busy_.Step(event::JobCommanded{JobId(1), CommandKind::kHold});
+  EXPECT_EQ(notices_.back().text,
+            "Job 1 \"a\" of ada is held; 1 job waits for it.");
+}
+
 TEST_F(ParentNotices, AReleasedJobThatCantBeLaunchedHasFailed) {
   busy_.AddAccelerators(1);
   busy_.now = 50;

@@ -4,10 +4,14 @@
 
 #include <sys/stat.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "coordinator/server/journal.h"
+#include "httplib.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files/stopwatch.h"
 #include "tests/server/journal_fixture.h"
@@ -358,6 +362,76 @@ TEST_F(NotifierTest, AMissingProgramIsShownFromTheStart) {
   EXPECT_THAT(Join(notifier->Troubles()),
               AllOf(HasSubstr("notify command "), HasSubstr("/missing"),
                     HasSubstr("no such program")));
+}
+
+// A server whose first answer is 500, and each later one 200.
+class WebhookServer {
+ public:
+  WebhookServer() {
+    server_.Post("/hook", [this](const httplib::Request& request,
+                                 httplib::Response& response) {
+      const std::lock_guard lock(mutex_);
+      response.status = posts_.empty() ? 500 : 200;
+      posts_.push_back(
+          {request.get_header_value("Content-Type"), request.body});
+    });
+    port_ = server_.bind_to_any_port("127.0.0.1");
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+  }
+  ~WebhookServer() {
+    EXPECT_TRUE(Eventually([this] { return server_.is_running(); }));
+    server_.stop();
+    thread_.join();
+  }
+
+  std::string address() const {
+    return StrCat("http://127.0.0.1:", port_, "/hook");
+  }
+  struct Post {
+    std::string type;
+    std::string body;
+  };
+  std::vector<Post> posts() const {
+    const std::lock_guard lock(mutex_);
+    return posts_;
+  }
+
+ private:
+  httplib::Server server_;
+  int port_ = 0;
+  mutable std::mutex mutex_;  // guards `posts_`
+  std::vector<Post> posts_;
+  std::thread thread_;
+};
+
+TEST_F(NotifierTest, AWebhookGetsANoticeByPostUntilItAcceptsIt) {
+  // A proxy of the environment could not reach this server.
+  setenv("no_proxy", "127.0.0.1", /*overwrite=*/1);
+  WebhookServer server;
+  Notifier::Options options = OptionsOf("");
+  options.spec.command = {};
+  options.spec.webhook = server.address();
+  // Only one retry is in the test's time.
+  options.waits_s = {0.05, 1000};
+  const absl::Status curl = CheckProgram(options.spec);
+  if (!curl.ok()) GTEST_SKIP() << curl.message();
+  const auto notifier = Start(options);
+  AddFinished(1);
+  ASSERT_TRUE(IsDoneWith(1)) << Join(notifier->Troubles());
+  AddFinished(2);
+  ASSERT_TRUE(IsDoneWith(2));
+  EXPECT_THAT(notifier->Troubles(), IsEmpty());
+  const std::vector<WebhookServer::Post> posts = server.posts();
+  ASSERT_EQ(posts.size(), 3u);
+  for (const WebhookServer::Post& post : posts) {
+    EXPECT_EQ(post.type, "application/json");
+  }
+  EXPECT_EQ(posts[0].body, posts[1].body);
+  const json told = json::parse(posts[1].body);
+  EXPECT_EQ(told["event"], "finished");
+  EXPECT_EQ(told["job"], 1);
+  EXPECT_EQ(told["reason"], "held: \"quoted\" \\ and\nmore");
+  EXPECT_EQ(json::parse(posts[2].body)["job"], 2);
 }
 
 // Arguments can be seen by all users of the machine.

@@ -160,6 +160,29 @@ TEST(QueueView, AnElementShowsItsValuesOfTheSweepToItsOwner) {
 }
 
 // One sorting gives every job the place that `why` gives it alone.
+TEST(QueueView, OneElementMayStandForItsArray) {
+  EngineDriver driver(1);
+  JobSpec spec;
+  spec.array = "0-4%1";
+  driver.Submit("lm", 1, spec);
+  driver.Submit("lm_x");
+  spec.owner = "bob";
+  driver.Submit("lm", 1, spec);
+  const auto list = [&](const std::string& filter) {
+    QueueViews views(driver.engine());
+    return List(*views.Make(driver.now), filter);
+  };
+  EXPECT_THAT(list(R"({"one_of_array":true})"), ElementsAre(2, 7, 9));
+  EXPECT_THAT(list(R"({"one_of_array":true,"name":"lm"})"), ElementsAre(2, 9));
+  EXPECT_THAT(list(R"({"one_of_array":true,"name":"lm_3"})"),
+              ElementsAre(5, 12));
+  driver.At(driver.now + 1);
+  driver.Step(event::JobCommanded{JobId(2), CommandKind::kCancel});
+  EXPECT_THAT(list(R"({"one_of_array":true,"array":1})"), ElementsAre(3));
+  driver.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  EXPECT_THAT(list(R"({"one_of_array":true,"array":1})"), ElementsAre(2));
+}
+
 TEST(QueueView, PlacesInLineAreThoseOfWhy) {
   EngineDriver driver(2, "max_min_fairness");
   for (int i = 0; i < 12; ++i) {
