@@ -423,7 +423,7 @@ struct TerminalUsed {
 };
 // An agent has started a process.
 struct ProcessBegan {
-  WorkerLaunched message;
+  WorkerLaunched launched;
 };
 
 }  // namespace gavel::event

@@ -485,9 +485,9 @@ void Admit(State& s, Time now, const event::WorkerBusy& e) {
 // An opaque process says no hello: this alone ends the repeats of its launch.
 // A launch that is repeated after a restart is answered in the same way.
 void Admit(State& s, Time, const event::ProcessBegan& e) {
-  Worker* worker = s.jobs.Find(e.message.worker);
-  if (worker == nullptr || worker->server != e.message.server ||
-      !s.jobs.at(e.message.worker.job).spec.opaque()) {
+  Worker* worker = s.jobs.Find(e.launched.worker);
+  if (worker == nullptr || worker->server != e.launched.server ||
+      !s.jobs.at(e.launched.worker.job).spec.opaque()) {
     return;
   }
   worker->launch_sent_at = kNever;

@@ -637,7 +637,7 @@ TEST(OpaqueJob, IsLaunchedAgainOnlyUntilItsProcessIsThere) {
   driver.Step(began);
   driver.At(17);
   EXPECT_EQ(driver.Count<LaunchWorker>(), 4) << "it is of another server";
-  began.message.server = "here";
+  began.launched.server = "here";
   driver.Step(began);
   driver.At(500);
   EXPECT_EQ(driver.Count<LaunchWorker>(), 4);

@@ -101,7 +101,7 @@ TEST(Incoming, EachMessageOfAnAgentIsItsEvent) {
             "here");
   EXPECT_EQ(EventFrom<event::WorkerGone>(Exited(5)).exit.exit_code, 5);
   EXPECT_EQ(EventFrom<event::ProcessBegan>(FromServer<WorkerLaunched>())
-                .message.server,
+                .launched.server,
             "here");
 }
 
