@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The pages of the dashboard in Chromium, on a real coordinator with workers that hold leases.
 
-    tests/http/coordinator_pages_test.py build/bin/bench_dashboard [TEST...]
+    tests/http/coordinator_pages_test.py build/bin/bench_dashboard [--nightly] [--shots DIR] [TEST...]
 
-The program starts the coordinator beside it (`gavel`) and its workers, with 200 jobs and with 10,000. Needs what
-pages_test.py needs, and is skipped likewise.
+The program starts the coordinator beside it (`gavel`) and its workers, with 200 jobs, and for the long tests with
+10,000. Options and needs are those of pages_test.py, and it is skipped likewise.
 """
 import json
 import subprocess
@@ -15,10 +15,11 @@ import unittest
 import urllib.request
 
 import pages_test
-from pages_test import PAGES, setUpModule, tearDownModule  # pylint: disable=unused-import
+from pages_test import PAGES, load_tests, long, setUpModule, tearDownModule  # pylint: disable=unused-import
 
 PROGRAM = ""
 START_S_MAX = 120
+TURNS_OF_AN_HOUR = 60
 CHANGES = 10  # jobs that are held or released, at different parts of the interval of events
 LIST_MS_MAX = 15000  # PAUSE_MS_MAX of api.js, and a slow machine's reading
 HELD = "#strip a[href='#/jobs?state=F'] .strip-value"
@@ -26,6 +27,7 @@ HELD = "#strip a[href='#/jobs?state=F'] .strip-value"
 
 class CoordinatorTest(pages_test.PageTest):
     jobs = 0
+    routes_of_an_hour = PAGES
 
     @classmethod
     def setUpClass(cls):
@@ -73,16 +75,21 @@ class CoordinatorTest(pages_test.PageTest):
         page.locator(".map-server").first.wait_for()
         self.assert_seen(page, "([turn, at]) => document.querySelector(at).textContent === String(1 - turn % 2)")
 
-    def test_memory_stays_flat_over_an_hour(self):
-        page = self.open("#/jobs", clock=True)
-        page.set_default_timeout(30000)
-        page.locator(".window tbody a").first.wait_for()
+    def test_axe_finds_nothing_serious(self):
+        self.assert_axe_finds_nothing_serious(self.link["token"])
 
+    @long
+    def test_memory_stays_flat_over_an_hour(self):
         def change(turn):
             self.hold_or_release(turn)
             page.wait_for_timeout(700)  # until the event has come
 
-        self.assert_memory_is_flat_for_an_hour(page, 60, change)
+        for route in self.routes_of_an_hour:
+            page = self.open(route, clock=True)
+            page.set_default_timeout(30000)
+            self.shown(page, route)
+            self.assert_memory_is_flat_for_an_hour(page, TURNS_OF_AN_HOUR, change)
+            page.context.close()
 
 
 class TwoHundred(CoordinatorTest):
@@ -95,12 +102,14 @@ class TwoHundred(CoordinatorTest):
             (turn % 2 === 0)""", 4, LIST_MS_MAX)
 
 
+@long
 class TenThousand(CoordinatorTest):
     jobs = 10000
+    routes_of_an_hour = ["#/jobs"]
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     PROGRAM = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    pages_test.main()
