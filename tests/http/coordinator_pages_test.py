@@ -27,6 +27,8 @@ HELD = "#strip a[href='#/jobs?state=F'] .strip-value"
 
 class CoordinatorTest(pages_test.PageTest):
     jobs = 0
+    changes = CHANGES
+    answer_ms = 30000
     routes_of_an_hour = PAGES
 
     @classmethod
@@ -59,9 +61,9 @@ class CoordinatorTest(pages_test.PageTest):
         """The last job, which waits, is held in even turns."""
         self.act("release" if turn % 2 else "hold", self.jobs)
 
-    def assert_seen(self, page, condition, changes=CHANGES, ms_max=pages_test.EVENT_MS_MAX):
+    def assert_seen(self, page, condition, ms_max=pages_test.EVENT_MS_MAX):
         """Each of some changes leads to the condition of [turn, HELD] in time."""
-        for turn in range(changes):
+        for turn in range(self.changes):
             time.sleep(1.1 + turn / 10)
             seen_ms = self.seen_ms(page, lambda: self.hold_or_release(turn), condition, [turn, HELD])
             self.assertLess(seen_ms, ms_max, "turn %d" % turn)
@@ -86,7 +88,6 @@ class CoordinatorTest(pages_test.PageTest):
 
         for route in self.routes_of_an_hour:
             page = self.open(route, clock=True)
-            page.set_default_timeout(30000)
             self.shown(page, route)
             self.assert_memory_is_flat_for_an_hour(page, TURNS_OF_AN_HOUR, change)
             page.context.close()
@@ -94,12 +95,13 @@ class CoordinatorTest(pages_test.PageTest):
 
 class TwoHundred(CoordinatorTest):
     jobs = 200
+    changes = 4
 
     def test_the_row_of_a_job_follows(self):
         page = self.open("#/jobs?q=job-%d" % (self.jobs - 1))
         page.locator(".window tbody a").first.wait_for()
         self.assert_seen(page, """([turn]) => (document.querySelector('.window tbody .state').textContent === 'held') ===
-            (turn % 2 === 0)""", 4, LIST_MS_MAX)
+            (turn % 2 === 0)""", LIST_MS_MAX)
 
 
 @long

@@ -136,7 +136,7 @@ TEST(Metrics, HaveBoundedLabels) {
 
 constexpr const char* kMonitoring = GAVEL_SOURCE_DIR "/docs/monitoring/";
 
-// What the first group of the pattern matches in a file of docs/monitoring.
+// All matches of the first group of the pattern in a file of docs/monitoring.
 std::set<std::string> Found(const std::string& file, const char* pattern) {
   const std::string text = ReadText(kMonitoring + file);
   const std::regex regex(pattern);

@@ -92,6 +92,7 @@ def tearDownModule():
 class PageTest(unittest.TestCase):
     """Opens pages, and fails at the end if one of them wrote errors or asked another host."""
     documents = {}
+    answer_ms = 8000
     expected = ()  # parts of console errors that a test provokes
 
     def setUp(self):
@@ -110,7 +111,7 @@ class PageTest(unittest.TestCase):
         context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
         self.addCleanup(context.close)
         page = context.new_page()
-        page.set_default_timeout(8000)
+        page.set_default_timeout(self.answer_ms)
         if clock:
             page.clock.install()
         page.on("console", lambda message: self.errors.append("%s %s" % (message.text, message.location.get("url")))
@@ -128,13 +129,15 @@ class PageTest(unittest.TestCase):
         return page
 
     def first_paint_ms(self, route):
-        """Of three new browsers, the least: other work on the machine comes and goes."""
+        """Of up to three new browsers, the least: other work on the machine comes and goes."""
         paints = []
         for _ in range(3):
             page = self.open(route)
             paints.append(page.evaluate(
                 "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 1e9"))
             page.context.close()
+            if paints[-1] < FIRST_PAINT_MS_MAX:
+                break
         return min(paints)
 
     def seen_ms(self, page, change, condition, arg=None):
