@@ -16,7 +16,7 @@ export function shareBar(target, got) {
       svg('rect', {class: 'bar-fill', width: x(got), y: 3, height: 6, rx: 1}),
       svg('rect', {class: 'bar-mark', x: Math.min(WIDTH - 2, Math.max(0,
           x(target) - 1)), width: 2, y: 0, height: 12})),
-  el('span', {class: 'share-text'}, `${percent(target)} / ${percent(got)}`));
+  el('span', {class: 'pair-text'}, `${percent(target)} / ${percent(got)}`));
 }
 
 // A bar of a part of 1, with text behind it.

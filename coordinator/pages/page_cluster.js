@@ -21,6 +21,9 @@ const name = (row) => (row.device === 'cpu' ? row.uuid : row.device) || row.uuid
 const jobLinks = (ids, note) => (ids || []).map((id, i) => [i || note ? ' ' : '',
   note || '', el('a', {href: `#/job/${id}`}, String(id))]);
 
+// What sorts cuda:2 before cuda:10.
+const inOrder = (text) => text.replace(/\d+/g, (digits) => digits.padStart(9, '0'));
+
 // "job 12 until its round ends", for one accelerator.
 function jobsCell(row) {
   const parts = [jobLinks(row.jobs), jobLinks(row.starting_jobs, 'starting '),
@@ -49,9 +52,9 @@ function untilOf(row, now, roundEnd) {
 
 const COLUMNS = (context, page) => [
   {key: 'server', label: 'Server', width: 11,
-    value: (row) => `${row.server} ${name(row)}`, text: (row) => orDash(row.server)},
-  {key: 'device', label: 'Accelerator', width: 11, value: name,
-    text: name, hint: (row) => orDash(row.uuid)},
+    value: (row) => inOrder(`${row.server} ${name(row)}`), text: (row) => orDash(row.server)},
+  {key: 'device', label: 'Accelerator', width: 11,
+    value: (row) => inOrder(name(row)), text: name, hint: (row) => orDash(row.uuid)},
   {key: 'type', label: 'Type', width: 6, value: (row) => row.type,
     text: (row) => orDash(row.type)},
   {key: 'state', label: 'State', width: 8, value: (row) => row.state,

@@ -28,7 +28,7 @@ const COLUMNS = [
     value: (r) => (r.accelerators || []).length || null, text: (r) => typesOf(r) ||
       DASH, hint: (r) => (r.accelerators || []).map((a) =>
       `${a.server}/${a.uuid}`).join('\n')},
-  {key: 'share_target', label: 'Target / got', width: 11.8, number: true,
+  {key: 'share_target', label: 'Target / got', width: 13.9, number: true,
     title: 'Share of time that the policy intends, and the one received',
     value: (r) => r.opaque ? null : r.share_target,
     sign: (r) => r.opaque ? '' : `${fixed(r.share_target, 3)} ${fixed(r.share_got, 3)}`,

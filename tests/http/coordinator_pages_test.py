@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The pages of the dashboard in Chromium, on a real coordinator with workers that hold leases.
 
-    tests/http/coordinator_pages_test.py build/bin/bench_dashboard [TEST...]
+    tests/http/coordinator_pages_test.py build/bin/bench_dashboard [--nightly] [--shots DIR] [TEST...]
 
-The program starts the coordinator beside it (`gavel`) and its workers, with 200 jobs and with 10,000. Needs what
-pages_test.py needs, and is skipped likewise.
+The program starts the coordinator beside it (`gavel`) and its workers, with 200 jobs, and for the long tests with
+10,000. Options and needs are those of pages_test.py, and it is skipped likewise.
 """
 import json
 import subprocess
@@ -15,10 +15,11 @@ import unittest
 import urllib.request
 
 import pages_test
-from pages_test import PAGES, setUpModule, tearDownModule  # pylint: disable=unused-import
+from pages_test import PAGES, load_tests, long, setUpModule, tearDownModule  # pylint: disable=unused-import
 
 PROGRAM = ""
 START_S_MAX = 120
+TURNS_OF_AN_HOUR = 60
 CHANGES = 10  # jobs that are held or released, at different parts of the interval of events
 LIST_MS_MAX = 15000  # PAUSE_MS_MAX of api.js, and a slow machine's reading
 HELD = "#strip a[href='#/jobs?state=F'] .strip-value"
@@ -26,6 +27,9 @@ HELD = "#strip a[href='#/jobs?state=F'] .strip-value"
 
 class CoordinatorTest(pages_test.PageTest):
     jobs = 0
+    changes = CHANGES
+    answer_ms = 30000
+    routes_of_an_hour = PAGES
 
     @classmethod
     def setUpClass(cls):
@@ -57,9 +61,9 @@ class CoordinatorTest(pages_test.PageTest):
         """The last job, which waits, is held in even turns."""
         self.act("release" if turn % 2 else "hold", self.jobs)
 
-    def assert_seen(self, page, condition, changes=CHANGES, ms_max=pages_test.EVENT_MS_MAX):
+    def assert_seen(self, page, condition, ms_max=pages_test.EVENT_MS_MAX):
         """Each of some changes leads to the condition of [turn, HELD] in time."""
-        for turn in range(changes):
+        for turn in range(self.changes):
             time.sleep(1.1 + turn / 10)
             seen_ms = self.seen_ms(page, lambda: self.hold_or_release(turn), condition, [turn, HELD])
             self.assertLess(seen_ms, ms_max, "turn %d" % turn)
@@ -73,34 +77,41 @@ class CoordinatorTest(pages_test.PageTest):
         page.locator(".map-server").first.wait_for()
         self.assert_seen(page, "([turn, at]) => document.querySelector(at).textContent === String(1 - turn % 2)")
 
-    def test_memory_stays_flat_over_an_hour(self):
-        page = self.open("#/jobs", clock=True)
-        page.set_default_timeout(30000)
-        page.locator(".window tbody a").first.wait_for()
+    def test_axe_finds_nothing_serious(self):
+        self.assert_axe_finds_nothing_serious(self.link["token"])
 
+    @long
+    def test_memory_stays_flat_over_an_hour(self):
         def change(turn):
             self.hold_or_release(turn)
             page.wait_for_timeout(700)  # until the event has come
 
-        self.assert_memory_is_flat_for_an_hour(page, 60, change)
+        for route in self.routes_of_an_hour:
+            page = self.open(route, clock=True)
+            self.shown(page, route)
+            self.assert_memory_is_flat_for_an_hour(page, TURNS_OF_AN_HOUR, change)
+            page.context.close()
 
 
 class TwoHundred(CoordinatorTest):
     jobs = 200
+    changes = 4
 
     def test_the_row_of_a_job_follows(self):
         page = self.open("#/jobs?q=job-%d" % (self.jobs - 1))
         page.locator(".window tbody a").first.wait_for()
         self.assert_seen(page, """([turn]) => (document.querySelector('.window tbody .state').textContent === 'held') ===
-            (turn % 2 === 0)""", 4, LIST_MS_MAX)
+            (turn % 2 === 0)""", LIST_MS_MAX)
 
 
+@long
 class TenThousand(CoordinatorTest):
     jobs = 10000
+    routes_of_an_hour = ["#/jobs"]
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     PROGRAM = sys.argv.pop(1)
-    unittest.main(verbosity=2)
+    pages_test.main()

@@ -3,9 +3,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "core/text.h"
+#include "gavel_paths.h"
+#include "tests/support/files.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test.h"
 
@@ -45,6 +48,7 @@ std::string SomeMetrics() {
   status.outcome = "optimal";
   status.solve_s = 0.5;
   status.rows_unwritten = 4;
+  status.round_duration_s = 360;
   status.jobs = {{"PD", 1}, {"R", 2}};
   status.kept_out.messages_refused = 5;
   status.stays.pauses = 7;
@@ -130,14 +134,56 @@ TEST(Metrics, HaveBoundedLabels) {
   EXPECT_THAT(text, HasSubstr("{type=\"other\",state=\"other\"}"));
 }
 
-TEST(Metrics, PassPromtool) {
-  if (std::system("promtool --version >/dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "there is no promtool (Debian's package prometheus)";
+constexpr const char* kMonitoring = GAVEL_SOURCE_DIR "/docs/monitoring/";
+
+// All matches of the first group of the pattern in a file of docs/monitoring.
+std::set<std::string> Found(const std::string& file, const char* pattern) {
+  const std::string text = ReadText(kMonitoring + file);
+  const std::regex regex(pattern);
+  std::set<std::string> found;
+  for (std::sregex_iterator match(text.begin(), text.end(), regex), end;
+       match != end; ++match) {
+    found.insert((*match)[1]);
   }
+  EXPECT_THAT(found, Not(IsEmpty())) << file;
+  return found;
+}
+
+TEST(Metrics, HaveWhatTheAlertsAndTheGrafanaDashboardName) {
+  const std::string text = SomeMetrics();
+  for (const char* file : {"gavel.rules.yml", "grafana.json"}) {
+    for (const std::string& name : Found(file, "\\b(gavel_[a-z_0-9]+)")) {
+      EXPECT_THAT(text, ContainsRegex(StrCat("\n", name, "[{ ]"))) << file;
+    }
+  }
+}
+
+TEST(Alerts, AreExplained) {
+  EXPECT_EQ(Found("prometheus.md", "\n\\| (Gavel\\w+) \\|"),
+            Found("gavel.rules.yml", "- alert: (\\w+)\n"));
+}
+
+class Promtool : public Test {
+ protected:
+  void SetUp() override {
+    if (std::system("promtool --version >/dev/null 2>&1") != 0) {
+      GTEST_SKIP() << "there is no promtool (Debian's package prometheus, "
+                      "which starts a server)";
+    }
+  }
+};
+
+TEST_F(Promtool, FindsNothingInTheMetrics) {
   const TemporaryFolder folder;
   const std::string file = folder.path() + "/metrics";
   std::ofstream(file) << SomeMetrics();
   EXPECT_EQ(std::system(StrCat("promtool check metrics <", file).c_str()), 0);
+}
+
+TEST_F(Promtool, TakesTheAlerts) {
+  const std::string command =
+      StrCat("promtool check rules ", kMonitoring, "gavel.rules.yml");
+  EXPECT_EQ(std::system(command.c_str()), 0);
 }
 
 }  // namespace
