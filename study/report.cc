@@ -137,7 +137,8 @@ absl::StatusOr<ReportPage> MakeReport(SimulationStore& store,
   GAVEL_ASSIGN_OR_RETURN(ReportSection jcts, JctDistributions(context));
   add(std::move(jcts));
   add(MakespanAgainstJobs(context));
-  for (const auto fairness : {RhoDistributions, FairnessOverTime}) {
+  for (const auto fairness :
+       {RhoDistributions, AppRhoDistributions, FairnessOverTime}) {
     GAVEL_ASSIGN_OR_RETURN(auto section, fairness(context));
     add(std::move(section));
   }
@@ -311,7 +312,7 @@ void AddCurves(const ReportContext& context, const Compared& compared,
   }
 }
 
-std::vector<std::string> TableTitles(const RunLabels& labels) {
+std::vector<std::string> TableTitles(const RunLabels& labels, bool with_apps) {
   std::vector<std::string> titles = {"run", "status"};
   titles.insert(titles.end(), labels.varying().begin(), labels.varying().end());
   for (const char* title :
@@ -320,11 +321,16 @@ std::vector<std::string> TableTitles(const RunLabels& labels) {
         "CPU s"}) {
     titles.emplace_back(title);
   }
+  if (with_apps) {
+    for (const char* title : {"median app rho", "worst app rho", "Jain"}) {
+      titles.emplace_back(title);
+    }
+  }
   return titles;
 }
 
 std::vector<std::string> TableCells(const RunLabels& labels,
-                                    const StoredRun& run) {
+                                    const StoredRun& run, bool with_apps) {
   const SimulationResult& result = run.run.result;
   std::vector<std::string> cells = {StrCat(run.id),
                                     std::string(RunStatusName(run.run.status))};
@@ -342,6 +348,12 @@ std::vector<std::string> TableCells(const RunLabels& labels,
            StrCat(result.moves), FormatNumber(result.lost_s / kHour_s, 1),
            StrCat(result.rounds), FormatNumber(run.run.cpu_s, 2)}) {
     cells.push_back(std::move(cell));
+  }
+  if (with_apps) {
+    for (const double figure :
+         {result.median_app_rho, result.max_app_rho, result.app_jain_index}) {
+      cells.push_back(FormatNumber(figure, 3));
+    }
   }
   return cells;
 }
@@ -451,9 +463,10 @@ ReportSection AllRuns(const ReportContext& context) {
                         "Fields that are the same in all runs are left out. A "
                         "click on a title sorts.",
                         Csv(CsvTitles())};
-  section.table.titles = TableTitles(context.labels());
+  const bool with_apps = HaveApps(context.runs());
+  section.table.titles = TableTitles(context.labels(), with_apps);
   for (const StoredRun& run : context.runs()) {
-    section.table.rows.push_back(TableCells(context.labels(), run));
+    section.table.rows.push_back(TableCells(context.labels(), run, with_apps));
     section.csv.Add(CsvCells(run));
   }
   return section;

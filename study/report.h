@@ -71,6 +71,8 @@ ReportSection AllRuns(const ReportContext& context);
 // Charts of single runs: report_details.cc.
 absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context);
 absl::StatusOr<ReportSection> RhoDistributions(const ReportContext& context);
+// Empty where no run has apps.
+absl::StatusOr<ReportSection> AppRhoDistributions(const ReportContext& context);
 absl::StatusOr<ReportSection> FairnessOverTime(const ReportContext& context);
 // `each_run`: also a chart for each run; without it rounds are not drawn.
 absl::StatusOr<ReportSection> UsageOverTime(const ReportContext& context,

@@ -266,21 +266,66 @@ BarChart RoundChart(const Detail& detail, std::vector<RecordedLease> leases) {
 
 namespace {
 
-// A chart of each load: which part of the jobs has at most that value.
-absl::Status AddDistributions(
-    const ReportContext& context, const PlotAxis& axis,
-    const std::function<double(const SimulatedJob&)>& value,
-    ReportSection* section) {
+// Values of all seeds, by scheduler.
+using ValuesOf = std::map<std::string, std::vector<double>>;
+using ReadValues =
+    std::function<absl::StatusOr<ValuesOf>(const RunGroup& group)>;
+
+struct Distributions {
+  PlotAxis axis;
+  std::string of;       // what has the values: "jobs"
+  std::string no_data;  // why a scheduler has no line
+  ReadValues read;
+};
+
+Distributions OfJobs(const ReportContext& context, std::string label,
+                     const std::function<double(const SimulatedJob&)>& value) {
+  const auto read = [&context,
+                     value](const RunGroup& group) -> absl::StatusOr<ValuesOf> {
+    GAVEL_ASSIGN_OR_RETURN(const JobsOf jobs_of, EndedJobs(context, group));
+    ValuesOf values_of;
+    for (const auto& [scheduler, jobs] : jobs_of) {
+      std::vector<double>& values = values_of[scheduler];
+      for (const SimulatedJob& job : jobs) values.push_back(value(job));
+    }
+    return values_of;
+  };
+  return {{std::move(label), true, false, {}, {}},
+          "jobs",
+          "fewer than two jobs ended",
+          read};
+}
+
+Distributions OfApps(const ReportContext& context) {
+  const auto read =
+      [&context](const RunGroup& group) -> absl::StatusOr<ValuesOf> {
+    ValuesOf values_of;
+    for (const StoredRun* run : group.runs) {
+      GAVEL_ASSIGN_OR_RETURN(const auto apps, context.store().Apps(run->id));
+      std::vector<double>& values =
+          values_of[context.labels().Scheduler(run->spec)];
+      for (const SimulatedApp& app : apps) values.push_back(app.rho);
+    }
+    return values_of;
+  };
+  return {{"finish-time fairness of apps (rho)", true, false, {}, {}},
+          "apps",
+          "fewer than two of its apps are in the database",
+          read};
+}
+
+// Draws for each load which part of the values is at most x.
+absl::Status AddDistributions(const ReportContext& context,
+                              const Distributions& drawn,
+                              ReportSection* section) {
   for (const RunGroup& group :
        DrawnGroups(context, kDistributionsMax, section)) {
-    GAVEL_ASSIGN_OR_RETURN(const JobsOf jobs_of, EndedJobs(context, group));
+    GAVEL_ASSIGN_OR_RETURN(ValuesOf values_of, drawn.read(group));
     Plot plot;
     plot.title = group.title;
-    plot.x = axis;
-    plot.y = {"jobs (fraction)", false, true, 0, 1};
-    for (const auto& [scheduler, jobs] : jobs_of) {
-      std::vector<double> values;
-      for (const SimulatedJob& job : jobs) values.push_back(value(job));
+    plot.x = drawn.axis;
+    plot.y = {StrCat(drawn.of, " (fraction)"), false, true, 0, 1};
+    for (auto& [scheduler, values] : values_of) {
       plot.series.push_back({scheduler, context.ColorOf(scheduler),
                              PlotMark::kLine, Distribution(std::move(values))});
       for (const PlotPoint& point : plot.series.back().points) {
@@ -288,8 +333,7 @@ absl::Status AddDistributions(
             {group.title, scheduler, FieldText(point.x), FieldText(point.y)});
       }
     }
-    AddPlot(context, group, std::move(plot), "fewer than two jobs ended",
-            section);
+    AddPlot(context, group, std::move(plot), drawn.no_data, section);
   }
   return absl::OkStatus();
 }
@@ -338,8 +382,10 @@ absl::StatusOr<ReportSection> JctDistributions(const ReportContext& context) {
       "The part of jobs that took at most so long, all seeds.",
       Csv({"load", "scheduler", "jct_h", "fraction"})};
   GAVEL_RETURN_IF_ERROR(AddDistributions(
-      context, {"JCT (h)", true, false, {}, {}},
-      [](const SimulatedJob& job) { return job.jct_s / kHour_s; }, &section));
+      context,
+      OfJobs(context, "JCT (h)",
+             [](const SimulatedJob& job) { return job.jct_s / kHour_s; }),
+      &section));
   return section;
 }
 
@@ -351,9 +397,24 @@ absl::StatusOr<ReportSection> RhoDistributions(const ReportContext& context) {
       "over what it would have been with an equal part of the cluster: jobs "
       "right of 1 would have been better off with that.",
       Csv({"load", "scheduler", "rho", "fraction"})};
-  GAVEL_RETURN_IF_ERROR(AddDistributions(
-      context, {"finish-time fairness (rho)", true, false, {}, {}},
-      [](const SimulatedJob& job) { return job.rho; }, &section));
+  GAVEL_RETURN_IF_ERROR(
+      AddDistributions(context,
+                       OfJobs(context, "finish-time fairness (rho)",
+                              [](const SimulatedJob& job) { return job.rho; }),
+                       &section));
+  return section;
+}
+
+absl::StatusOr<ReportSection> AppRhoDistributions(
+    const ReportContext& context) {
+  ReportSection section{
+      "app-rho-cdf", "Distribution of the finish-time fairness of apps",
+      "The part of apps whose rho is at most so much, all seeds. The rho of an "
+      "app is its time, over its time alone on the whole cluster times the "
+      "mean number of apps present.",
+      Csv({"load", "scheduler", "rho", "fraction"})};
+  if (!HaveApps(context.runs())) return section;
+  GAVEL_RETURN_IF_ERROR(AddDistributions(context, OfApps(context), &section));
   return section;
 }
 

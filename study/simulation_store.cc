@@ -115,6 +115,13 @@ Columns JobColumns() {
   return columns;
 }
 
+std::string AppsTableSql() {
+  return StrCat("CREATE TABLE IF NOT EXISTS apps", kRunColumn,
+                "app INTEGER NOT NULL,name TEXT,jobs INTEGER,arrival_s REAL,"
+                "completion_s REAL,rho REAL,lies INTEGER,PRIMARY KEY(run,app)) "
+                "WITHOUT ROWID;");
+}
+
 std::string TablesSql() {
   return StrCat(
       "PRAGMA application_id=", kApplicationId,
@@ -133,7 +140,8 @@ std::string TablesSql() {
       "REAL);CREATE INDEX usage_of_run ON usage(run);CREATE TABLE leases",
       kRunColumn,
       "job INTEGER NOT NULL,accelerator INTEGER NOT NULL,from_s REAL,to_s "
-      "REAL);CREATE INDEX leases_of_run ON leases(run);");
+      "REAL);CREATE INDEX leases_of_run ON leases(run);",
+      AppsTableSql());
 }
 
 // Binds parameters from 1 on, one after the other.
@@ -250,6 +258,17 @@ absl::Status InsertJobs(SqliteDatabase& database, uint64_t run,
   return absl::OkStatus();
 }
 
+absl::Status InsertApps(SqliteDatabase& database, uint64_t run,
+                        const std::vector<SimulatedApp>& apps) {
+  for (size_t i = 0; i < apps.size(); ++i) {
+    const SimulatedApp& app = apps[i];
+    GAVEL_RETURN_IF_ERROR(Run(
+        database, "INSERT INTO apps VALUES(?,?,?,?,?,?,?,?)", run, i, app.name,
+        app.jobs, app.arrival_s, app.completion_s, app.rho, app.lies));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status InsertUsage(SqliteDatabase& database, uint64_t run,
                          const SimulationResult& result) {
   const std::vector<UsageSample> usage =
@@ -340,9 +359,11 @@ static std::map<std::string, std::string> SpecDefaults() {
   return defaults;
 }
 
-// Adds missing columns at the end of their tables. In a run of an earlier
-// version a field of the spec has its default, and a result is not known.
+// Adds missing tables, and missing columns at the end of theirs. In a run of an
+// earlier version a field of the spec has its default, and a result is not
+// known.
 absl::Status SimulationStore::Upgrade() {
+  GAVEL_RETURN_IF_ERROR(database_.Execute(AppsTableSql().c_str()));
   const std::map<std::string, std::string> defaults = SpecDefaults();
   const std::pair<const char*, Columns> tables[] = {{"runs", RunColumns()},
                                                     {"jobs", JobColumns()}};
@@ -394,6 +415,7 @@ absl::Status SimulationStore::InsertAll(const StoredRun& run) {
                               job.job, job.reason));
   }
   GAVEL_RETURN_IF_ERROR(InsertJobs(database_, id, result.jobs));
+  GAVEL_RETURN_IF_ERROR(InsertApps(database_, id, result.apps));
   GAVEL_RETURN_IF_ERROR(InsertUsage(database_, id, result));
   for (size_t i = 0; i < std::min(result.leases.size(), kLeasesMax); ++i) {
     const RecordedLease& lease = result.leases[i];
@@ -438,6 +460,25 @@ absl::StatusOr<std::vector<SimulatedJob>> SimulationStore::Jobs(uint64_t run) {
   return jobs;
 }
 
+absl::StatusOr<std::vector<SimulatedApp>> SimulationStore::Apps(uint64_t run) {
+  std::vector<SimulatedApp> apps;
+  GAVEL_RETURN_IF_ERROR(
+      ForEachRow(database_,
+                 "SELECT name,jobs,arrival_s,completion_s,rho,lies FROM apps "
+                 "WHERE run=? ORDER BY app",
+                 run, [&](const SqliteStatement& row) {
+                   RowReader read(row);
+                   SimulatedApp& app = apps.emplace_back();
+                   read(app.name);
+                   read(app.jobs);
+                   read(app.arrival_s);
+                   read(app.completion_s);
+                   read(app.rho);
+                   read(app.lies);
+                 }));
+  return apps;
+}
+
 absl::StatusOr<std::vector<UsageSample>> SimulationStore::Usage(uint64_t run) {
   std::vector<UsageSample> usage;
   GAVEL_RETURN_IF_ERROR(ForEachRow(database_,
@@ -474,6 +515,12 @@ absl::StatusOr<std::set<uint64_t>> SimulationStore::RunsWithLeases() {
       database_, "SELECT DISTINCT run FROM leases WHERE run>?", 0,
       [&](const SqliteStatement& row) { runs.insert(row.Integer(0)); }));
   return runs;
+}
+
+bool HaveApps(const std::vector<StoredRun>& runs) {
+  return std::ranges::any_of(runs, [](const StoredRun& run) {
+    return run.run.result.max_app_rho > 0;
+  });
 }
 
 // ---- usage, thinned

@@ -1,7 +1,7 @@
 // The results database: runs of simulations in one SQLite file, with their
-// jobs, and the recorded use of accelerators over time. `gavel sweep` and
-// `gavel reproduce` write it. `gavel report` and other programs may read it at
-// the same time; docs/simulator.md describes the tables.
+// jobs and apps, and the recorded use of accelerators over time. `gavel sweep`
+// and `gavel reproduce` write it. `gavel report` and other programs may read it
+// at the same time; docs/simulator.md describes the tables.
 //
 // Not thread-safe; processes may share a file. Status codes: those of
 // database/sqlite.h; NOT_FOUND and INVALID_ARGUMENT for a missing or wrong
@@ -87,6 +87,9 @@ void VisitFigures(Run& run, const Visitor& visit) {
   visit("cpu_s", run.cpu_s);
 }
 
+// Whether the trace of one of the runs has apps that ended.
+bool HaveApps(const std::vector<StoredRun>& runs);
+
 // At most `samples_max` samples over the same time, each the mean of those in
 // its place, weighted by their time.
 std::vector<UsageSample> ThinUsage(const std::vector<UsageSample>& usage,
@@ -95,8 +98,8 @@ std::vector<UsageSample> ThinUsage(const std::vector<UsageSample>& usage,
 class SimulationStore {
  public:
   // A database with a later version of the tables is refused. One with an
-  // earlier gets the columns that it lacks.
-  static constexpr uint64_t kSchemaVersion = 6;
+  // earlier gets the tables and columns that it lacks.
+  static constexpr uint64_t kSchemaVersion = 7;
 
   // Creates the file if there is none.
   static absl::StatusOr<SimulationStore> Open(const std::string& path);
@@ -110,9 +113,11 @@ class SimulationStore {
   static constexpr size_t kLeasesMax = 200'000;
   absl::Status Append(const StoredRun& run);
 
-  // All runs by id, without jobs, usage and leases, which are read by run.
+  // All runs by id, without jobs, apps, usage and leases, which are read by
+  // run.
   absl::StatusOr<std::vector<StoredRun>> Runs();
   absl::StatusOr<std::vector<SimulatedJob>> Jobs(uint64_t run);
+  absl::StatusOr<std::vector<SimulatedApp>> Apps(uint64_t run);
   absl::StatusOr<std::vector<UsageSample>> Usage(uint64_t run);
   absl::StatusOr<std::vector<RecordedLease>> Leases(uint64_t run);
   absl::StatusOr<std::set<uint64_t>> RunsWithLeases();

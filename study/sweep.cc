@@ -391,6 +391,7 @@ constexpr std::chrono::milliseconds kShowEvery(200);
 void DropDetails(StoredRun* run) {
   SimulationResult& result = run->run.result;
   result.jobs = {};
+  result.apps = {};
   result.usage = {};
   result.leases = {};
 }
@@ -642,17 +643,23 @@ std::string StatusCell(const SweepRow& row) {
                        });
 }
 
-std::vector<std::string> FigureCells(const SweepRow& row) {
+std::vector<std::string> FigureCells(const SweepRow& row, bool with_apps) {
   using Result = SimulationResult;
   const auto hours = [&](double Result::*figure) {
     return FormatNumber(MeanOf(row, figure) / 3600, 2);
   };
-  return {hours(&Result::avg_jct_s),
-          hours(&Result::p99_jct_s),
-          hours(&Result::makespan_s),
-          FormatNumber(100 * MeanOf(row, &Result::cluster_utilization), 1),
-          FormatNumber(row.cpu_s, 1),
-          StatusCell(row)};
+  std::vector<std::string> cells = {
+      hours(&Result::avg_jct_s), hours(&Result::p99_jct_s),
+      hours(&Result::makespan_s),
+      FormatNumber(100 * MeanOf(row, &Result::cluster_utilization), 1)};
+  if (with_apps) {
+    for (const auto figure : {&Result::median_app_rho, &Result::max_app_rho,
+                              &Result::app_jain_index}) {
+      cells.push_back(FormatNumber(MeanOf(row, figure), 3));
+    }
+  }
+  cells.push_back(FormatNumber(row.cpu_s, 1));
+  return cells;
 }
 
 bool IsSeed(const std::string& name) { return name == "seed"; }
@@ -689,14 +696,18 @@ std::string RenderRuns(const std::vector<StoredRun>& runs, size_t width) {
     });
     columns.push_back(Left(name, 34));
   }
-  for (const char* title :
-       {"AVG JCT h", "P99 h", "MAKESPAN h", "BUSY %", "CPU s"}) {
-    columns.push_back({title, true});
+  const bool with_apps = HaveApps(runs);
+  std::vector<std::string> titles = {"AVG JCT h", "P99 h", "MAKESPAN h",
+                                     "BUSY %"};
+  if (with_apps) {
+    titles.insert(titles.end(), {"MEDIAN APP RHO", "WORST APP RHO", "JAIN"});
   }
+  titles.emplace_back("CPU s");
+  for (std::string& title : titles) columns.push_back(Right(std::move(title)));
   TableRows cells;
   for (SweepRow& row : RowsOf(runs, labels)) {
     row.cells.insert(row.cells.begin(), StatusCell(row));
-    for (std::string& cell : FigureCells(row)) {
+    for (std::string& cell : FigureCells(row, with_apps)) {
       row.cells.push_back(std::move(cell));
     }
     cells.push_back(std::move(row.cells));

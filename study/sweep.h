@@ -116,7 +116,7 @@ struct SweepOptions {
 
 struct EndedRun {
   std::string label;  // its differences from the sweep's other runs
-  StoredRun run;      // without jobs, usage and leases
+  StoredRun run;      // without jobs, apps, usage and leases
 };
 
 // How far a sweep is. A search counts as its most runs until it has ended.

@@ -256,18 +256,18 @@ PolicyResult SolvePriority(const PolicyProblem& problem) {
 // Tiresias (Gu et al., NSDI'19): preemptive scheduling by the service that a
 // job has attained, which is its accelerators times the time that it ran.
 //
-// `tiresias` is the paper's discretised least attained service (section 3.3):
+// `tiresias` is the paper's discretised least attained service (section 3.2.3):
 // jobs are in queues by thresholds of attained service, a job of an earlier
 // queue goes before one of a later queue, and inside a queue the earlier
 // arrival goes first. So a job is preempted when it crosses a threshold, and
 // not over and over by jobs of nearly the same service. A job that has waited
 // for many times the time that it ran is promoted to the first queue.
 //
-// `tiresias_gittins` uses the Gittins index inside the paper's discretised
-// queues: the largest ratio, over horizons, of the chance that the job ends
-// within the horizon to the service that it is expected to take until then. The
-// distribution of total service is that of the jobs present whose steps are
-// known; without any it is `tiresias`.
+// `tiresias_gittins` uses the Gittins index (section 3.2.2) inside the paper's
+// discretised queues: the largest ratio, over horizons, of the chance that the
+// job ends within the horizon to the service that it is expected to take until
+// then. The distribution of total service is that of the jobs present whose
+// steps are known; without any it is `tiresias`.
 //
 // A gang that has no room is passed over. Each job takes the type with its
 // highest throughput among those with room. The mechanism places gangs on one

@@ -1,5 +1,5 @@
 // Loss curves, and the policies that predict training from them: Optimus
-// (EuroSys'18) and SLAQ (SoCC'17). Sections are those of Optimus.
+// (EuroSys'18) and SLAQ (SoCC'17). Suites and comments name their sections.
 #include <cmath>
 #include <random>
 
@@ -68,7 +68,7 @@ TEST(LossCurve, NoiseLeavesTheTrend) {
   EXPECT_NEAR(curve->At(3200), Reciprocal(3200), 0.1 * Reciprocal(3200));
 }
 
-// SLAQ: recent losses weigh more.
+// SLAQ, section 3.2: recent losses weigh more.
 TEST(LossCurve, DecayFollowsTheRecentLosses) {
   const auto points = LossesOf(0, 30, 10, [](double steps) {
     return steps <= 150 ? 5 - steps / 100 : Exponential(10 * steps);
@@ -136,6 +136,7 @@ PolicyProblem TwoOfOneLength() {
   return problem;
 }
 
+// Optimus, section 3.1: the steps left are those until convergence.
 TEST(Optimus, AJobThatConvergesSoonGoesFirst) {
   PolicyProblem problem = TwoOfOneLength();
   Train(problem, LossesOf(1, 10, 10, Reciprocal));
@@ -193,8 +194,8 @@ std::map<JobId, int> Workers(std::string_view policy,
   return workers;
 }
 
-// Section 4.1: each job has one worker before another has two, and then the
-// next worker goes where it shortens the remaining time most.
+// Optimus, section 4.1: each job has one worker before another has two, and
+// then the next worker goes where it shortens the remaining time most.
 TEST(Optimus, AWorkerGoesWhereItShortensTheRemainingTimeMost) {
   PolicyProblem problem = MakeProblem({6}, {{1}, {1}, {1}});
   for (PolicyJob& job : problem.jobs) job.steps_remaining = 1000;
@@ -208,7 +209,7 @@ TEST(Optimus, AWorkerGoesWhereItShortensTheRemainingTimeMost) {
                           std::pair(JobId(3), 0)));
 }
 
-// Section 3.2: the speed model says that more workers do not pay.
+// Optimus, section 3.2: the speed model says that more workers do not pay.
 TEST(Optimus, WorkersThatGainNothingAreLeftIdle) {
   PolicyProblem problem = MakeProblem({6}, {{1}, {1}});
   for (PolicyJob& job : problem.jobs) job.steps_remaining = 1000;
@@ -220,8 +221,8 @@ TEST(Optimus, WorkersThatGainNothingAreLeftIdle) {
 
 // ---- SLAQ
 
-// The job whose loss falls fastest now has the accelerator, and the
-// one that has nearly converged waits.
+// SLAQ, section 3.3: the job whose loss falls fastest now has the accelerator,
+// and the one that has nearly converged waits.
 TEST(Slaq, TheSteepestLossGoesFirst) {
   PolicyProblem problem = TwoOfOneLength();
   Train(problem, LossesOf(0, 30, 100, Reciprocal));
@@ -232,7 +233,8 @@ TEST(Slaq, TheSteepestLossGoesFirst) {
   EXPECT_EQ(AssignedBy("slaq", problem), (Assigned{{{1, 0}, 0}}));
 }
 
-// Losses of different models do not compare, so they are normalised.
+// SLAQ, section 3.1: losses of different models do not compare, so they are
+// normalised.
 TEST(Slaq, TheUnitOfALossDoesNotMatter) {
   for (const double unit : {1e-6, 1.0, 1e6}) {
     PolicyProblem problem = TwoOfOneLength();
@@ -253,7 +255,7 @@ TEST(Slaq, WithoutACurveTheLossFallsEvenlyUpToTheLastStep) {
   EXPECT_EQ(AssignedBy("slaq", problem), (Assigned{{{1, 0}, 0}}));
 }
 
-// The worth of a worker is what the loss falls by more.
+// SLAQ, section 3.3: the worth of a worker is what the loss falls by more.
 TEST(Slaq, FurtherWorkersGoToTheSteeperLoss) {
   PolicyProblem problem = TwoOfOneLength();
   problem.capacity = {6};

@@ -119,6 +119,52 @@ TEST_F(ReportTest, RhoIsDrawnAsADistributionAndOverTime) {
             "fifo at 79.0 h: 3.00, worst 3.50 of 2 jobs");
 }
 
+// A run of one app for each rho.
+StoredRun RunWithApps(const std::string& policy, uint64_t seed,
+                      const std::vector<double>& rhos) {
+  StoredRun run = SampleRun(policy, 1, seed);
+  SimulationResult& result = run.run.result;
+  for (const double rho : rhos) {
+    result.apps.push_back({"", 1, 0, 3600, rho, false});
+  }
+  result.median_app_rho = 1.5;
+  result.max_app_rho = 2.25;
+  result.app_jain_index = 0.875;
+  return run;
+}
+
+TEST_F(ReportTest, RhoOfAppsOfAllSeedsIsADistributionOfItsOwn) {
+  const ReportPage page =
+      PageOf({RunWithApps("themis", 0, {0.5, 2}),
+              RunWithApps("themis", 1, {1, 2.25}), SampleRun("fifo", 1, 0)});
+  EXPECT_THAT(IdsOf(page), Contains("app-rho-cdf"));
+  const ReportSection& cdf = SectionOf(page, "app-rho-cdf");
+  EXPECT_THAT(cdf.csv.text(),
+              AllOf(HasSubstr(",themis,0.5,0.25\n"),
+                    HasSubstr(",themis,1,0.5\n"), HasSubstr(",themis,2,0.75\n"),
+                    HasSubstr(",themis,2.25,1\n"), Not(HasSubstr("fifo"))));
+  ASSERT_EQ(cdf.figures.size(), 1);
+  EXPECT_THAT(NamesIn(PlotOf(cdf)), ElementsAre("themis"));
+  EXPECT_EQ(PlotOf(cdf).y.label, "apps (fraction)");
+  EXPECT_THAT(cdf.notes,
+              ElementsAre(HasSubstr("fifo (fewer than two of its apps are")));
+  const ReportTable& table = SectionOf(page, "runs").table;
+  EXPECT_THAT(table.titles,
+              IsSupersetOf({"median app rho", "worst app rho", "Jain"}));
+  for (const auto& row : table.rows) {
+    EXPECT_EQ(row.size(), table.titles.size());
+  }
+  const std::vector<std::string>& row = table.rows.front();
+  EXPECT_THAT(std::vector(row.end() - 3, row.end()),
+              ElementsAre("1.500", "2.250", "0.875"));
+}
+
+TEST_F(ReportTest, WithoutAppsThereIsNothingOfThem) {
+  const ReportPage page = PageOf({SampleRun("fifo", 1, 0)});
+  EXPECT_THAT(IdsOf(page), Not(Contains("app-rho-cdf")));
+  EXPECT_THAT(SectionOf(page, "runs").table.titles, Not(Contains("Jain")));
+}
+
 TEST_F(ReportTest, TheHighestRateStandsBesideTheCapacity) {
   std::vector<StoredRun> runs;
   for (const double rate : {0.5, 1.0, 2.0}) {

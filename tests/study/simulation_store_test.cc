@@ -34,6 +34,8 @@ TEST_F(SimulationStoreTest, ARunReadsBackWhole) {
   run.run.result.jobs[2].started_s = 12.5;
   run.run.result.interactive.jobs = 1;
   run.run.result.interactive.p99_start_s = 0.5;
+  run.run.result.apps = {{"search", 4, 60, 7200, 1.5, true},
+                         {"", 1, 0, 3600, 0.75, false}};
   {
     SimulationStore store = Open();
     ASSERT_OK(store.Append(run));
@@ -61,6 +63,16 @@ TEST_F(SimulationStoreTest, ARunReadsBackWhole) {
   EXPECT_EQ(jobs[2].jct_s, run.run.result.jobs[2].jct_s);
   EXPECT_EQ(jobs[2].type, run.run.result.jobs[2].type);
   EXPECT_EQ(jobs[2].share_received, run.run.result.jobs[2].share_received);
+  ASSERT_OK_AND_ASSIGN(const auto apps, store.Apps(read.id));
+  ASSERT_EQ(apps.size(), 2);
+  EXPECT_EQ(apps[0].name, "search");
+  EXPECT_EQ(apps[0].jobs, 4U);
+  EXPECT_EQ(apps[0].arrival_s, 60);
+  EXPECT_EQ(apps[0].completion_s, 7200);
+  EXPECT_EQ(apps[0].rho, 1.5);
+  EXPECT_TRUE(apps[0].lies);
+  EXPECT_EQ(apps[1].rho, 0.75);
+  EXPECT_FALSE(apps[1].lies);
   ASSERT_OK_AND_ASSIGN(const auto usage, store.Usage(read.id));
   ASSERT_EQ(usage.size(), run.run.result.usage.size());
   EXPECT_EQ(usage[7].busy, run.run.result.usage[7].busy);
@@ -148,14 +160,16 @@ TEST_F(SimulationStoreTest, ResultsOfAnEarlierVersionGetTheColumnsTheyLack) {
   ASSERT_OK(Open().Append(run));
   {
     ASSERT_OK_AND_ASSIGN(SqliteDatabase database, SqliteDatabase::Open(path()));
-    ASSERT_OK(database.Execute(
-        "ALTER TABLE runs DROP COLUMN offered_load;"
-        "ALTER TABLE runs DROP COLUMN spread_speed;"
-        "ALTER TABLE jobs DROP COLUMN name;PRAGMA user_version=2"));
+    ASSERT_OK(
+        database.Execute("ALTER TABLE runs DROP COLUMN offered_load;"
+                         "ALTER TABLE runs DROP COLUMN spread_speed;"
+                         "ALTER TABLE jobs DROP COLUMN name;DROP TABLE apps;"
+                         "PRAGMA user_version=2"));
   }
   run.key += "-later";
   run.run.offered_load = 0.5;
   run.run.result.jobs[0].name = "application_7";
+  run.run.result.apps = {{"search", 4, 60, 7200, 1.5, false}};
   SimulationStore store = Open();
   ASSERT_OK(store.Append(run));
   ASSERT_OK_AND_ASSIGN(const auto runs, store.Runs());
@@ -169,6 +183,10 @@ TEST_F(SimulationStoreTest, ResultsOfAnEarlierVersionGetTheColumnsTheyLack) {
   EXPECT_EQ(old_jobs[0].jct_s, run.run.result.jobs[0].jct_s);
   ASSERT_OK_AND_ASSIGN(const auto jobs, store.Jobs(runs[1].id));
   EXPECT_EQ(jobs[0].name, "application_7");
+  ASSERT_OK_AND_ASSIGN(const auto old_apps, store.Apps(runs[0].id));
+  EXPECT_EQ(old_apps.size(), 0);
+  ASSERT_OK_AND_ASSIGN(const auto apps, store.Apps(runs[1].id));
+  EXPECT_EQ(apps.size(), 1);
   EXPECT_EQ(jobs[0].jct_s, run.run.result.jobs[0].jct_s);
 }
 
@@ -181,12 +199,13 @@ TEST_F(SimulationStoreTest, EachColumnIsOfTheVersionThatBroughtIt) {
       SqliteStatement ask,
       database.Prepare("SELECT group_concat(name) FROM (SELECT name FROM "
                        "pragma_table_info('runs') UNION ALL SELECT name FROM "
-                       "pragma_table_info('jobs'))"));
+                       "pragma_table_info('jobs') UNION ALL SELECT name FROM "
+                       "pragma_table_info('apps'))"));
   ASSERT_OK_AND_ASSIGN(const bool has_row, ask.Step());
   ASSERT_TRUE(has_row);
   const std::string names(ask.Blob(0));
-  EXPECT_EQ(SimulationStore::kSchemaVersion, 6u);
-  EXPECT_EQ(std::ranges::count(names, ',') + 1, 114)
+  EXPECT_EQ(SimulationStore::kSchemaVersion, 7u);
+  EXPECT_EQ(std::ranges::count(names, ',') + 1, 122)
       << "for other columns, raise kSchemaVersion and correct both numbers: "
       << names;
 }

@@ -232,6 +232,23 @@ TEST_F(SweepRunTest, TheFinalTablePoolsSeeds) {
   EXPECT_THAT(table, HasSubstr("POLICY"));
   EXPECT_THAT(table, Not(HasSubstr("SEED")));
   EXPECT_THAT(table, HasSubstr("fifo "));
+  EXPECT_THAT(table, Not(HasSubstr("APP RHO")));
+}
+
+TEST(SweepTable, FairnessOfAppsIsAMeanOverSeeds) {
+  SweepOutcome outcome;
+  for (const uint64_t seed : {0, 1}) {
+    StoredRun& run = outcome.runs.emplace_back();
+    run.spec.seed = seed;
+    run.run.status = RunStatus::kOk;
+    run.run.result.median_app_rho = 1;
+    run.run.result.max_app_rho = seed == 0 ? 2 : 2.5;
+    run.run.result.app_jain_index = 0.75;
+  }
+  const std::string table = RenderOutcome(outcome, 120);
+  EXPECT_THAT(table, AllOf(HasSubstr("MEDIAN APP RHO WORST APP RHO"),
+                           HasSubstr("JAIN"), HasSubstr(" 1.000 "),
+                           HasSubstr(" 2.250 "), HasSubstr(" 0.750 ")));
 }
 
 }  // namespace
