@@ -369,6 +369,7 @@ class Live(PageTest):
     documents = {"jobs": 24}
     expected = ("ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION", "503", "ERR_EMPTY_RESPONSE")
 
+    @long
     def test_an_event_is_seen_within_a_second(self):
         page = self.open("#/jobs")
         page.locator(".window tbody a").first.wait_for()
@@ -623,6 +624,7 @@ class Keyboard(PageTest):
 class Looks(PageTest):
     documents = {"jobs": 200}
 
+    @long
     def test_the_first_paint_is_within_a_second(self):
         for route in PAGES:
             self.assertLess(self.first_paint_ms(route), FIRST_PAINT_MS_MAX, route)
