@@ -16,8 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <random>
@@ -27,26 +25,22 @@
 #include <vector>
 
 #include "bench/leased_job.h"
+#include "bench/live_cluster.h"
 #include "bench/table.h"
 #include "core/text.h"
 #include "gavel/iterator.h"
 #include "gavel/session.h"
 #include "nlohmann/json.hpp"
-#include "tests/support/process.h"
 
 namespace gavel::bench {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr double kStep_s = 0.05;
 // The jobs' durations are drawn log-uniformly.
 constexpr double kShortest_s = 15;
 constexpr double kLongest_s = 60;
-constexpr double kRound_s = 5;
-constexpr double kStart_s_max = 20;    // until the agent has joined
-constexpr double kCommand_s_max = 60;  // of one command
 constexpr std::chrono::milliseconds kLookAgain(500);
 constexpr double kError_percent_max = 10;
 
@@ -75,105 +69,16 @@ int RunJob() {
   return session->Finish();
 }
 
-// ---- the cluster
-
 double WallNow() {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration<double>(since).count();
 }
 
-// A coordinator, an agent with CPU slots, and the commands of a user.
-class LiveCluster {
- public:
-  explicit LiveCluster(const Options& options)
-      : bin_(fs::read_symlink("/proc/self/exe").parent_path()) {
-    std::ofstream cluster(Path("cluster.toml"));
-    cluster << "[[server]]\nname = \"here\"\n";
-    for (int i = 0; i < options.slots; ++i) {
-      cluster << "[[server.accelerator]]\ntype = \"cpu\"\n";
-    }
-    cluster.close();
-    coordinator_.emplace(
-        std::vector<std::string>{bin_ + "/gavel", "coordinator", "--listen",
-                                 "tcp://127.0.0.1:0", "--state", Path("head"),
-                                 "--policy", options.policy, "--round-duration",
-                                 std::to_string(kRound_s)},
-        Path("coordinator.log"));
-    const auto started = Clock::now();
-    while (Endpoint().empty()) WaitForStart(started, coordinator_->errors());
-    endpoint_ = Endpoint();
-    agent_.emplace(
-        std::vector<std::string>{bin_ + "/gavel", "agent", "--coordinator",
-                                 endpoint_, "--cluster", Path("cluster.toml"),
-                                 "--state", Path("node"), "--jobs-as-root"},
-        Path("agent.log"));
-    const std::string probe = WriteJob("probe", 1);
-    while (!Run({"submit", "--dry-run", "--json", probe})) {
-      WaitForStart(started, agent_->errors() + errors_);
-    }
-  }
-
-  // Returns the path of a job file.
-  std::string WriteJob(const std::string& name, uint64_t steps) const {
-    const std::string path = Path(name + ".toml");
-    std::ofstream(path) << "name = \"" << name << "\"\ncommand = [\"" << bin_
-                        << "/bench_forecast\", \"--as-job\"]\nsteps_total = "
-                        << steps << "\ncheckpoint_directory = \"" << Path(name)
-                        << "\"\n[throughputs]\ncpu = " << 1 / kStep_s << "\n";
-    return path;
-  }
-
-  // The output of `gavel` with these arguments; nothing if it failed.
-  std::optional<Json> Run(const std::vector<std::string>& arguments) {
-    std::vector<std::string> argv = {bin_ + "/gavel"};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    argv.insert(argv.end(), {"--coordinator", endpoint_});
-    testing::Process process(argv, Path(StrCat("command-", ++commands_)));
-    const std::optional<int> code = process.Wait(kCommand_s_max);
-    errors_ = process.errors();
-    if (code != 0) return std::nullopt;
-    Json json = Json::parse(process.output(), nullptr, false);
-    if (json.is_discarded()) return std::nullopt;
-    return json;
-  }
-  // The same. A failure ends the program.
-  Json MustRun(const std::vector<std::string>& arguments) {
-    std::optional<Json> json = Run(arguments);
-    if (!json) Die(StrCat("`gavel ", arguments[0], "` failed: ", errors_));
-    return *std::move(json);
-  }
-
- private:
-  std::string Path(const std::string& name) const {
-    return StrCat(folder_.path(), "/", name);
-  }
-
-  // The address in the coordinator's first line; empty before that.
-  std::string Endpoint() const {
-    const std::string line = coordinator_->output();
-    const size_t at = line.find("tcp://");
-    if (at == std::string::npos || line.find('\n') == std::string::npos) {
-      return "";
-    }
-    return line.substr(at, line.find_first_of(",\n", at) - at);
-  }
-
-  static void WaitForStart(Clock::time_point started,
-                           const std::string& errors) {
-    if (SecondsSince(started) > kStart_s_max) {
-      Die("the cluster does not start: " + errors);
-    }
-    std::this_thread::sleep_for(kLookAgain);
-  }
-
-  const Folder folder_;
-  const std::string bin_;
-  std::string endpoint_;
-  std::string errors_;  // of the last command
-  int commands_ = 0;
-  std::optional<testing::Process> coordinator_;
-  std::optional<testing::Process> agent_;
-};
+std::string WriteJob(const LiveCluster& cluster, int number, uint64_t steps) {
+  return cluster.WriteJob(StrCat("job-", number),
+                          {cluster.bin() + "/bench_forecast", "--as-job"},
+                          steps, 1 / kStep_s);
+}
 
 // ---- the forecasts
 
@@ -227,7 +132,7 @@ std::vector<Forecast> SubmitAll(LiveCluster& cluster, const Options& options) {
     const auto steps =
         static_cast<uint64_t>(std::exp(duration(random)) / kStep_s);
     const std::string path =
-        cluster.WriteJob(StrCat("job-", i + 1), std::max<uint64_t>(1, steps));
+        WriteJob(cluster, i + 1, std::max<uint64_t>(1, steps));
     forecasts.push_back(SubmitOne(cluster, path));
   }
   return forecasts;
@@ -267,7 +172,7 @@ void AddErrors(const std::string& name, const std::vector<double>& errors,
 }
 
 std::vector<Row> Measure(const Options& options) {
-  LiveCluster cluster(options);
+  LiveCluster cluster({.slots = options.slots, .policy = options.policy});
   const std::vector<Forecast> forecasts = SubmitAll(cluster, options);
   const std::map<uint64_t, double> ends =
       WaitForEnds(cluster, forecasts.size());

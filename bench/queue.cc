@@ -1,15 +1,15 @@
 // Measures one coordinator under a flood of submissions, and with viewers of
 // the queue that they leave: the time and the journal that a submission costs,
 // the time that a page and a whole listing take, and how long workers' renewals
-// and a status call wait meanwhile. The coordinator, a fleet and the viewers
-// are threads of this process.
+// and a status call wait meanwhile; then the time of an array behind them. The
+// coordinator, a fleet and the viewers are threads of this process.
 //
 //   bench_queue [--jobs N] [--viewers N] [--check] [--out FILE.json]
 //
 // Every run asserts that all jobs are listed and that no worker loses its
-// lease. --check watches for a shorter time, asserts that times are within wide
-// limits, because much else may run on the machine, and does not judge the
-// goals.
+// lease. --check watches for a shorter time, has a small array, asserts that
+// times are within wide limits, because much else may run on the machine, and
+// does not judge the goals.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -40,6 +40,7 @@ constexpr int kBlock = 1000;        // submissions in a measured block
 constexpr int kListings = 5;
 constexpr std::chrono::seconds kWatch(1);
 constexpr std::chrono::milliseconds kProbe(5);
+constexpr double kArray_s_max = 2;
 // Longer than a run: a lease then ends only when its renewal was late.
 constexpr double kRound_s = 600;
 constexpr double kLease_s = 6;  // renewed every two seconds
@@ -57,6 +58,7 @@ constexpr bool kTimed = true;
 struct Options {
   int jobs = 10'000;
   int viewers = 20;
+  int array = 10'000;
   double watch_s = 20;
   bool check = false;
   std::string out;
@@ -146,10 +148,10 @@ struct Listing {
   size_t rows = 0;
 };
 
-Listing List(Client& client) {
+Listing List(Client& client, const std::string& filter = "") {
   Listing listing;
   const Clock::time_point start = Clock::now();
-  QueryRequest request{1, QueryKind::kQueue, JobId(), 0};
+  QueryRequest request{1, QueryKind::kQueue, JobId(), 0, filter};
   do {
     const auto page = client.Ask<QueryReply>(request);
     Demand(page.error.empty(), page.error);
@@ -246,6 +248,37 @@ class Renewals {
   std::thread thread_;
 };
 
+// The seconds of `gavel submit` with an array of so many jobs, and those of
+// `gavel cancel` with its name.
+struct ArrayTimes {
+  double submit_s = 0;
+  double cancel_s = 0;
+};
+
+ArrayTimes TimeArray(Client& client, int elements) {
+  ArrayTimes times;
+  Clock::time_point start = Clock::now();
+  const auto submitted = client.Ask<SubmitReply>(SubmitRequest{
+      1, "array.toml",
+      StrCat("name = \"array\"\narray = \"0-", elements - 1,
+             "\"\ncommand = [\"./train\"]\n[throughputs]\nv100 = 10\n"),
+      "/jobs"});
+  times.submit_s = SecondsSince(start);
+  Demand(submitted.error.empty(), submitted.error);
+
+  start = Clock::now();
+  // As Client::Resolve of the command line: all of its elements are listed.
+  const Listing listing = List(client, R"({"name": "array", "own": true})");
+  CommandRequest cancel;
+  cancel.job = submitted.job;
+  const auto cancelled = client.Ask<CommandReply>(cancel);
+  times.cancel_s = SecondsSince(start);
+  Demand(cancelled.error.empty(), cancelled.error);
+  Demand(listing.rows == static_cast<size_t>(elements),
+         StrCat(listing.rows, " elements have the array's name"));
+  return times;
+}
+
 std::vector<Row> Rows(const Options& options) {
   std::vector<Row> rows;
   const auto add = [&rows](Row row) { Add(&rows, std::move(row)); };
@@ -322,6 +355,15 @@ std::vector<Row> Rows(const Options& options) {
     add({"a status call beside them, longest", PercentileMs(waits, 100), "ms"});
     add({"whole listings of each viewer",
          listings / options.watch_s / std::max(1, options.viewers), "1/s"});
+
+    Probe beside_array(coordinator.endpoint());
+    const ArrayTimes array = TimeArray(viewer, options.array);
+    waits = beside_array.Take();
+    add({StrCat("submit an array of ", options.array), array.submit_s, "s", "",
+         0, ValueAtMost(kArray_s_max)});
+    add({"cancel it by name", array.cancel_s, "s", "", 0,
+         ValueAtMost(kArray_s_max)});
+    add({"a status call meanwhile, longest", PercentileMs(waits, 100), "ms"});
     Demand(renewals.leases_ended() == 0, "a lease ended before its renewal");
   }
   return rows;
@@ -335,7 +377,10 @@ Options ReadOptions(int argc, char** argv) {
              {"--check", &options.check},
              {"--out", &options.out}});
   options.jobs = std::max(kAccelerators, options.jobs);
-  if (options.check) options.watch_s = 8;
+  if (options.check) {
+    options.watch_s = 8;
+    options.array = 1'000;
+  }
   return options;
 }
 
