@@ -466,6 +466,9 @@ void Invariants::CheckActions(Time now, const Engine& engine,
       if (const auto* grant = std::get_if<LeaseGrant>(&send->message)) {
         CheckGrant(now, engine, *grant);
       }
+      if (const auto* pause = std::get_if<PauseRequest>(&send->message)) {
+        CheckPause(engine, *pause);
+      }
     }
     if (ToldSeq(action) > persisted_) {
       Broken("a message tells of a row that is not on disk");
@@ -517,6 +520,24 @@ void Invariants::CheckGrant(Time now, const Engine& engine,
     Broken(StrCat("job ", key.job.value(),
                   " was granted more than a lease's length"));
   }
+}
+
+// A job that is held on purpose stops with a checkpoint, however often it has
+// to be told.
+void Invariants::CheckPause(const Engine& engine, const PauseRequest& pause) {
+  const auto job = engine.jobs().find(pause.worker.job);
+  if (job == engine.jobs().end() || pause.tier != PauseTier::kStop) return;
+  const auto rank = static_cast<size_t>(pause.worker.rank);
+  const Worker& worker = job->second.workers[rank];
+  if (worker.incarnation != pause.worker.incarnation) return;
+  if (worker.held_epoch == 0) return;  // its steps are saved
+  const Reason& why = job->second.reason;
+  if (!std::holds_alternative<reason::HeldTimeLimit>(why) &&
+      !std::holds_alternative<reason::HeldByUser>(why)) {
+    return;
+  }
+  Broken(StrCat("job ", pause.worker.job.value(),
+                " is held and told to stop without a checkpoint"));
 }
 
 }  // namespace gavel

@@ -42,6 +42,7 @@ class Invariants {
   void CheckMonotonic(Time now, const Engine& engine);
   void CheckActions(Time now, const Engine& engine, const Actions& actions);
   void CheckGrant(Time now, const Engine& engine, const LeaseGrant& grant);
+  void CheckPause(const Engine& engine, const PauseRequest& pause);
   void Broken(std::string what);
 
   std::vector<std::string> broken_;
