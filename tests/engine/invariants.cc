@@ -94,6 +94,7 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
     CheckLeases(engine);
     CheckAssignments(engine);
     CheckParents(engine);
+    CheckArrays(engine);
     CheckInteractive(engine);
     CheckGrowth(now, engine);
     CheckMonotonic(now, engine);
@@ -378,6 +379,17 @@ void Invariants::CheckParents(const Engine& engine) {
                       name, " has ended"));
       }
     }
+  }
+}
+
+// No more elements of an array have accelerators than may run at once.
+void Invariants::CheckArrays(const Engine& engine) {
+  std::map<JobId, int> running;
+  for (const auto& [id, job] : engine.jobs()) {
+    if (job.assigned.empty() || job.array_at_once == 0) continue;
+    if (++running[job.array] != job.array_at_once + 1) continue;
+    Broken(StrCat("more than ", job.array_at_once, " elements of array ",
+                  job.array.value(), " run at once"));
   }
 }
 

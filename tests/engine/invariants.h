@@ -37,6 +37,7 @@ class Invariants {
   void CheckLeaseEnds(Time now, const Engine& engine);
   void CheckAssignments(const Engine& engine);
   void CheckParents(const Engine& engine);
+  void CheckArrays(const Engine& engine);
   void CheckInteractive(const Engine& engine);
   void CheckGrowth(Time now, const Engine& engine);
   void CheckMonotonic(Time now, const Engine& engine);
