@@ -95,6 +95,7 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
     CheckAssignments(engine);
     CheckParents(engine);
     CheckArrays(engine);
+    CheckTimes(now, engine);
     CheckInteractive(engine);
     CheckGrowth(now, engine);
     CheckMonotonic(now, engine);
@@ -370,8 +371,7 @@ void Invariants::CheckParents(const Engine& engine) {
     if (job.active() && !job.parents.empty()) {
       Broken(StrCat("job ", id.value(), " is in the queue and has parents"));
     }
-    if (job.assigned.empty() || released_.contains(id)) continue;
-    if (job.array.valid() && released_.contains(job.array)) continue;
+    if (job.assigned.empty() || IsReleased(job)) continue;
     for (const auto* names : {&job.spec.after_success, &job.spec.after_any}) {
       for (const std::string& name : *names) {
         if (has_ended(name, names == &job.spec.after_any)) continue;
@@ -391,6 +391,22 @@ void Invariants::CheckArrays(const Engine& engine) {
     Broken(StrCat("more than ", job.array_at_once, " elements of array ",
                   job.array.value(), " run at once"));
   }
+}
+
+// A job that has accelerators has waited until its not_before, unless its owner
+// released it.
+void Invariants::CheckTimes(Time now, const Engine& engine) {
+  for (const auto& [id, job] : engine.jobs()) {
+    if (!job.spec.not_before_s || job.assigned.empty()) continue;
+    if (now >= job.submitted_at + *job.spec.not_before_s) continue;
+    if (IsReleased(job)) continue;
+    Broken(StrCat("job ", id.value(), " has started before its not_before"));
+  }
+}
+
+bool Invariants::IsReleased(const Job& job) const {
+  return released_.contains(job.id) ||
+         (job.array.valid() && released_.contains(job.array));
 }
 
 void Invariants::NoteReleases(const Actions& actions) {
