@@ -550,7 +550,9 @@ void AnswerRequest(State& s, Time now, Job& job, Worker& worker,
                             WithoutSpeed(worker.progress), false});
   }
   if (worker.leaving) {
-    const PauseTier tier = job.active() ? PauseTier::kEvict : PauseTier::kStop;
+    // The state of a job that was held on purpose is wanted, too.
+    const bool saves = job.active() || worker.pause_tier == PauseTier::kEvict;
+    const PauseTier tier = saves ? PauseTier::kEvict : PauseTier::kStop;
     const uint64_t epoch =
         worker.held_epoch != 0 ? worker.held_epoch : job.epoch;
     s.outbox.Emit(action::SendToWorker{

@@ -294,6 +294,8 @@ TEST_F(Operators, HoldTakesACheckpointAndReleaseUndoesIt) {
   EXPECT_EQ(driver_.LastReply(), "");
   EXPECT_EQ(driver_.Last<PauseRequest>()->tier, PauseTier::kEvict);
   EXPECT_EQ(driver_.job(job).state, JobState::kHeld);
+  driver_.Request(driver_.Key(job), /*holding=*/true);  // it was not told
+  EXPECT_EQ(driver_.Last<PauseRequest>()->tier, PauseTier::kEvict);
   Evict(job);
   EXPECT_EQ(driver_.Why(job),
             "held: by `gavel hold`; `gavel release 1` lets it go on");

@@ -94,6 +94,8 @@ std::vector<std::string> Invariants::Check(Time now, const Engine& engine,
     CheckLeases(engine);
     CheckAssignments(engine);
     CheckParents(engine);
+    CheckArrays(engine);
+    CheckTimes(now, engine);
     CheckInteractive(engine);
     CheckGrowth(now, engine);
     CheckMonotonic(now, engine);
@@ -369,8 +371,7 @@ void Invariants::CheckParents(const Engine& engine) {
     if (job.active() && !job.parents.empty()) {
       Broken(StrCat("job ", id.value(), " is in the queue and has parents"));
     }
-    if (job.assigned.empty() || released_.contains(id)) continue;
-    if (job.array.valid() && released_.contains(job.array)) continue;
+    if (job.assigned.empty() || IsReleased(job)) continue;
     for (const auto* names : {&job.spec.after_success, &job.spec.after_any}) {
       for (const std::string& name : *names) {
         if (has_ended(name, names == &job.spec.after_any)) continue;
@@ -379,6 +380,33 @@ void Invariants::CheckParents(const Engine& engine) {
       }
     }
   }
+}
+
+// No more elements of an array have accelerators than may run at once.
+void Invariants::CheckArrays(const Engine& engine) {
+  std::map<JobId, int> running;
+  for (const auto& [id, job] : engine.jobs()) {
+    if (job.assigned.empty() || job.array_at_once == 0) continue;
+    if (++running[job.array] != job.array_at_once + 1) continue;
+    Broken(StrCat("more than ", job.array_at_once, " elements of array ",
+                  job.array.value(), " run at once"));
+  }
+}
+
+// A job that has accelerators has waited until its not_before, unless its owner
+// released it.
+void Invariants::CheckTimes(Time now, const Engine& engine) {
+  for (const auto& [id, job] : engine.jobs()) {
+    if (!job.spec.not_before_s || job.assigned.empty()) continue;
+    if (now >= job.submitted_at + *job.spec.not_before_s) continue;
+    if (IsReleased(job)) continue;
+    Broken(StrCat("job ", id.value(), " has started before its not_before"));
+  }
+}
+
+bool Invariants::IsReleased(const Job& job) const {
+  return released_.contains(job.id) ||
+         (job.array.valid() && released_.contains(job.array));
 }
 
 void Invariants::NoteReleases(const Actions& actions) {
@@ -466,6 +494,9 @@ void Invariants::CheckActions(Time now, const Engine& engine,
       if (const auto* grant = std::get_if<LeaseGrant>(&send->message)) {
         CheckGrant(now, engine, *grant);
       }
+      if (const auto* pause = std::get_if<PauseRequest>(&send->message)) {
+        CheckPause(engine, *pause);
+      }
     }
     if (ToldSeq(action) > persisted_) {
       Broken("a message tells of a row that is not on disk");
@@ -517,6 +548,24 @@ void Invariants::CheckGrant(Time now, const Engine& engine,
     Broken(StrCat("job ", key.job.value(),
                   " was granted more than a lease's length"));
   }
+}
+
+// A job that is held on purpose stops with a checkpoint, however often it has
+// to be told.
+void Invariants::CheckPause(const Engine& engine, const PauseRequest& pause) {
+  const auto job = engine.jobs().find(pause.worker.job);
+  if (job == engine.jobs().end() || pause.tier != PauseTier::kStop) return;
+  const auto rank = static_cast<size_t>(pause.worker.rank);
+  const Worker& worker = job->second.workers[rank];
+  if (worker.incarnation != pause.worker.incarnation) return;
+  if (worker.held_epoch == 0) return;  // its steps are saved
+  const Reason& why = job->second.reason;
+  if (!std::holds_alternative<reason::HeldTimeLimit>(why) &&
+      !std::holds_alternative<reason::HeldByUser>(why)) {
+    return;
+  }
+  Broken(StrCat("job ", pause.worker.job.value(),
+                " is held and told to stop without a checkpoint"));
 }
 
 }  // namespace gavel

@@ -37,11 +37,15 @@ class Invariants {
   void CheckLeaseEnds(Time now, const Engine& engine);
   void CheckAssignments(const Engine& engine);
   void CheckParents(const Engine& engine);
+  void CheckArrays(const Engine& engine);
+  void CheckTimes(Time now, const Engine& engine);
   void CheckInteractive(const Engine& engine);
   void CheckGrowth(Time now, const Engine& engine);
   void CheckMonotonic(Time now, const Engine& engine);
   void CheckActions(Time now, const Engine& engine, const Actions& actions);
   void CheckGrant(Time now, const Engine& engine, const LeaseGrant& grant);
+  void CheckPause(const Engine& engine, const PauseRequest& pause);
+  bool IsReleased(const Job& job) const;
   void Broken(std::string what);
 
   std::vector<std::string> broken_;

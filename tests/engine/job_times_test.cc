@@ -48,6 +48,27 @@ TEST(TimeLimit, AsksTheJobToStopAtABoundaryAndHoldsIt) {
   EXPECT_EQ(driver.job(job).state, JobState::kHeld);
 }
 
+// The worker never got the word, or another coordinator has taken over.
+TEST(TimeLimit, AsksAgainForACheckpoint) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, Limited(60));
+  const WorkerKey key = driver.Run(job);
+  TrainUntil(driver, job, 61);
+  ASSERT_EQ(driver.job(job).state, JobState::kHeld);
+  const auto is_told = [&](PauseTier tier) {
+    driver.actions.clear();
+    driver.Request(key, /*holding=*/true);
+    const std::optional<PauseRequest> told = driver.Last<PauseRequest>();
+    return told.has_value() && told->tier == tier;
+  };
+  EXPECT_TRUE(is_told(PauseTier::kEvict));
+  driver.Restart();
+  EXPECT_TRUE(is_told(PauseTier::kEvict));
+  // Once it is cancelled, nobody needs its state.
+  driver.Step(event::JobCommanded{job, CommandKind::kCancel, 1});
+  EXPECT_TRUE(is_told(PauseTier::kStop));
+}
+
 TEST(TimeLimit, CountsTheTimeThatItRunsOverItsRounds) {
   EngineDriver driver(1, "max_min_fairness");
   const JobId job = driver.Submit("a", 1, Limited(1000));

@@ -58,6 +58,7 @@ std::string WrongEnd(const Client& client, const Job& job, uint64_t steps_saved,
   if (job.state == JobState::kHeld && client.kind == Kind::kFailing) {
     return "";
   }
+  if (client.spec.time_limit_s && IsAtLimit(job)) return "";
   if (job.state == JobState::kCancelled && cancelled) {
     return "";
   }
@@ -94,6 +95,11 @@ std::string Stands(const Job& job) {
 }
 
 }  // namespace
+
+bool IsAtLimit(const Job& job) {
+  return job.state == JobState::kHeld &&
+         std::holds_alternative<reason::HeldTimeLimit>(job.reason);
+}
 
 std::vector<JobId> HungLaunches(const Engine& engine) {
   std::vector<JobId> held;
@@ -169,6 +175,7 @@ Client MakeClient(int i, const ClientTraits& traits, std::mt19937_64& random) {
   // Likewise. Each cluster has a server besides this one.
   if (!gang && i % 4 == 3) spec.exclude_servers = {"server1"};
   if (i % 5 == 4) spec.not_before_s = 3 + i;
+  if (i % 7 == 5) spec.time_limit_s = 12;  // most would run longer
   if (traits.bids) {
     spec.workload = "app";  // the row of the table
     spec.app = traits.alone && i % 4 == 3 ? "" : AppOf(i % kApps);
@@ -189,10 +196,12 @@ void AddParents(std::vector<Client>& clients, bool arrays) {
   for (size_t i = 1; i < clients.size(); ++i) {
     Client& parent = clients[i - 1];
     if (i % 3 == 0 || parent.kind == Kind::kFailing) continue;
+    if (parent.spec.time_limit_s) continue;
     JobSpec& spec = clients[i].spec;
     (i % 4 == 1 ? spec.after_any : spec.after_success) = {parent.spec.name};
     if (!arrays || i % 2 == 0) continue;
-    parent.spec.array = kIndices;
+    // Some have a limit.
+    parent.spec.array = i % 8 == 1 ? "0-2%2" : i % 4 == 3 ? "0-1%1" : kIndices;
     // Each fourth one waits for its parent by index.
     if (i % 4 == 1) continue;
     spec.array = kIndices;

@@ -65,6 +65,9 @@ std::string WrongEnds(const std::vector<Client>& clients,
                       const VirtualCluster& cluster,
                       const std::set<JobId>& cancelled);
 
+// Its time_limit has ended it.
+bool IsAtLimit(const Job& job);
+
 // Jobs that are held because of hung launches, or because their processes never
 // reported.
 std::vector<JobId> HungLaunches(const Engine& engine);

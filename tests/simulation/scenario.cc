@@ -22,6 +22,8 @@ constexpr Time kFaultsUntil_s = 60;
 constexpr Time kEndWithin_s = 6000;
 // Processes that nobody wants are gone within this time.
 constexpr Time kSettle_s = 120;
+// Late messages from before the end of the faults have arrived after this time.
+constexpr Time kLate_s = 30;
 // Clocks differ by at most 2 %, as EngineOptions::drift says.
 constexpr double kClockError = 0.0098;
 
@@ -148,6 +150,7 @@ class Scenario {
     if (const auto* row = std::get_if<action::Persist>(&action)) {
       ++result_.rows;
       Digest(std::hash<std::string>{}(row->row));
+      if (row->event != nullptr) NoteLimit(*row->event);
     } else if (story_) {
       story_(now, Describe(action));
     }
@@ -167,6 +170,14 @@ class Scenario {
         ++result_.pauses[kTiers[static_cast<size_t>(pause->tier)]];
       }
     }
+  }
+
+  // A job that its time_limit ends while nothing fails has to save all of its
+  // steps. Any other job that the event names has made none yet.
+  void NoteLimit(const Event& event) {
+    const auto* reached = std::get_if<event::TimeReached>(&event);
+    if (reached == nullptr || cluster_.now() < calm_from_) return;
+    at_limit_[reached->job] = cluster_.StepsToSave(reached->job);
   }
 
   void Digest(uint64_t value) {
@@ -464,6 +475,7 @@ class Scenario {
     cluster_.StartCoordinator();
     cluster_.ResumeWorkers();
     if (traits_.bids) cluster_.HealBidders();
+    calm_from_ = cluster_.now() + kLate_s;
   }
 
   void RunFor(double seconds) {
@@ -512,8 +524,24 @@ class Scenario {
     std::string& why = result_.unfinished;
     if (!ended) StrAppend(&why, "not all jobs have ended; ");
     StrAppend(&why, WrongEnds(clients_, cluster_, cancelled_));
+    JudgeLimits();
     if (ended && !cluster_.Leftovers().empty()) {
       StrAppend(&why, "left behind: ", cluster_.Leftovers());
+    }
+  }
+
+  void JudgeLimits() {
+    for (const auto& [id, job] : cluster_.engine().jobs()) {
+      if (!IsAtLimit(job)) continue;
+      ++result_.checks["limits: reached"];
+      const auto found = at_limit_.find(id);
+      if (found == at_limit_.end() || found->second == 0) continue;
+      ++result_.checks["limits: reached in training"];
+      const uint64_t saved = cluster_.world().truth.StepsSaved(id);
+      if (saved >= found->second) continue;
+      StrAppend(&result_.unfinished, "job ", id.value(), " had done ",
+                found->second, " steps at its time_limit, and has saved ",
+                saved, "; ");
     }
   }
 
@@ -528,6 +556,8 @@ class Scenario {
   std::vector<std::string> servers_;
   std::vector<Client> clients_;
   std::set<JobId> cancelled_;
+  Time calm_from_ = kNever;
+  std::map<JobId, uint64_t> at_limit_;  // steps done then
   // For each lasting fault, its end time and the function that ends it.
   std::vector<std::pair<Time, std::function<void()>>> ends_;
   bool restarting_ = false;

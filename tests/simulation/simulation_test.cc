@@ -93,9 +93,10 @@ TEST(Simulation, EveryKindOfFaultIsInjected) {
     EXPECT_TRUE(runs.pauses.contains(tier) && runs.pauses.at(tier) > 20)
         << tier;
   }
-  // There were auctions and trials to check.
-  for (const char* kind : {"bids: counted", "auctions: held again",
-                           "trials: begun", "trials: kept"}) {
+  // There were auctions, trials and limits to check.
+  for (const char* kind :
+       {"bids: counted", "auctions: held again", "trials: begun",
+        "trials: kept", "limits: reached"}) {
     EXPECT_TRUE(runs.checks.contains(kind) && runs.checks.at(kind) > 20)
         << kind;
   }

@@ -558,6 +558,15 @@ uint64_t VirtualCluster::StepsDone(JobId job) const {
   return steps.value_or(world_.truth.LatestOf(job).step);
 }
 
+uint64_t VirtualCluster::StepsToSave(JobId job) const {
+  uint64_t steps = 0;
+  ForEachProcess([&](const VirtualProcess& process) {
+    if (process.key().job != job || !process.SavesOnPause()) return;
+    steps = std::max(steps, process.StepsDone());
+  });
+  return steps;
+}
+
 std::string VirtualCluster::Leftovers() const {
   std::string left;
   ForEachProcess([&](const VirtualProcess& process) {

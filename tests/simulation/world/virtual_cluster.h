@@ -124,6 +124,9 @@ class VirtualCluster {
   // Steps that the live process of a job has done, or those of the job's last
   // generation when there is no process.
   uint64_t StepsDone(JobId job) const;
+  // The steps that the job's process has done and that a pause would save; 0 if
+  // there is no such process (VirtualProcess::SavesOnPause).
+  uint64_t StepsToSave(JobId job) const;
   // Names the leftovers of jobs that have ended: processes, and accelerators in
   // use or in quarantine. Empty when there are none.
   std::string Leftovers() const;

@@ -387,6 +387,8 @@ void VirtualProcess::Park(PauseTier tier) {
   exits_when_committed_ = StrongerThan(tier, PauseTier::kPark);
   Step(lease_event::Parked{running_epoch_, ProgressNow()});
   if (!alive_) return;
+  // Nobody wants its state.
+  if (tier == PauseTier::kStop) return Exit(kExitEvicted, 0, kExitEvicted);
   Commit(generation);
 }
 

@@ -65,6 +65,11 @@ class VirtualProcess {
     return alive_ && running_ && !pausing_ && !stalled_ && !hung_ &&
            !training_.ignores_pauses;
   }
+  // Whether a pause saves all of its steps at once, unless something fails. A
+  // gang may miss the step to stop at, and checkpoints wait for earlier ones.
+  bool SavesOnPause() const {
+    return training_now() && world_size_ == 1 && committing_ == 0;
+  }
   // Whether it uses an accelerator: it may be stepping, or about to stop.
   bool has_accelerator() const { return alive_ && (running_ || is_opaque()); }
   bool is_opaque() const { return training_.opaque_s > 0; }
