@@ -8,6 +8,12 @@
 #include "tests/support/test.h"
 
 namespace gavel {
+
+// For the fields of QueryRequest, which has one.
+static bool operator==(const SubmitRequest& a, const SubmitRequest& b) {
+  return Fields(a) == Fields(b);
+}
+
 namespace {
 
 constexpr size_t kTypes = std::variant_size_v<MessageVariant>;
