@@ -728,7 +728,7 @@ TEST(ArraysAsParents, NoJobWaitsForItselfThroughAnArray) {
   EXPECT_THAT(Update(driver, Named(driver, "prep_0"), Names{"prep"}),
               HasSubstr("it can't wait for itself"));
   EXPECT_THAT(Update(driver, Named(driver, "prep_0"), Names{"train_0"}),
-              HasSubstr("job 7 train_0 waits for it"));
+              HasSubstr("job 6_0 train_0 waits for it"));
   EXPECT_EQ(Update(driver, Named(driver, "prep_0"), Names{"train_1"}), "")
       << "that one waits for prep_1";
 }
