@@ -47,6 +47,8 @@ HOUR_S = 3600
 CLOCK_STEP_S = 15  # less than REQUEST_MS_MAX of api.js: answers take no time of the page's clock
 CHARTS_ARE_DRAWN = """() => [...document.querySelectorAll('main canvas')].every((one) =>
     one.closest('[hidden]') || window.Chart?.getChart(one))"""
+# A machine that does something beside answers late.
+expect.set_options(timeout=30_000)
 options = argparse.Namespace(nightly=False, shots=None)
 
 
