@@ -38,6 +38,7 @@ constexpr std::array<std::string_view, kMessageTypes> kNames = {
     "DivideRequest",      "DivideReply",     "BidderNotice",
     "TerminalRequest",    "TerminalReply",   "TerminalActive",
     "TerminalNotice"};
+static_assert(!kNames.back().empty(), "each message has a name");
 
 template <size_t index>
 Message GetMessage(Unpacker& unpacker) {

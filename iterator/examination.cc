@@ -1,4 +1,5 @@
-// LibTorch is built so, and RecordFunction has a member less then.
+// LibTorch is built with NDEBUG, and RecordFunction has a member less then.
+// Without it, inputs() would read behind the object.
 #ifndef NDEBUG
 #define NDEBUG
 #endif
@@ -85,8 +86,6 @@ std::set<const void*> ParametersOf(const TrackedState& tracked) {
 }
 
 }  // namespace
-
-// LibTorch is built so, and RecordFunction has a member less then.
 
 OperatorWatch::OperatorWatch(const TrackedState& tracked) : tracked_(tracked) {
   FindTracked();

@@ -280,14 +280,7 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
       underscore != std::string::npos &&
       absl::SimpleAtoi(job.substr(0, underscore), &id) &&
       absl::SimpleAtoi(job.substr(underscore + 1), &index)) {
-    const absl::StatusOr<JobId> element = ElementOf(job, id, index);
-    const absl::StatusOr<JobId> named =
-        Choose(job, {{"name", job}, {"own", true}, {"ended_max", 0}});
-    if (!element.ok() || !named.ok() || *named == *element) return element;
-    return absl::InvalidArgumentError(
-        StrCat("\"", job, "\" is both element ", index, " of array ", id,
-               ", which is job ", element->value(), ", and the name of job ",
-               named->value(), "; name one of them by its id"));
+    return ElementOf(job, id, index);
   }
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;

@@ -66,6 +66,7 @@ constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
               "ShareDivided",
               "TerminalUsed",
               "ProcessBegan"};
+static_assert(!kNames.back().empty(), "each event has a name");
 constexpr size_t kDurableEvents = 26;
 
 }  // namespace

@@ -488,32 +488,42 @@ std::vector<std::string> Gatekeeper::RefusedHandshakes(Time now) {
 std::optional<Message> RefusalOf(const Message& message,
                                  const absl::Status& why,
                                  JournalPosition position) {
+  using Refusal = std::optional<Message>;
   const std::string error(why.message());
-  if (const auto* m = std::get_if<SubmitRequest>(&message)) {
-    return SubmitReply{m->request, JobId(), error};
-  }
-  if (const auto* m = std::get_if<CommandRequest>(&message)) {
-    return CommandReply{m->request, error};
-  }
-  if (const auto* m = std::get_if<QueryRequest>(&message)) {
-    return QueryReply{m->request, "", 0, error};
-  }
-  if (const auto* m = std::get_if<LogRequest>(&message)) {
-    return LogReply{m->request, "", m->offset, true, error};
-  }
-  if (const auto* m = std::get_if<TerminalRequest>(&message)) {
-    TerminalReply reply{m->request, m->worker};
-    reply.error = error;
-    reply.refused = !absl::IsResourceExhausted(why);
-    return reply;
-  }
-  if (const auto* m = std::get_if<BidderHello>(&message)) {
-    return BidderNotice{m->bidder, BidderNoticeKind::kRefused, 0, error};
-  }
-  const auto* hello = std::get_if<AgentHello>(&message);
-  if (hello == nullptr) return std::nullopt;
-  return AgentRejected{hello->server, position, error, hello->incarnation,
-                       hello->state_id};
+  return std::visit(
+      Overloaded{
+          [&](const SubmitRequest& m) -> Refusal {
+            return SubmitReply{m.request, JobId(), error};
+          },
+          [&](const CommandRequest& m) -> Refusal {
+            return CommandReply{m.request, error};
+          },
+          [&](const QueryRequest& m) -> Refusal {
+            return QueryReply{m.request, "", 0, error};
+          },
+          [&](const LogRequest& m) -> Refusal {
+            return LogReply{m.request, "", m.offset, true, error};
+          },
+          [&](const TerminalRequest& m) -> Refusal {
+            TerminalReply reply{m.request, m.worker};
+            reply.error = error;
+            reply.refused = !absl::IsResourceExhausted(why);
+            return reply;
+          },
+          [&](const BidderHello& m) -> Refusal {
+            return BidderNotice{m.bidder, BidderNoticeKind::kRefused, 0, error};
+          },
+          [&](const AgentHello& m) -> Refusal {
+            return AgentRejected{m.server, position, error, m.incarnation,
+                                 m.state_id};
+          },
+          [](const LogReply&) -> Refusal { return std::nullopt; },
+          [](const TerminalReply&) -> Refusal { return std::nullopt; },
+          []<class T>(const T&) -> Refusal {
+            static_assert(!ForClients<T>, "its client waits for an answer");
+            return std::nullopt;
+          }},
+      message);
 }
 
 }  // namespace gavel

@@ -278,20 +278,6 @@ TEST_F(SubmitTest, AJobStartsAfterOthers) {
       HasSubstr("\"cancelled\": \"cancelled: its parent 2 second was"));
 }
 
-TEST_F(SubmitTest, AnElementAndAJobOfItsIdAreNotMixedUp) {
-  StartCluster(1);
-  DoWith({"submit", "--name", "lm", "--array", "0-1%1"}, Trainer("100000"));
-  EXPECT_EQ(DoWith({"submit", "--name", "1_1"}, Trainer("100000")).exit_code,
-            0);
-  const Ended refused = Do({"cancel", "1_1"});
-  EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.errors,
-              HasSubstr("\"1_1\" is both element 1 of array 1, which is job 3, "
-                        "and the name of job 4; name one of them by its id"));
-  EXPECT_EQ(Do({"cancel", "3"}).exit_code, 0);
-  EXPECT_EQ(State("lm_1"), "CA");
-}
-
 TEST_F(SubmitTest, ArraysAreParentsAsAWholeAndByIndex) {
   StartCluster(1);
   DoWith({"submit", "--name", "prep", "--array", "0-1%1"}, Trainer("100000"));
