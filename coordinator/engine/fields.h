@@ -303,20 +303,20 @@ auto Fields(As<Job::Pace> auto& p) {
 }
 
 auto Fields(As<Job> auto& j) {
-  return std::tie(
-      j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at, j.epoch,
-      j.workers, j.assigned, j.partner, j.planned, j.planned_partner,
-      j.failures_in_a_row, j.restored, j.target_share, j.target_s, j.received_s,
-      j.counted_since, j.isolated_s, j.isolated_steps, j.table_row,
-      j.failed_starts, j.failure_counted, j.gang_address, j.gang_epoch,
-      j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
-      j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
-      j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace, j.row_speed,
-      j.profile, j.last_error, j.hung_launches, j.stays, j.claimed,
-      j.planned_claim, j.left_unasked, j.last_end, j.submitted_wall_s,
-      j.ended_wall_s, j.presence, j.limited_from_s, j.losses, j.parents,
-      j.array, j.array_index, j.array_at_once, j.unqueued, j.queued_at,
-      j.array_failed);
+  return std::tie(j.id, j.spec, j.state, j.reason, j.submitted_at, j.ended_at,
+                  j.epoch, j.workers, j.assigned, j.partner, j.planned,
+                  j.planned_partner, j.failures_in_a_row, j.restored,
+                  j.target_share, j.target_s, j.received_s, j.counted_since,
+                  j.isolated_s, j.isolated_steps, j.table_row, j.failed_starts,
+                  j.failure_counted, j.gang_address, j.gang_epoch,
+                  j.pair_trials, j.scale_factor, j.world_size, j.resized_at,
+                  j.resize_reason, j.resizing_since, j.resize_s, j.left_out,
+                  j.checkpoint_epochs, j.forgone, j.target_booked_at, j.pace,
+                  j.row_speed, j.profile, j.last_error, j.hung_launches,
+                  j.stays, j.claimed, j.planned_claim, j.left_unasked,
+                  j.last_end, j.submitted_wall_s, j.ended_wall_s, j.presence,
+                  j.limited_from_s, j.losses, j.parents, j.array, j.array_index,
+                  j.array_at_once, j.unqueued, j.queued_at, j.array_failed);
 }
 
 auto Fields(As<Agent> auto& a) {

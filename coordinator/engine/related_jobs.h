@@ -129,8 +129,9 @@ struct Dependencies {
 
 // Whether the job is held for its parents, and for nothing else.
 bool AwaitsJobs(const Job& job);
-// "waiting: for job 12 prepare (running), job 13 a (waiting), job 14 b (waiting)
-// and 2 more". Held parents come first, with the reason why they are held.
+// "waiting: for job 12 prepare (running), job 13 a (waiting), job 14 b
+// (waiting) and 2 more". Held parents come first, with the reason why they are
+// held.
 Reason WhyAwaiting(const State& s, const Job& job);
 
 bool NamesParents(const JobUpdate& update);

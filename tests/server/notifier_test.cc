@@ -6,16 +6,15 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
 #include <set>
-#include <thread>
 
+#include "absl/strings/str_split.h"
 #include "coordinator/server/journal.h"
-#include "httplib.h"
 #include "nlohmann/json.hpp"
 #include "runtime/files/stopwatch.h"
 #include "tests/server/journal_fixture.h"
 #include "tests/support/files.h"
+#include "tests/support/process.h"
 #include "tests/support/test.h"
 
 namespace gavel::testing {
@@ -364,53 +363,37 @@ TEST_F(NotifierTest, AMissingProgramIsShownFromTheStart) {
                     HasSubstr("no such program")));
 }
 
-// A server whose first answer is 500, and each later one 200.
-class WebhookServer {
- public:
-  WebhookServer() {
-    server_.Post("/hook", [this](const httplib::Request& request,
-                                 httplib::Response& response) {
-      const std::lock_guard lock(mutex_);
-      response.status = posts_.empty() ? 500 : 200;
-      posts_.push_back(
-          {request.get_header_value("Content-Type"), request.body});
-    });
-    port_ = server_.bind_to_any_port("127.0.0.1");
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
-  }
-  ~WebhookServer() {
-    EXPECT_TRUE(Eventually([this] { return server_.is_running(); }));
-    server_.stop();
-    thread_.join();
-  }
-
-  std::string address() const {
-    return StrCat("http://127.0.0.1:", port_, "/hook");
-  }
-  struct Post {
-    std::string type;
-    std::string body;
-  };
-  std::vector<Post> posts() const {
-    const std::lock_guard lock(mutex_);
-    return posts_;
-  }
-
- private:
-  httplib::Server server_;
-  int port_ = 0;
-  mutable std::mutex mutex_;  // guards `posts_`
-  std::vector<Post> posts_;
-  std::thread thread_;
-};
+// A server whose first answer is 500, and each later one 200. It prints its
+// port, then each request as a line of JSON.
+constexpr char kWebhookServer[] = R"(
+import http.server, json
+answers = [500]
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        print(json.dumps({"type": self.headers["Content-Type"], "body": body}), flush=True)
+        self.send_response(answers.pop() if answers else 200)
+        self.end_headers()
+    def log_message(self, *words):
+        pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Hook)
+print(server.server_port, flush=True)
+server.serve_forever()
+)";
 
 TEST_F(NotifierTest, AWebhookGetsANoticeByPostUntilItAcceptsIt) {
   // A proxy of the environment could not reach this server.
   setenv("no_proxy", "127.0.0.1", /*overwrite=*/1);
-  WebhookServer server;
+  const Process server({"python3", "-c", kWebhookServer},
+                       folder_.path() + "/server.out");
+  const auto lines = [&] {
+    return std::vector<std::string>(
+        absl::StrSplit(server.output(), '\n', absl::SkipEmpty()));
+  };
+  ASSERT_TRUE(Eventually([&] { return !lines().empty(); })) << server.errors();
   Notifier::Options options = OptionsOf("");
   options.spec.command = {};
-  options.spec.webhook = server.address();
+  options.spec.webhook = StrCat("http://127.0.0.1:", lines()[0], "/hook");
   // Only one retry is in the test's time.
   options.waits_s = {0.05, 1000};
   const absl::Status curl = CheckProgram(options.spec);
@@ -421,17 +404,20 @@ TEST_F(NotifierTest, AWebhookGetsANoticeByPostUntilItAcceptsIt) {
   AddFinished(2);
   ASSERT_TRUE(IsDoneWith(2));
   EXPECT_THAT(notifier->Troubles(), IsEmpty());
-  const std::vector<WebhookServer::Post> posts = server.posts();
-  ASSERT_EQ(posts.size(), 3u);
-  for (const WebhookServer::Post& post : posts) {
-    EXPECT_EQ(post.type, "application/json");
+  std::vector<std::string> bodies;
+  for (const std::string& line : lines()) {
+    const json post = json::parse(line);
+    if (!post.is_object()) continue;  // the port
+    EXPECT_EQ(post["type"], "application/json");
+    bodies.push_back(post["body"]);
   }
-  EXPECT_EQ(posts[0].body, posts[1].body);
-  const json told = json::parse(posts[1].body);
+  ASSERT_EQ(bodies.size(), 3u);
+  EXPECT_EQ(bodies[0], bodies[1]);
+  const json told = json::parse(bodies[1]);
   EXPECT_EQ(told["event"], "finished");
   EXPECT_EQ(told["job"], 1);
   EXPECT_EQ(told["reason"], "held: \"quoted\" \\ and\nmore");
-  EXPECT_EQ(json::parse(posts[2].body)["job"], 2);
+  EXPECT_EQ(json::parse(bodies[2])["job"], 2);
 }
 
 // Arguments can be seen by all users of the machine.

@@ -417,7 +417,10 @@ TEST_F(QueryTest, BytesThatAreNoTextDoNotBreakTheJson) {
 
 class StayCostsTest : public Test {
  protected:
-  StayCostsTest() : job_(driver_.Submit("a")) { Run(); }
+  StayCostsTest() : job_(driver_.Submit("a")) {
+    Note();
+    Run();
+  }
 
   void Run() {
     driver_.Run(job_);
