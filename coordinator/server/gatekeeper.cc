@@ -297,6 +297,11 @@ double CostOf(const Message& message) {
   return query != nullptr && query->cursor != 0 ? kNextPage : 1;
 }
 
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
 }  // namespace
 
 absl::StatusOr<PositionProofs> PositionProofs::Make(
