@@ -384,7 +384,7 @@ server.serve_forever()
 TEST_F(NotifierTest, AWebhookGetsANoticeByPostUntilItAcceptsIt) {
   // A proxy of the environment could not reach this server.
   setenv("no_proxy", "127.0.0.1", /*overwrite=*/1);
-  const Process server({"python3", "-c", kWebhookServer},
+  const Process server({"/usr/bin/env", "python3", "-c", kWebhookServer},
                        folder_.path() + "/server.out");
   const auto lines = [&] {
     return std::vector<std::string>(
