@@ -484,7 +484,8 @@ void RoundSimulation::Exit(Running& job, int rank, int code, int signal,
   exit.exit_code = code;
   exit.signal = signal;
   exit.no_failure = no_failure;
-  // Every job has said hello, and then a 0 alone is no good end.
+  // The engine takes an exit with 0 of a process that said hello for a good end
+  // only if its session came to its end, too.
   if (code == 0 && signal == 0) exit.finished_code = 0;
   inbox_.Push(event::WorkerGone{std::move(exit)});
 }

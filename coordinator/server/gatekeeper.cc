@@ -297,9 +297,44 @@ double CostOf(const Message& message) {
   return query != nullptr && query->cursor != 0 ? kNextPage : 1;
 }
 
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
+// What the sender of a message that is refused gets.
+struct Refusal {
+  std::optional<Message> operator()(const SubmitRequest& m) const {
+    return SubmitReply{m.request, JobId(), error};
+  }
+  std::optional<Message> operator()(const CommandRequest& m) const {
+    return CommandReply{m.request, error};
+  }
+  std::optional<Message> operator()(const QueryRequest& m) const {
+    return QueryReply{m.request, "", 0, error};
+  }
+  std::optional<Message> operator()(const LogRequest& m) const {
+    return LogReply{m.request, "", m.offset, true, error};
+  }
+  std::optional<Message> operator()(const TerminalRequest& m) const {
+    TerminalReply reply{m.request, m.worker};
+    reply.error = error;
+    reply.refused = for_ever;
+    return reply;
+  }
+  std::optional<Message> operator()(const BidderHello& m) const {
+    return BidderNotice{m.bidder, BidderNoticeKind::kRefused, 0, error};
+  }
+  std::optional<Message> operator()(const AgentHello& m) const {
+    return AgentRejected{m.server, position, error, m.incarnation, m.state_id};
+  }
+  // These two are answers of agents.
+  std::optional<Message> operator()(const LogReply&) const { return {}; }
+  std::optional<Message> operator()(const TerminalReply&) const { return {}; }
+  template <class T>
+  std::optional<Message> operator()(const T&) const {
+    static_assert(!ForClients<T>, "its client waits for an answer");
+    return std::nullopt;
+  }
+
+  std::string error;
+  bool for_ever = true;  // asking again is in vain
+  JournalPosition position;
 };
 
 }  // namespace
@@ -493,42 +528,9 @@ std::vector<std::string> Gatekeeper::RefusedHandshakes(Time now) {
 std::optional<Message> RefusalOf(const Message& message,
                                  const absl::Status& why,
                                  JournalPosition position) {
-  using Refusal = std::optional<Message>;
-  const std::string error(why.message());
-  return std::visit(
-      Overloaded{
-          [&](const SubmitRequest& m) -> Refusal {
-            return SubmitReply{m.request, JobId(), error};
-          },
-          [&](const CommandRequest& m) -> Refusal {
-            return CommandReply{m.request, error};
-          },
-          [&](const QueryRequest& m) -> Refusal {
-            return QueryReply{m.request, "", 0, error};
-          },
-          [&](const LogRequest& m) -> Refusal {
-            return LogReply{m.request, "", m.offset, true, error};
-          },
-          [&](const TerminalRequest& m) -> Refusal {
-            TerminalReply reply{m.request, m.worker};
-            reply.error = error;
-            reply.refused = !absl::IsResourceExhausted(why);
-            return reply;
-          },
-          [&](const BidderHello& m) -> Refusal {
-            return BidderNotice{m.bidder, BidderNoticeKind::kRefused, 0, error};
-          },
-          [&](const AgentHello& m) -> Refusal {
-            return AgentRejected{m.server, position, error, m.incarnation,
-                                 m.state_id};
-          },
-          [](const LogReply&) -> Refusal { return std::nullopt; },
-          [](const TerminalReply&) -> Refusal { return std::nullopt; },
-          []<class T>(const T&) -> Refusal {
-            static_assert(!ForClients<T>, "its client waits for an answer");
-            return std::nullopt;
-          }},
-      message);
+  return std::visit(Refusal{std::string(why.message()),
+                            !absl::IsResourceExhausted(why), position},
+                    message);
 }
 
 }  // namespace gavel
