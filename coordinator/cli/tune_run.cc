@@ -256,7 +256,10 @@ absl::StatusOr<std::unique_ptr<TuneRun>> TuneRun::Open(Options options) {
                                            std::move(state), std::move(lock)));
   const Segment first{0, 0, run->spec_.steps, 0,
                       tune::DrawTrial(run->spec_, 0)};
-  GAVEL_RETURN_IF_ERROR(run->JobText(first).status());
+  GAVEL_ASSIGN_OR_RETURN(const std::string job, run->JobText(first));
+  GAVEL_ASSIGN_OR_RETURN(const JobSpec spec_of_job,
+                         ParseJobSpec(job, run->options_.source));
+  run->base_weight_ = spec_of_job.weight;
   GAVEL_RETURN_IF_ERROR(run->Save());
   return run;
 }
@@ -417,8 +420,8 @@ absl::Status TuneRun::Run(const std::atomic<bool>& stop,
     if (over_) break;
     GAVEL_RETURN_IF_ERROR(Begin(plan.next));
     const absl::Status looked = LookAtJobs();
-    trouble_ = absl::IsUnavailable(looked) ? std::string(looked.message()) : "";
-    if (!looked.ok() && trouble_.empty()) return looked;
+    if (!looked.ok() && !absl::IsUnavailable(looked)) return looked;
+    trouble_ = looked.ok() ? weight_refused_ : std::string(looked.message());
     if (!looked.ok()) client_.reset();
     show();
     GAVEL_RETURN_IF_ERROR(CheckFailures());
@@ -507,9 +510,37 @@ absl::Status TuneRun::LookAtJobs() {
     // It is held after failures, and nobody releases it.
     client_->Command(CommandKind::kCancel, JobId(row->id)).IgnoreError();
   }
+  FavourBest(by_id);
   if (!changed) return absl::OkStatus();
   GAVEL_RETURN_IF_ERROR(Save());
   return WritePage();
+}
+
+void TuneRun::FavourBest(const std::map<uint64_t, QueueRow>& by_id) {
+  const std::optional<tune::Best> best = tune::BestOf(spec_, state_.begun());
+  const double raised = base_weight_ * spec_.best_weight;
+  weight_refused_.clear();
+  if (!best || raised == base_weight_) return;
+  for (const TrialSegment& one : state_.segments) {
+    const auto row = by_id.find(one.job);
+    if (one.outcome != Outcome::kRunning || row == by_id.end() ||
+        row->second.Ended()) {
+      continue;
+    }
+    const double now = row->second.weight;
+    const double wanted =
+        one.segment.trial == best->trial ? raised : base_weight_;
+    // Another weight is one that the user gave the job since.
+    if (now == wanted || (now != base_weight_ && now != raised)) continue;
+    CommandRequest command;
+    command.kind = CommandKind::kUpdate;
+    command.job = JobId(one.job);
+    command.update.weight = wanted;
+    const absl::Status updated = client_->Command(std::move(command));
+    if (updated.ok() || absl::IsUnavailable(updated)) continue;
+    weight_refused_ = StrCat("the weight of trial ", one.segment.trial,
+                             " stays ", now, ": ", updated.message());
+  }
 }
 
 absl::Status TuneRun::WritePage() const {

@@ -120,6 +120,10 @@ class TuneRun {
   absl::Status LookAtJobs();
   absl::StatusOr<std::vector<QueueRow>> RowsOf(Json filter);
   absl::Status Submit(tune::TrialSegment& segment);
+  // Changes the weights of the running jobs so that the best trial so far has
+  // best_weight times the others' (Gandiva, OSDI'18, section 5: priorities from
+  // outside).
+  void FavourBest(const std::map<uint64_t, QueueRow>& by_id);
   void TakeEnd(const QueueRow& row, tune::TrialSegment& segment) const;
   absl::StatusOr<double> ReadMetric(const tune::Segment& segment) const;
   absl::Status CheckFailures() const;
@@ -131,6 +135,8 @@ class TuneRun {
   std::unique_ptr<Client> client_;
   std::unique_ptr<OptimiserProgram> program_;
   std::map<int, uint64_t> steps_now_;  // by trial
+  double base_weight_ = 1;             // of the trials' jobs
+  std::string weight_refused_;         // why; empty: it was not refused
   std::string trouble_;
   bool over_ = false;
 };

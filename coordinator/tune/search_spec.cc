@@ -102,6 +102,12 @@ constexpr std::tuple kSearchKeys = {
          .default_value = "8",
          .example = "16",
          .meaning = "Trials that have a job at the same time."}),
+    Key("best_weight", &SearchSpec::best_weight,
+        {.range = {.min = 1, .max = 1000},
+         .default_value = "1",
+         .example = "4",
+         .meaning = "The job of the trial that is best so far has so many "
+                    "times the weight of the others, while it trains."}),
     Key("steps", &SearchSpec::steps,
         {.range = {.min = 1},
          .required = true,

@@ -53,6 +53,7 @@ struct SearchSpec {
   bool maximise = false;
   int trials = 0;          // with grid and hyperband: as many as they have
   int trials_at_once = 8;  // that have a job
+  double best_weight = 1;  // times the weight of the best trial's job
   uint64_t steps = 0;      // most steps of a trial
   // Steps of the first rung, and between decisions; 0: the method has none.
   uint64_t steps_min = 0;

@@ -1,4 +1,5 @@
 // Runs `gavel tune` on a coordinator and an agent that are real processes.
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -164,6 +165,25 @@ TEST_F(TuneTest, APopulationForksTheCheckpointsOfTheBest) {
     EXPECT_EQ(StateAt(directory, 30), "30 465\n");
   }
   EXPECT_GE(forked, 1);
+}
+
+TEST_F(TuneTest, TheBestTrialHasTheWeightThatTheFileGivesIt) {
+  const auto running =
+      Start(Arguments(SearchFile("method = \"successive_halving\"\ntrials = 4\n"
+                                 "steps = 400\nsteps_min = 200\neta = 2\n"
+                                 "best_weight = 4\n[job]\nweight = 2"),
+                      "favoured"));
+  // Both trials of the last rung train, one of them with four times the weight.
+  EXPECT_TRUE(Eventually([&] {
+    std::vector<double> weights;
+    for (const nlohmann::json& row : Json({"queue", "--json"})) {
+      if (row["ended_at_s"].is_null()) weights.push_back(row["weight"]);
+    }
+    std::ranges::sort(weights);
+    return weights == std::vector<double>{2, 8};
+  }));
+  EXPECT_EQ(running->Wait(kSearchPatience_s), 0) << running->errors();
+  EXPECT_EQ(nlohmann::json::parse(running->output())["trials"].size(), 4);
 }
 
 TEST_F(TuneTest, ATrialWithoutTheMetricEndsTheSearchWithTheReason) {

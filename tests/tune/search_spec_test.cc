@@ -11,6 +11,7 @@ method = "hyperband"
 metric = "loss"
 goal = "max"
 trials_at_once = 4
+best_weight = 3
 steps = 81
 steps_min = 1
 seed = 5
@@ -51,6 +52,7 @@ TEST(SearchSpec, AFileIsRead) {
   EXPECT_EQ(spec.method, Method::kHyperBand);
   EXPECT_TRUE(spec.maximise);
   EXPECT_EQ(spec.trials_at_once, 4);
+  EXPECT_EQ(spec.best_weight, 3);
   EXPECT_EQ(spec.trials, 143);
   EXPECT_EQ(spec.eta, 3);
   ASSERT_EQ(spec.space.size(), 3);
@@ -64,6 +66,8 @@ TEST(SearchSpec, AMistakeIsNamedWithItsRemedy) {
   EXPECT_THAT(Parse("name = 's'\nmethod = 'random'\nmetric = 'loss'\n"
                     "trials = 3\nsteps = 9\n"),
               IsInvalid("there is no \"parameter\""));
+  EXPECT_THAT(ParseWith("best_weight = 3", "best_weight = 0.5"),
+              IsInvalid("best_weight"));
   EXPECT_THAT(ParseWith("[\"l1\", \"l2\"]", "[]"),
               IsInvalid("the space of loss_kind is empty"));
   EXPECT_THAT(ParseWith("max = 0.1", "max = 1e-5"),
