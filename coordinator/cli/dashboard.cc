@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +70,19 @@ Json MatrixRow(const ForecastRow& job) {
   return {{"job", job.id},
           {"name", job.name},
           {"throughputs", std::move(throughputs)}};
+}
+
+// Adds to leases the reasons of their pauses and moves.
+void AddReasons(const Json& reasons, Json* leases) {
+  std::map<uint64_t, Json*> by_seq;
+  for (Json& lease : *leases) by_seq[lease.value("seq", uint64_t{0})] = &lease;
+  for (const Json& reason : reasons) {
+    const auto lease = by_seq.find(reason.value("lease", uint64_t{0}));
+    if (lease == by_seq.end()) continue;
+    const bool moved = reason.value("seq", uint64_t{0}) == lease->first;
+    (*lease->second)[moved ? "why_moved" : "why_ended"] =
+        reason.value("text", "");
+  }
 }
 
 }  // namespace
@@ -206,6 +220,8 @@ absl::StatusOr<Json> CoordinatorDocuments::OneJob(
     return absl::NotFoundError(rows.status().message());
   }
   GAVEL_ASSIGN_OR_RETURN(Json leases, History(request, "leases"));
+  GAVEL_ASSIGN_OR_RETURN(const Json reasons, History(request, "reasons"));
+  AddReasons(reasons, &leases);
   GAVEL_ASSIGN_OR_RETURN(Json steps, History(request, "steps"));
   Json job;
   job["job"] = rows.ok() && !rows->empty() ? rows->front() : Json();

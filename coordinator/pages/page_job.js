@@ -28,14 +28,21 @@ const ACTIONS = {
 
 // ---- The stays on accelerators
 
-const KINDS = {start: 'began', return: 'returned', move: 'moved'};
+const KINDS = {start: 'began', return: 'returned'};
+
+// Why a stay ended and, for a move, why it began there. A coordinator of an
+// earlier version has recorded no reasons.
+const whyEnded = (stay) => stay.why_ended || orDash(stay.ended);
+const whyMoved = (stay) => stay.why_moved || `moved from ${stay.before.place}`;
 
 function stayTitle(stay, now) {
   const end = stay.to_s > 0 ? stay.to_s : now;
-  return `${stay.place}, ${stay.type}, rank ${stay.rank}\n${dateTime(stay.from_s)} ` +
-      `to ${stay.to_s > 0 ? dateTime(stay.to_s) : 'now'} (${
-        duration(end - stay.from_s)})\n${stay.to_s > 0 ? `ended: ${
-        orDash(stay.ended)}` : 'runs'}`;
+  return [`${stay.place}, ${stay.type}, rank ${stay.rank}`,
+    `${dateTime(stay.from_s)} to ${stay.to_s > 0 ? dateTime(stay.to_s) : 'now'} (${
+      duration(end - stay.from_s)})`,
+    ...(stay.kind === 'move' ? [whyMoved(stay)] : []),
+    stay.to_s > 0 ? stay.why_ended || `ended: ${orDash(stay.ended)}` : 'runs']
+      .join('\n');
 }
 
 function showStays(gantt, leases, now) {
@@ -51,30 +58,31 @@ function showStays(gantt, leases, now) {
         letter: letters.get(stay.type), title: stayTitle(stay, now)}))}));
   const moves = stays.filter((stay) => stay.kind === 'move').map((stay) => ({
     at_s: stay.from_s, from: places.indexOf(stay.before.place),
-    to: places.indexOf(stay.place), title: `moved from ${stay.before.place}`}))
+    to: places.indexOf(stay.place), title: whyMoved(stay)}))
       .filter((move) => move.from >= 0 && move.to >= 0);
   const pauses = stays.filter((stay) => stay.pause_s > 0 &&
     places.includes(stay.before.place)).map((stay) => ({
     lane: places.indexOf(stay.before.place), from_s: stay.before.to_s,
     to_s: stay.from_s, title: `without an accelerator for ${
-      duration(stay.pause_s)}: ${orDash(stay.before.ended)}`}));
+      duration(stay.pause_s)}: ${whyEnded(stay.before)}`}));
   const begin = Math.min(now - 1, ...stays.map((stay) => stay.from_s));
   const last = stays.some((stay) => !(stay.to_s > 0)) ? now :
     Math.max(begin + 1, ...stays.map((stay) => stay.to_s));
   gantt.show({lanes, moves, pauses, from_s: begin, to_s: last,
     legend: types.map((type) => ({name: type, tone: tone(type),
       letter: letters.get(type)})),
-    table: () => plainTable('Rounds, pauses and moves', [{label: 'From'}, {label: 'How'},
-          {label: 'Rank', number: true}, {label: 'Accelerator'}, {label: 'Type'},
-          {label: 'Held for', number: true}, {label: 'Steps', number: true},
-          {label: 'Ended because'}, {label: 'Pause before', number: true}],
+    table: () => plainTable('Rounds, pauses and moves', [{label: 'From'},
+          {label: 'How', long: true}, {label: 'Rank', number: true},
+          {label: 'Accelerator'}, {label: 'Type'}, {label: 'Held for', number: true},
+          {label: 'Steps', number: true}, {label: 'Ended because', long: true},
+          {label: 'Pause before', number: true}],
         [...stays].reverse().map((stay) => [dateTime(stay.from_s),
-          stay.kind === 'move' ? `moved from ${stay.before.place}` :
-            KINDS[stay.kind], String(stay.rank), stay.place, orDash(stay.type),
+          stay.kind === 'move' ? whyMoved(stay) : KINDS[stay.kind],
+          String(stay.rank), stay.place, orDash(stay.type),
           duration((stay.to_s > 0 ? stay.to_s : now) - stay.from_s),
           stay.steps_to > stay.steps_from ? count(stay.steps_to -
             stay.steps_from) : DASH,
-          stay.to_s > 0 ? orDash(stay.ended) : 'runs now',
+          stay.to_s > 0 ? whyEnded(stay) : 'runs now',
           isNumber(stay.pause_s) ? duration(stay.pause_s) : DASH]))});
   return stays;
 }

@@ -76,6 +76,7 @@ const std::vector<Table>& Tables() {
       TableOf<HistoryRound>("from_s", "from_s"),
       TableOf<HistorySteps>("at_s", "at_s"),
       TableOf<HistoryShares>("from_s", "to_s"),
+      TableOf<HistoryReason>("at_s", "at_s"),
       TableOf<HistoryNotice>("at_s", "at_s", /*has_readers=*/false)};
   return tables;
 }
@@ -255,7 +256,8 @@ absl::Status CreateHistory(SqliteDatabase& database) {
     }
     StrAppend(&sql, ");");
   }
-  for (const char* table : {"history_leases", "history_steps"}) {
+  for (const char* table :
+       {"history_leases", "history_steps", "history_reasons"}) {
     StrAppend(&sql, "CREATE INDEX IF NOT EXISTS ", table, "_job ON ", table,
               "(job);");
   }
@@ -277,6 +279,7 @@ absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq) {
         "DELETE FROM history_rounds WHERE seq <= ?",
         "DELETE FROM history_steps WHERE seq <= ?",
         "DELETE FROM history_shares WHERE seq <= ?",
+        "DELETE FROM history_reasons WHERE seq <= ?",
         "DELETE FROM history_jobs WHERE last_seq <= ? AND over"}) {
     GAVEL_RETURN_IF_ERROR(database.Run(sql, seq));
   }
@@ -366,7 +369,7 @@ absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view text) {
   if (FindTable(filter.table) != nullptr) return filter;
   return absl::InvalidArgumentError(
       StrCat("there is no history of \"", filter.table,
-             "\"; choose jobs, leases, rounds, steps or shares"));
+             "\"; choose jobs, leases, reasons, rounds, steps or shares"));
 }
 
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
@@ -500,7 +503,7 @@ auto Fields(As<HistoryProjector::Rate> auto& r) {
 }
 auto Fields(As<HistoryProjector::OpenJob> auto& j) {
   return std::tie(j.row, j.leases, j.rates, j.reports, j.reports_kept, j.stride,
-                  j.told, j.at_risk);
+                  j.told, j.at_risk, j.left, j.requeued);
 }
 
 struct HistoryProjector::Observation {
@@ -531,7 +534,11 @@ struct HistoryProjector::Observation {
 
   // A job that was held and may try again is open again.
   void On(const event::JobCommanded& e) {
-    for (const JobId id : NamedJobs(engine.jobs(), e)) Tell(id);
+    for (const JobId id : NamedJobs(engine.jobs(), e)) {
+      OpenJob* const job = Find(id);
+      if (job != nullptr) job->requeued |= e.kind == CommandKind::kRequeue;
+      Tell(id);
+    }
   }
 
   void On(const event::JobUpdated& e) {
@@ -578,8 +585,41 @@ struct HistoryProjector::Observation {
       }
     }
     rows.emplace_back(lease.row);
+    const auto left = job->left.find(rank);
+    if (held_by != nullptr && left != job->left.end() && left->second.valid() &&
+        left->second != e.accelerator) {
+      NoteReason(lease.row,
+                 engine.WhyMoved(*held_by, left->second, e.accelerator, now));
+    }
+    job->requeued = false;
     job->leases[rank] = std::move(lease);
     Tell(e.worker.job);
+  }
+
+  void NoteReason(const HistoryLease& lease, std::string text) {
+    HistoryReason reason;
+    reason.seq = seq;
+    reason.lease = lease.seq;
+    reason.job = lease.job;
+    reason.rank = lease.rank;
+    reason.at_s = own.WallTime(now);
+    reason.text = std::move(text);
+    rows.emplace_back(std::move(reason));
+  }
+
+  void NotePause(const OpenJob& job, const event::LeaseEnded& e) {
+    const auto lease = job.leases.find(e.worker.rank);
+    const Job* const known = engine.FindJob(e.worker.job);
+    if (lease == job.leases.end() || known == nullptr || e.finished ||
+        e.cause != ReleaseCause::kPaused) {
+      return;
+    }
+    const HistoryLease& row = lease->second.row;
+    const AcceleratorId left = engine.cluster().Find(row.server, row.uuid);
+    if (!left.valid()) return;
+    NoteReason(row, job.requeued && known->active()
+                        ? "paused: to start anew, by `gavel requeue`"
+                        : engine.WhyPaused(*known, row.rank, left, now));
   }
 
   void CloseLease(OpenJob& job, int rank, std::string_view why,
@@ -593,12 +633,14 @@ struct HistoryProjector::Observation {
     lease.row.ended = why;
     job.row.accelerator_s[lease.row.type] += held_s;
     if (rank == 0) job.row.run_s += held_s;
+    job.left[rank] = engine.cluster().Find(lease.row.server, lease.row.uuid);
     rows.emplace_back(std::move(lease.row));
     job.leases.erase(it);
   }
 
   void On(const event::LeaseEnded& e) {
     if (OpenJob* job = Find(e.worker.job)) {
+      NotePause(*job, e);
       CloseLease(*job, e.worker.rank, CauseName(e), e.progress);
       Tell(e.worker.job);
     }

@@ -89,6 +89,19 @@ struct HistoryLease {
 GAVEL_ROW(HistoryLease, seq, job, rank, epoch, server, type, uuid, from_s, to_s,
           steps_from, steps_to, ended)
 
+// Why a lease ended in a pause, or began on another accelerator than the
+// worker's last one. Anybody may read it.
+struct HistoryReason {
+  static constexpr std::string_view kTable = "reasons";
+  uint64_t seq = 0;    // of the row of the journal with the pause or the move
+  uint64_t lease = 0;  // HistoryLease::seq; that of a move is `seq` itself
+  uint64_t job = 0;
+  int rank = 0;
+  double at_s = 0;
+  std::string text;  // a sentence: "paused: preempted by job 12, ..."
+};
+GAVEL_ROW(HistoryReason, seq, lease, job, rank, at_s, text)
+
 struct HistoryRound {
   static constexpr std::string_view kTable = "rounds";
   uint64_t seq = 0;  // of its RoundStarted
@@ -153,7 +166,7 @@ GAVEL_ROW(HistoryNotice, id, chosen, event, job, name, user, app, at_s, text,
 
 using HistoryRow =
     std::variant<HistoryJob, HistoryLease, HistoryRound, HistorySteps,
-                 HistoryThinned, HistoryShares, HistoryNotice>;
+                 HistoryThinned, HistoryShares, HistoryNotice, HistoryReason>;
 
 // The tables of history in the journal's file: written by the journal in the
 // transaction of the rows that they follow from, read by the coordinator for
@@ -181,7 +194,7 @@ absl::StatusOr<WaitingNotices> ReadNotices(
 
 // A query of the history. Over the wire it is JSON with these keys.
 struct HistoryFilter {
-  std::string table = "jobs";  // or "leases", "rounds", "steps"
+  std::string table = "jobs";  // or "leases", "rounds", "steps", "reasons"
   uint64_t job = 0;            // 0: all
   std::string user;            // of jobs; empty: all
   std::string state;           // of jobs, letters of `gavel queue`
@@ -261,6 +274,8 @@ class HistoryProjector {
     // one about its deadline.
     JobState told = JobState::kActive;
     bool at_risk = false;
+    std::map<int, AcceleratorId> left;  // of the last lease that ended, by rank
+    bool requeued = false;              // since its last lease began
   };
 
  private:

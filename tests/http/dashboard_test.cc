@@ -142,6 +142,29 @@ TEST_F(DashboardTest, ShowsAJobThatRuns) {
   EXPECT_THAT(metrics, HasSubstr("gavel_servers_up 1\n"));
 }
 
+TEST_F(DashboardTest, SaysWhyALeaseEnded) {
+  FakeAgent agent(coordinator_.endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  ASSERT_EQ(client_->SubmitNamed("lm").error, "");
+  const auto launch = agent.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  FakeWorker worker(coordinator_.endpoint(), launch->worker);
+  ASSERT_TRUE(worker.Hello());
+  const auto grant = worker.AskForLease();
+  ASSERT_TRUE(grant.has_value());
+  const RawAnswer held =
+      Post(dashboard_->port(), Token(), R"({"action":"hold","target":"1"})");
+  ASSERT_EQ(held.code, 200) << held.body;
+  worker.Release(grant->epoch, 400);
+  const json job = dashboard_->WaitFor("/api/job/1", [](const json& document) {
+    return document["leases"].size() == 1 &&
+           document["leases"][0].contains("why_ended");
+  });
+  EXPECT_THAT(job["leases"][0].value("why_ended", ""),
+              HasSubstr("held: by `gavel hold`"));
+  EXPECT_EQ(job["leases"][0]["ended"], "paused");
+}
+
 TEST_F(DashboardTest, GivesJobsByPages) {
   for (int i = 1; i <= 5; ++i) {
     ASSERT_EQ(client_->SubmitNamed(StrCat("job-", i)).error, "");

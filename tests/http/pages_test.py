@@ -225,10 +225,28 @@ class Shown(PageTest):
         expect(page.locator(".why")).to_have_text(job["reason"])
         expect(page.locator(".log")).to_contain_text("step   1990")
         page.get_by_text("As a table").click()
-        moves = [a for a, b in zip(self.stub.documents.leases(job), self.stub.documents.leases(job)[1:])
-                 if a["uuid"] != b["uuid"]]
+        moves = [one for one in self.stub.documents.leases(job) if "why_moved" in one]
         expect(page.locator(".behind tr", has_text="moved from")).to_have_count(len(moves))
         expect(page.locator(".gantt .move")).to_have_count(len(moves))
+
+    def test_each_pause_and_move_says_why(self):
+        leases = [{"seq": 1, "rank": 0, "server": "s1", "type": "v100", "uuid": "a", "from_s": 1e9, "to_s": 1e9 + 300,
+                   "steps_from": 0, "steps_to": 9, "ended": "paused",
+                   "why_ended": "paused: preempted by job 12, its share is exhausted"},
+                  {"seq": 2, "rank": 0, "server": "s2", "type": "v100", "uuid": "b", "from_s": 1e9 + 700,
+                   "to_s": 1e9 + 900, "steps_from": 9, "steps_to": 20, "ended": "finished",
+                   "why_moved": "moved from s1/a to s2/b: job 12 has s1/a"}]
+        self.stub.documents.answers["/api/job/1"] = {"job": self.stub.documents.jobs[0], "leases": leases}
+        page = self.open("#/job/1")
+        titles = page.locator(".gantt .bar title")
+        expect(titles.first).to_contain_text("its share is exhausted")
+        expect(titles.last).to_contain_text("moved from s1/a to s2/b: job 12 has s1/a")
+        expect(page.locator(".gantt .pause title")).to_contain_text("preempted by job 12")
+        expect(page.locator(".gantt .move title")).to_have_text(leases[1]["why_moved"])
+        page.get_by_text("As a table").click()
+        rows = page.locator(".behind tbody tr")
+        expect(rows.first).to_contain_text(leases[1]["why_moved"])
+        expect(rows.last).to_contain_text(leases[0]["why_ended"])
 
     def test_a_job_that_only_the_history_knows_is_shown(self):
         self.stub.documents.answers["/api/job/900"] = {

@@ -160,8 +160,10 @@ class Documents:
         steps = 0
         where = pick.choice(places)
         while at < time.time() - 400:
+            before = where
             if pick.random() < 0.35:
                 where = pick.choice(places)
+            moved = bool(rows) and where[1]["uuid"] != before[1]["uuid"]
             length = 360 * pick.randrange(1, 4)
             end = at + length
             ended = pick.choice(["paused", "paused", "paused", "process gone", "no room"])
@@ -170,6 +172,12 @@ class Documents:
                          "type": where[1]["type"], "uuid": where[1]["uuid"], "from_s": at,
                          "to_s": 0 if last and job["state"] == "R" else min(end, time.time()), "steps_from": steps,
                          "steps_to": steps + length * 8, "ended": "" if last and job["state"] == "R" else ended})
+            if moved:
+                rows[-1]["why_moved"] = "moved from %s/%s to %s/%s: job 12 has %s/%s" % (
+                    before[0], before[1]["uuid"], where[0], where[1]["uuid"], before[0], before[1]["uuid"])
+            if rows[-1]["ended"] == "paused":
+                rows[-1]["why_ended"] = "paused: preempted by job 12, its share is exhausted (34 % of the " \
+                                        "time received, target 33 %)" + (HOSTILE if self.hostile else "")
             steps += length * 8
             at = end + pick.choice([2, 4, 360, 720])
         return rows
