@@ -222,6 +222,7 @@ absl::StatusOr<Json> CoordinatorDocuments::OneJob(
   GAVEL_ASSIGN_OR_RETURN(Json leases, History(request, "leases"));
   GAVEL_ASSIGN_OR_RETURN(const Json reasons, History(request, "reasons"));
   AddReasons(reasons, &leases);
+  GAVEL_ASSIGN_OR_RETURN(Json checkpoints, History(request, "checkpoints"));
   GAVEL_ASSIGN_OR_RETURN(Json steps, History(request, "steps"));
   Json job;
   job["job"] = rows.ok() && !rows->empty() ? rows->front() : Json();
@@ -229,6 +230,7 @@ absl::StatusOr<Json> CoordinatorDocuments::OneJob(
   job["why"] = why.ok() ? *why : Json();
   job["history"] = past.empty() ? Json() : past.front();
   job["leases"] = std::move(leases);
+  job["checkpoints"] = std::move(checkpoints);
   job["steps"] = std::move(steps);
   return job;
 }

@@ -4,7 +4,7 @@ import {el, facts, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get} from './api.js';
 import {actionButton, confirmAction} from './actions.js';
 import {Gantt, LineChart, Series, POINTS_MAX} from './charts.js';
-import {DASH, count, dateTime, duration, fixed, isNumber, orDash,
+import {DASH, bytes, count, dateTime, duration, fixed, isNumber, orDash,
   plural, relative, short} from './format.js';
 import {expectedEnd, lossOf, progressOf, staysOf, typesOf} from './model.js';
 import {isOver, jobBadge} from './states.js';
@@ -105,7 +105,7 @@ const listOf = (value) => Array.isArray(value) ? value : [];
 function partsOf(document) {
   return {job: document.job || pastJob(document.history || {}),
     why: document.why || {}, leases: listOf(document.leases),
-    steps: listOf(document.steps)};
+    steps: listOf(document.steps), generations: listOf(document.checkpoints)};
 }
 
 // A job that only the history knows, with the keys of one that is present.
@@ -156,6 +156,17 @@ function summary(job, why) {
   ]);
 }
 
+// The last generations that workers reported, the newest first.
+function generations(rows) {
+  return plainTable('Checkpoints, newest first', [{label: 'Step', number: true},
+    {label: 'Epoch', number: true, title: 'Of the lease under which it was written'},
+    {label: 'When'}, {label: 'State', number: true, title:
+      'Tensors of the worker that reported it'}, {label: 'Server'}],
+  [...rows].sort((a, b) => b.seq - a.seq).map((row) => [count(row.step),
+    count(row.epoch), dateTime(row.at_s), row.state_bytes > 0 ?
+      bytes(row.state_bytes) : DASH, orDash(row.server)]));
+}
+
 function checkpoints(job) {
   const last = job.last_generation;
   return facts([
@@ -192,6 +203,7 @@ export function jobPage(context, id) {
   const buttons = el('div', {class: 'buttons'});
   const summaryBox = el('div');
   const checkpointBox = el('div');
+  const generationBox = scroller('Checkpoints, newest first');
   const throughputBox = scroller('Throughput by type');
   const staysNote = el('p', {class: 'remark'});
   const gantt = new Gantt({title: 'Rounds, pauses and moves'});
@@ -229,7 +241,8 @@ export function jobPage(context, id) {
   }
 
   const poll = new Poll(() => get(`api/job/${encodeURIComponent(id)}`), (document, now) => {
-    const {job, why: reasons, leases, steps} = partsOf(document);
+    const {job, why: reasons, leases, steps, generations: written} =
+        partsOf(document);
     fault.hidden = true;
     page.title = `Job ${id} ${job.name || ''}`.trim();
     heading.textContent = page.title;
@@ -242,6 +255,8 @@ export function jobPage(context, id) {
     redraw(checkpointBox, JSON.stringify([job.last_generation, job.steps_done,
       job.memory, job.incarnations, job.failures_in_a_row, job.exit]), () =>
       checkpoints(job));
+    generationBox.hidden = written.length === 0;
+    redraw(generationBox, JSON.stringify(written), () => generations(written));
     redraw(throughputBox, JSON.stringify(reasons.throughputs), () =>
       throughputs(reasons));
     gantt.element.hidden = leases.length === 0;
@@ -292,7 +307,7 @@ export function jobPage(context, id) {
       el('div', {class: 'pair-of-panels'}, panel('Speed', 'steps per second', speed.element),
           panel('Loss', '', loss.element)),
       el('div', {class: 'pair-of-panels'}, panel('Checkpoints and processes', '',
-          checkpointBox), panel('Throughput by type', '', sourceLegend(),
+          checkpointBox, generationBox), panel('Throughput by type', '', sourceLegend(),
             throughputBox)),
       el('section', {class: 'panel', 'aria-labelledby': 'h-log'},
           el('div', {class: 'panel-head'}, el('h2', {id: 'h-log'}, 'Output'),

@@ -77,6 +77,7 @@ const std::vector<Table>& Tables() {
       TableOf<HistorySteps>("at_s", "at_s"),
       TableOf<HistoryShares>("from_s", "to_s"),
       TableOf<HistoryReason>("at_s", "at_s"),
+      TableOf<HistoryCheckpoint>("at_s", "at_s"),
       TableOf<HistoryNotice>("at_s", "at_s", /*has_readers=*/false)};
   return tables;
 }
@@ -130,6 +131,14 @@ absl::Status Write(SqliteDatabase& database, const HistoryThinned& t) {
   return database.Run(
       "DELETE FROM history_steps WHERE job = ? AND number % ? != 0", t.job,
       t.stride);
+}
+
+absl::Status Write(SqliteDatabase& database, const HistoryCheckpoint& c) {
+  GAVEL_RETURN_IF_ERROR(Write<HistoryCheckpoint>(database, c));
+  if (c.number <= kHistoryCheckpointsMax) return absl::OkStatus();
+  return database.Run(
+      "DELETE FROM history_checkpoints WHERE job = ? AND number <= ?", c.job,
+      c.number - kHistoryCheckpointsMax);
 }
 
 Json ReadValue(const SqliteStatement& row, int column, Kind kind) {
@@ -256,8 +265,8 @@ absl::Status CreateHistory(SqliteDatabase& database) {
     }
     StrAppend(&sql, ");");
   }
-  for (const char* table :
-       {"history_leases", "history_steps", "history_reasons"}) {
+  for (const char* table : {"history_leases", "history_steps",
+                            "history_reasons", "history_checkpoints"}) {
     StrAppend(&sql, "CREATE INDEX IF NOT EXISTS ", table, "_job ON ", table,
               "(job);");
   }
@@ -280,6 +289,7 @@ absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq) {
         "DELETE FROM history_steps WHERE seq <= ?",
         "DELETE FROM history_shares WHERE seq <= ?",
         "DELETE FROM history_reasons WHERE seq <= ?",
+        "DELETE FROM history_checkpoints WHERE seq <= ?",
         "DELETE FROM history_jobs WHERE last_seq <= ? AND over"}) {
     GAVEL_RETURN_IF_ERROR(database.Run(sql, seq));
   }
@@ -369,7 +379,8 @@ absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view text) {
   if (FindTable(filter.table) != nullptr) return filter;
   return absl::InvalidArgumentError(
       StrCat("there is no history of \"", filter.table,
-             "\"; choose jobs, leases, reasons, rounds, steps or shares"));
+             "\"; choose jobs, leases, reasons, checkpoints, rounds, "
+             "steps or shares"));
 }
 
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
@@ -503,7 +514,8 @@ auto Fields(As<HistoryProjector::Rate> auto& r) {
 }
 auto Fields(As<HistoryProjector::OpenJob> auto& j) {
   return std::tie(j.row, j.leases, j.rates, j.reports, j.reports_kept, j.stride,
-                  j.told, j.at_risk, j.left, j.requeued);
+                  j.told, j.at_risk, j.left, j.requeued, j.newest,
+                  j.checkpoints);
 }
 
 struct HistoryProjector::Observation {
@@ -552,6 +564,38 @@ struct HistoryProjector::Observation {
   void On(const event::ParentsEnded& e) { Tell(e.job); }
 
   void On(const event::PolicyChanged& e) { own.policy_ = e.policy; }
+
+  // A generation that its first process restored was there before the job.
+  void On(const event::WorkerJoined& e) {
+    OpenJob* const job = Find(e.hello.worker.job);
+    if (job == nullptr) return;
+    if (job->row.started_s > 0) {
+      NoteCheckpoint(*job, e.hello.worker, e.hello.progress);
+    } else {
+      job->newest = std::max(job->newest, e.hello.progress.last_generation);
+    }
+  }
+
+  void NoteCheckpoint(OpenJob& job, const WorkerKey& worker,
+                      const Progress& progress) {
+    const Generation& last = progress.last_generation;
+    if (!(job.newest < last)) return;
+    job.newest = last;
+    HistoryCheckpoint checkpoint;
+    checkpoint.seq = seq;
+    checkpoint.job = worker.job.value();
+    checkpoint.number = ++job.checkpoints;
+    checkpoint.epoch = last.epoch;
+    checkpoint.step = last.step;
+    checkpoint.at_s = own.WallTime(now);
+    checkpoint.state_bytes = progress.state_bytes;
+    const Job* const known = engine.FindJob(worker.job);
+    const auto rank = static_cast<size_t>(worker.rank);
+    if (known != nullptr && rank < known->workers.size()) {
+      checkpoint.server = known->workers[rank].server;
+    }
+    rows.emplace_back(std::move(checkpoint));
+  }
 
   void On(const event::LeaseStarted& e) {
     OpenJob* job = Find(e.worker.job);
@@ -641,6 +685,7 @@ struct HistoryProjector::Observation {
   void On(const event::LeaseEnded& e) {
     if (OpenJob* job = Find(e.worker.job)) {
       NotePause(*job, e);
+      NoteCheckpoint(*job, e.worker, e.progress);
       CloseLease(*job, e.worker.rank, CauseName(e), e.progress);
       Tell(e.worker.job);
     }
@@ -761,7 +806,9 @@ struct HistoryProjector::Observation {
 
   void On(const event::StepsReported& e) {
     OpenJob* job = Find(e.worker.job);
-    if (job == nullptr || e.worker.rank != 0) return;
+    if (job == nullptr) return;
+    NoteCheckpoint(*job, e.worker, e.progress);
+    if (e.worker.rank != 0) return;
     const auto lease = job->leases.find(0);
     HistorySteps steps;
     if (lease != job->leases.end()) steps.type = lease->second.row.type;

@@ -248,6 +248,15 @@ class Shown(PageTest):
         expect(rows.first).to_contain_text(leases[1]["why_moved"])
         expect(rows.last).to_contain_text(leases[0]["why_ended"])
 
+    def test_a_job_lists_its_checkpoints(self):
+        page = self.open("#/job/2")
+        rows = page.get_by_role("region", name="Checkpoints, newest first").locator("tbody tr")
+        expect(rows).to_have_count(8)
+        expect(rows.first).to_contain_text("3,200")
+        expect(rows.first).to_contain_text("450 MiB")
+        expect(rows.first).to_contain_text("gpu-003.cluster")
+        expect(rows.last).to_contain_text("–")
+
     def test_a_job_that_only_the_history_knows_is_shown(self):
         self.stub.documents.answers["/api/job/900"] = {
             "job": None, "why": None, "leases": [], "steps": [],

@@ -192,6 +192,9 @@ class Documents:
                     "auction": ""},
             "history": {"job": job["id"], "name": job["name"], "state": job["state"], "reason": job["reason"]},
             "leases": self.leases(job),
+            "checkpoints": [{"seq": 10 * n, "job": job["id"], "number": n, "epoch": 1 + n // 4, "step": 400 * n,
+                             "at_s": begin + 900 * n, "state_bytes": 471859200 if n > 1 else 0,
+                             "server": HOSTILE if self.hostile else server_of(n % 3)} for n in range(1, 9)],
             "steps": [{"seq": n, "job": job["id"], "number": n, "at_s": begin + 60 * n, "steps_done": 480 * n,
                        "steps_per_s": 8 + (n % 17) / 10, "type": "v100"} for n in range(150)]}
 
