@@ -124,12 +124,34 @@ const textOf = (document) => typeof document === 'string' ? document :
 
 // ---- The page
 
+// A job or an array that this one waits for or has waited for.
+function parentLink(parent) {
+  const name = parent.name || (parent.is_array ? 'array' : '');
+  const href = parent.is_array ? `#/jobs?array=${parent.job}` : parent.job > 0 ?
+    `#/job/${parent.job}` : `#/jobs?q=${encodeURIComponent(parent.name)}`;
+  return el('span', {class: 'parent'}, el('a', {href}, [parent.job || '', name]
+      .filter(Boolean).join(' ')), ` (${parent.is_awaited ? parent.must_finish ?
+    'is to finish' : 'is to end' : 'has ended'})`);
+}
+
+// What the job has to do with other jobs; nothing for most.
+function related(job, why) {
+  const parents = listOf(why.parents);
+  const {array, array_name: name, array_index: index} = job;
+  return [
+    ...(array > 0 ? [['array', el('a', {href: `#/jobs?array=${array}`},
+        `${array} ${orDash(name)}, element ${orDash(index)}`)]] : []),
+    ...(parents.length > 0 ? [['parents', parents.map(parentLink),
+      'Jobs and arrays whose end it waits for, or has waited for']] : []),
+  ];
+}
+
 function summary(job, why) {
   const end = expectedEnd(job);
   const progress = progressOf(job);
   return facts([
     ['user', orDash(job.owner)], ['app', orDash(job.app)],
-    ['entity', orDash(job.entity)],
+    ['entity', orDash(job.entity)], ...related(job, why),
     ['submitted', relative(job.submitted_at_s)],
     job.ended_at_s ? ['ended', relative(job.ended_at_s)] :
       ['expected end', relative(end), 'At its present speed and its target share'],

@@ -11,7 +11,9 @@
 #include <variant>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "coordinator/engine/related_jobs.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
 #include "coordinator/workload/job_array.h"
@@ -355,6 +357,39 @@ std::string AuctionText(const Job& job, const Engine& engine) {
   return text;
 }
 
+std::vector<ParentRow> ParentsOf(const Job& job, const Engine& engine) {
+  std::vector<ParentRow> parents;
+  std::set<std::string> listed;  // by each name that a file may have
+  const auto add = [&](JobId id, bool must_finish, bool is_awaited) {
+    ParentRow row{id.value(), false, "", must_finish, is_awaited};
+    if (const Job* const parent = engine.FindJob(id)) {
+      row.name = parent->spec.name;
+      listed.insert(ShownId(*parent));
+    } else if (const Job* first = FirstElement(engine.jobs(), id)) {
+      row.is_array = true;
+      row.name = ArrayNameOf(first->spec.name);
+    }
+    listed.insert(row.name);
+    listed.insert(StrCat(id.value()));
+    parents.push_back(std::move(row));
+  };
+  for (const Parent& parent : job.parents) {
+    add(parent.job, parent.must_finish, /*is_awaited=*/true);
+  }
+  const auto add_named = [&](const std::string& name, bool must_finish) {
+    if (!listed.insert(name).second) return;
+    uint64_t id = 0;
+    if (absl::SimpleAtoi(name, &id) && id > 0) {
+      add(JobId(id), must_finish, /*is_awaited=*/false);
+    } else {
+      parents.push_back({0, false, name, must_finish, false});
+    }
+  };
+  for (const std::string& name : job.spec.after_success) add_named(name, true);
+  for (const std::string& name : job.spec.after_any) add_named(name, false);
+  return parents;
+}
+
 void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
                   const Identity& reader, QueueRow* row) {
   const JobFacts& facts = *job.facts;
@@ -450,6 +485,9 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.losses = job.losses;
   row.opaque = job.facts->opaque;
   if (may_read) row.sweep = job.facts->sweep;
+  for (const ParentRow& parent : job.parents) {
+    if (may_read || parent.is_awaited) row.parents.push_back(parent);
+  }
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

@@ -170,6 +170,16 @@ struct LossRow {
 };
 GAVEL_ROW(LossRow, steps, loss)
 
+// A job, or an array, for whose end a job waits or has waited.
+struct ParentRow {
+  uint64_t job = 0;       // its id, or the array's; 0: only the name is known
+  bool is_array = false;  // `job` is an array's id
+  std::string name;       // as the job's file has it, or as it is now
+  bool must_finish = false;  // it is one of after_success
+  bool is_awaited = false;   // it has not ended, or it failed
+};
+GAVEL_ROW(ParentRow, job, is_array, name, must_finish, is_awaited)
+
 struct WhyRow {
   uint64_t job = 0;
   std::string name;
@@ -191,10 +201,12 @@ struct WhyRow {
   std::vector<LossRow> losses;
   bool opaque = false;       // as in QueueRow
   Named<std::string> sweep;  // likewise
+  // Other readers than its owner and operators get only those that are awaited.
+  std::vector<ParentRow> parents;
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
           share_target, share_got, place, rho, auction, array, array_index,
-          losses, opaque, sweep)
+          losses, opaque, sweep, parents)
 
 // --- Servers: `gavel nodes` ---
 

@@ -301,6 +301,55 @@ class Shown(PageTest):
             expect(figure.locator("table tbody tr").first).to_be_visible()
 
 
+class Arrays(PageTest):
+    documents = {"jobs": 5, "elements": 3000}
+    ROWS = ".window tbody tr[data-index]"
+
+    def test_an_array_is_one_row_with_counts(self):
+        page = self.open("#/jobs")
+        expect(page.locator("[role=status].amount")).to_have_text("3,005 jobs")
+        expect(page.locator(self.ROWS)).to_have_count(6)
+        row = page.locator(self.ROWS, has_text="sweep_[0-2999]")
+        expect(row).to_contain_text(re.compile(r"3,000 elements: .*[\d,]+ waiting"))
+        expect(row.get_by_role("link")).to_have_attribute("aria-label", "Array 6, sweep_[0-2999]")
+
+    def test_its_row_leads_to_its_elements_and_back(self):
+        page = self.open("#/jobs?sort=id")
+        page.get_by_role("link", name="Array 6,").press("Enter")
+        expect(page.locator("[role=status].amount")).to_have_text("3,000 of 3,005 jobs")
+        expect(page.locator(".window")).to_have_attribute("aria-rowcount", "3001")
+        self.assertLess(page.locator(self.ROWS).count(), ROWS_IN_DOCUMENT_MAX)
+        expect(page.locator(self.ROWS).first).to_contain_text("sweep_0")
+        page.locator(".crumbs").get_by_role("link", name="Jobs").click()
+        expect(page.locator(self.ROWS)).to_have_count(6)
+
+    def test_a_search_finds_one_element(self):
+        page = self.open("#/jobs")
+        find = page.get_by_label("Find")
+        for word in ("sweep_1234", "6_1234", "1241"):
+            find.fill(word)
+            expect(page.get_by_role("link", name="Job 1241, sweep_1234")).to_have_count(1)
+        find.fill("sweep_299")
+        expect(page.locator(self.ROWS)).to_have_count(2)
+        expect(page.locator(self.ROWS, has_text="sweep_[2990-2999]")).to_contain_text("10 elements: 10 waiting")
+
+    def test_a_job_has_links_to_its_array_and_its_parents(self):
+        self.stub.documents.answers["/api/job/9"] = {
+            **self.stub.documents.job_document(self.stub.documents.jobs[7]),
+            "why": {"reason": "waiting: for job 2", "parents": [
+                {"job": 2, "is_array": False, "name": stub_coordinator.HOSTILE, "must_finish": True, "is_awaited": True},
+                {"job": 40, "is_array": True, "name": "", "must_finish": False, "is_awaited": True},
+                {"job": 0, "is_array": False, "name": "prepare & more", "must_finish": True, "is_awaited": False}]}}
+        page = self.open("#/job/9")
+        links = page.locator(".parent a")
+        expect(links).to_have_count(3)
+        expect(links.nth(0)).to_have_text("2 " + stub_coordinator.HOSTILE)
+        self.assertEqual([link.get_attribute("href") for link in links.all()],
+                         ["#/job/2", "#/jobs?array=40", "#/jobs?q=prepare%20%26%20more"])
+        expect(page.get_by_role("link", name="6 sweep, element 2")).to_have_attribute("href", "#/jobs?array=6")
+        self.assertIsNone(page.evaluate("() => window.hacked ?? null"))
+
+
 class Small(PageTest):
     documents = {"jobs": 0, "servers": 0}
 

@@ -50,7 +50,7 @@ def server_of(i):
 class Documents:
     """The answers of one coordinator."""
 
-    def __init__(self, jobs=24, servers=6, hostile=False, seed=1):
+    def __init__(self, jobs=24, servers=6, hostile=False, elements=0, seed=1):
         self.random = random.Random(seed)
         self.hostile = hostile
         self.began = time.time() - 3 * 3600
@@ -59,6 +59,7 @@ class Documents:
         places = [(node, one) for node in self.nodes for one in node["accelerators"] if one["state"] == "allocated"]
         self.random.shuffle(places)
         self.jobs = [self.job(i + 1, places) for i in range(jobs)]
+        self.jobs += [self.element(jobs + 2 + i, jobs + 1, i, places) for i in range(elements)]
         for node, one in places:  # no job is left for them
             one.update(state="idle", utilisation_percent=0.0)
         self.answers = {}  # by path: replaces the documents below
@@ -116,6 +117,15 @@ class Documents:
             "checkpoint_directory": "/srv/checkpoints/%s" % name,
             "exit": {"failures": 3, "exit_code": 1, "signal": None} if state == "F" else None,
             "rho": round(pick.uniform(0.7, 1.4), 3), "left_s": 900.0, "code": "running", "bidder": "coordinator"}
+
+    def element(self, i, array, index, places):
+        """Of one array, most of which waits."""
+        name = HOSTILE if self.hostile else "sweep"
+        row = {**self.job(i, places if index < 3 else []), "name": "%s_%d" % (name, index), "owner": "ann", "app": "sweep",
+               "array": array, "array_name": name, "array_index": index}
+        if not row["accelerators"]:
+            row.update(state="PD", reason=REASONS["PD"], exit=None)
+        return row
 
     def status(self):
         counts = dict.fromkeys(["PD", "R", "S", "CG", "CD", "F", "CA"], 0)
@@ -362,10 +372,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=24)
     parser.add_argument("--servers", type=int, default=6)
+    parser.add_argument("--elements", type=int, default=0, help="of an array, beside the jobs")
     parser.add_argument("--hostile", action="store_true", help="names that are HTML")
     parser.add_argument("--port", type=int, default=8080)
     args = parser.parse_args()
-    stub = Stub(Documents(args.jobs, args.servers, args.hostile), args.port)
+    stub = Stub(Documents(args.jobs, args.servers, args.hostile, args.elements), args.port)
     print("%s/#token=%s" % (stub.address, TOKEN), flush=True)
     while True:
         time.sleep(1)
