@@ -131,14 +131,14 @@ export function staysOf(leases) {
   return stays;
 }
 
-// Sums by user over jobs that are not over: what the policy intends for them
-// and what they received, in accelerators; and what they hold now.
-export function sharesByUser(jobs) {
-  const users = new Map();
+// Sums by name over jobs that are not over: what the policy intends for them and
+// what they received, in accelerators; what they hold now; and the greatest rho.
+function sharesBy(jobs, nameOf) {
+  const names = new Map();
   for (const job of jobs) {
-    const name = job.owner || job.entity || '';
-    const sum = users.get(name) || {name, jobs: 0, running: 0, target: 0, got: 0,
-      held: 0};
+    const name = nameOf(job);
+    const sum = names.get(name) || {name, jobs: 0, running: 0, target: 0, got: 0,
+      held: 0, rho: null};
     const size = job.scale_factor || 1;
     sum.jobs += 1;
     sum.running += job.state === 'R' ? 1 : 0;
@@ -148,8 +148,17 @@ export function sharesByUser(jobs) {
       sum.got += (job.share_got || 0) * size;
     }
     sum.held += (job.accelerators || []).length;
-    users.set(name, sum);
+    if (isNumber(job.rho)) sum.rho = Math.max(job.rho, sum.rho ?? job.rho);
+    names.set(name, sum);
   }
-  return [...users.values()].sort((a, b) => b.target - a.target ||
+  return [...names.values()].sort((a, b) => b.target - a.target ||
       (a.name < b.name ? -1 : 1));
 }
+
+export const sharesByUser = (jobs) =>
+  sharesBy(jobs, (job) => job.owner || job.entity || '');
+
+// Users may have apps of the same name.
+export const appName = (app, owner) => owner ? `${app} of ${owner}` : app;
+export const sharesByApp = (jobs) => sharesBy(jobs.filter((job) => job.app),
+    (job) => appName(job.app, job.owner));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -228,10 +229,32 @@ bool Passes(const JobView& job, const Filter& filter) {
          (filter.states.empty() || filter.states.contains(job.state));
 }
 
+using Sharers = std::map<std::pair<std::string, std::string>, SharerRow>;
+
+void AddSharer(const std::string& name, const std::string& owner,
+               const JobView& job, Sharers* sharers) {
+  SharerRow& sum = (*sharers)[{owner, name}];
+  sum.name = name;
+  sum.owner = owner;
+  sum.target += job.shares.target * job.scale_factor;
+  sum.got += job.shares.received * job.scale_factor;
+  if (job.rho) sum.rho = std::max(*job.rho, sum.rho.value_or(*job.rho));
+}
+
+std::vector<SharerRow> Largest(Sharers sharers) {
+  std::vector<SharerRow> rows;
+  for (auto& [key, sharer] : sharers) rows.push_back(std::move(sharer));
+  std::ranges::stable_sort(rows, std::greater<>(), &SharerRow::target);
+  if (rows.size() > kSharersMax) rows.resize(kSharersMax);
+  return rows;
+}
+
 JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
                       const WaitingLine& line) {
   JobTotalsRow totals;
   std::map<std::pair<std::string_view, std::string_view>, uint64_t> reasons;
+  Sharers users;
+  Sharers apps;
   for (const std::shared_ptr<const JobView>& one : view.jobs) {
     const JobView& job = *one;
     if (job.over || !Passes(job, filter)) continue;
@@ -246,6 +269,10 @@ JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
     totals.deviation += off;
     totals.deviation_max = std::max(totals.deviation_max, off);
     ++totals.sharing;
+    const JobFacts& facts = *job.facts;
+    AddSharer(facts.owner.empty() ? facts.entity : facts.owner, "", job,
+              &users);
+    if (!facts.app.empty()) AddSharer(facts.app, facts.owner, job, &apps);
     if (job.state != "R" || job.progress.steps_done == 0) continue;
     const Generation last = job.progress.last_generation;
     totals.running.push_back({job.id.value(), {last.epoch, last.step}});
@@ -254,6 +281,8 @@ JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
     totals.reasons.push_back(
         {std::string(key.first), std::string(key.second), jobs});
   }
+  totals.users = Largest(std::move(users));
+  totals.apps = Largest(std::move(apps));
   return totals;
 }
 

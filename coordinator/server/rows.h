@@ -306,6 +306,17 @@ struct RunningRow {
 };
 GAVEL_ROW(RunningRow, id, last_generation)
 
+// The sums over the active jobs of a user or an app of the shares of time,
+// times workers, that they are to have and have received.
+struct SharerRow {
+  std::string name;   // of the user, or else of the entity; of the app
+  std::string owner;  // of the app
+  double target = 0;
+  double got = 0;
+  std::optional<double> rho;  // the greatest of its jobs
+};
+GAVEL_ROW(SharerRow, name, owner, target, got, rho)
+
 struct JobTotalsRow {
   std::vector<ReasonCountRow> reasons;
   uint64_t pauses = 0;
@@ -315,9 +326,13 @@ struct JobTotalsRow {
   double deviation = 0;      // of their received shares from the targets: sum
   double deviation_max = 0;  // and the largest
   std::vector<RunningRow> running;
+  // The sums of those jobs: at most kSharersMax of each, the greatest targets.
+  std::vector<SharerRow> users;
+  std::vector<SharerRow> apps;
 };
+inline constexpr size_t kSharersMax = 50;
 GAVEL_ROW(JobTotalsRow, reasons, pauses, moves, pausing_s, sharing, deviation,
-          deviation_max, running)
+          deviation_max, running, users, apps)
 
 // Leases of rank 0 since the coordinator was started.
 struct StaysRow {

@@ -763,6 +763,19 @@ class Looks(PageTest):
         page.set_viewport_size({"width": 1920, "height": 1080})
         expect(page.get_by_role("columnheader", name="Loss")).to_have_count(1)
 
+    def test_shares_and_rho_have_a_past(self):
+        for job in self.stub.documents.jobs:
+            job["app"] = ""  # what the page itself has seen is of users alone
+        page = self.open("#/fairness")
+        for title, name in [("Received over intended share, by user", "ann"), ("Finish-time ratio rho, by user", "bob"),
+                            ("Received over intended share, by app", "search of ann"),
+                            ("Finish-time ratio rho, by app", "speech of bob")]:
+            figure = page.locator("figure", has_text=title)
+            expect(figure.locator("canvas")).to_be_visible()
+            expect(figure.locator(".legend")).to_contain_text(name)
+            figure.locator("summary").click()
+            self.assertGreaterEqual(figure.locator("tbody tr").count(), 20, title)
+
     def test_jobs_that_report_no_steps_are_in_no_share(self):
         self.stub.documents.jobs[0]["opaque"] = True
         page = self.open("#/fairness")

@@ -240,6 +240,14 @@ class Documents:
                 "users": [{"user": user, "used_h": 12.5 * i + 3, "entitled_h": 11.0 * i + 4, "used_h_by_type": {}}
                           for i, user in enumerate(USERS)],
                 "apps": self.answer("/api/apps", query),
+                "samples": {
+                    "at_s": [begin + 360 * n for n in range(30)],
+                    "users": [{"name": HOSTILE if self.hostile and i == 0 else user, "owner": "",
+                               "share": [round(0.8 + 0.1 * i + n / 100, 4) for n in range(30)],
+                               "rho": [None] * 10 + [1.2 - 0.1 * i] * 20} for i, user in enumerate(USERS)],
+                    "apps": [{"name": app, "owner": USERS[i], "share": [0.9 + 0.1 * i] * 30,
+                              "rho": [round(0.8 + 0.2 * i + n / 200, 4) for n in range(30)]}
+                             for i, app in enumerate(APPS[1:])]},
                 "shares": [{"seq": n, "from_s": begin + 360 * n, "to_s": begin + 360 * (n + 1),
                             "entitled": {user: 4 + i + ((n * (i + 3)) % 7) / 3 for i, user in enumerate(USERS)}}
                            for n in range(30)]}
