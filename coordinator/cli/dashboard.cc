@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +37,7 @@ constexpr uint64_t kLogEndBytes[] = {uint64_t{64} << 10, uint64_t{1} << 20};
 // Between two looks at whether the coordinator ends.
 constexpr std::chrono::milliseconds kStopLook(100);
 
+constexpr char kTotalsFilter[] = R"({"totals": true})";
 const std::vector<std::string> kPresentStates = {"PD", "R", "S", "CG", "F"};
 
 absl::StatusOr<std::string> Text(const absl::StatusOr<Json>& json) {
@@ -71,13 +74,103 @@ Json MatrixRow(const ForecastRow& job) {
           {"throughputs", std::move(throughputs)}};
 }
 
+// Adds to leases the reasons of their pauses and moves.
+void AddReasons(const Json& reasons, Json* leases) {
+  std::map<uint64_t, Json*> by_seq;
+  for (Json& lease : *leases) by_seq[lease.value("seq", uint64_t{0})] = &lease;
+  for (const Json& reason : reasons) {
+    const auto lease = by_seq.find(reason.value("lease", uint64_t{0}));
+    if (lease == by_seq.end()) continue;
+    const bool moved = reason.value("seq", uint64_t{0}) == lease->first;
+    (*lease->second)[moved ? "why_moved" : "why_ended"] =
+        reason.value("text", "");
+  }
+}
+
 }  // namespace
 
-CoordinatorDocuments::CoordinatorDocuments()
-    : previews_(AtEnd::kDrop, [](auto previews, const std::stop_token&) {
-        for (auto& solve : previews) solve();
-        return kNever;
+// ---- Samples of shares
+
+void FairnessRecord::AddTo(const std::vector<SharerRow>& sharers,
+                           Series* series) const {
+  for (const SharerRow& sharer : sharers) {
+    const std::pair key(sharer.name, sharer.owner);
+    if (!series->contains(key)) {
+      if (series->size() >= kNamesMax) continue;
+      (*series)[key].resize(at_s_.size() - 1);
+    }
+    Point point;
+    if (sharer.target > 0) point.share = sharer.got / sharer.target;
+    point.rho = sharer.rho;
+    (*series)[key].push_back(point);
+  }
+  for (auto& [key, points] : *series) {
+    points.resize(at_s_.size());
+    if (at_s_.size() > kSamplesMax) points.pop_front();
+  }
+  // A name that no sample has a value of makes room for another.
+  std::erase_if(*series, [](const auto& one) {
+    return std::ranges::none_of(one.second, [](const Point& point) {
+      return point.share || point.rho;
+    });
+  });
+}
+
+void FairnessRecord::Add(double at_s, const JobTotalsRow& totals) {
+  const std::lock_guard lock(mutex_);
+  at_s_.push_back(at_s);
+  AddTo(totals.users, &users_);
+  AddTo(totals.apps, &apps_);
+  if (at_s_.size() > kSamplesMax) at_s_.pop_front();
+}
+
+Json FairnessRecord::ToJson() const {
+  const auto rounded = [](const std::optional<double>& value) {
+    return value && std::isfinite(*value) ? Json(std::round(*value * 1e4) / 1e4)
+                                          : Json();
+  };
+  const auto list = [&](const Series& series) {
+    Json rows = Json::array();
+    for (const auto& [key, points] : series) {
+      Json shares = Json::array();
+      Json rhos = Json::array();
+      for (const Point& point : points) {
+        shares.push_back(rounded(point.share));
+        rhos.push_back(rounded(point.rho));
+      }
+      rows.push_back({{"name", key.first},
+                      {"owner", key.second},
+                      {"share", std::move(shares)},
+                      {"rho", std::move(rhos)}});
+    }
+    return rows;
+  };
+  const std::lock_guard lock(mutex_);
+  return {{"at_s", at_s_}, {"users", list(users_)}, {"apps", list(apps_)}};
+}
+
+CoordinatorDocuments::CoordinatorDocuments(std::optional<double> sample_s)
+    : sample_s_(sample_s),
+      previews_(AtEnd::kDrop,
+                [](auto previews, const std::stop_token&) {
+                  for (auto& solve : previews) solve();
+                  return kNever;
+                }),
+      samples_(AtEnd::kDrop, [this](const auto&, const std::stop_token& stop) {
+        return stop.stop_requested() ? kNever : Sample();
       }) {}
+
+Time CoordinatorDocuments::Sample() {
+  const DocumentRequest reader;
+  const absl::StatusOr<Json> status = Query(reader, QueryKind::kStatus);
+  const absl::StatusOr<Json> totals =
+      Query(reader, QueryKind::kQueue, kTotalsFilter);
+  if (totals.ok()) record_.Add(WallClockNow(), ReadJson<JobTotalsRow>(*totals));
+  if (sample_s_) return *sample_s_;
+  if (!status.ok()) return kSampleElse_s;
+  return std::max(kSampleMin_s, ParseStatus(*status).round_duration_s.value_or(
+                                    kSampleElse_s));
+}
 
 absl::StatusOr<QueryReply> CoordinatorDocuments::Ask(
     const DocumentRequest& from, const QueryRequest& query) {
@@ -206,6 +299,9 @@ absl::StatusOr<Json> CoordinatorDocuments::OneJob(
     return absl::NotFoundError(rows.status().message());
   }
   GAVEL_ASSIGN_OR_RETURN(Json leases, History(request, "leases"));
+  GAVEL_ASSIGN_OR_RETURN(const Json reasons, History(request, "reasons"));
+  AddReasons(reasons, &leases);
+  GAVEL_ASSIGN_OR_RETURN(Json checkpoints, History(request, "checkpoints"));
   GAVEL_ASSIGN_OR_RETURN(Json steps, History(request, "steps"));
   Json job;
   job["job"] = rows.ok() && !rows->empty() ? rows->front() : Json();
@@ -213,6 +309,7 @@ absl::StatusOr<Json> CoordinatorDocuments::OneJob(
   job["why"] = why.ok() ? *why : Json();
   job["history"] = past.empty() ? Json() : past.front();
   job["leases"] = std::move(leases);
+  job["checkpoints"] = std::move(checkpoints);
   job["steps"] = std::move(steps);
   return job;
 }
@@ -309,6 +406,7 @@ absl::StatusOr<Json> CoordinatorDocuments::Fairness(
                  shares.end() - static_cast<std::ptrdiff_t>(kSharesMax));
   }
   fairness["shares"] = std::move(shares);
+  fairness["samples"] = record_.ToJson();
   return fairness;
 }
 
@@ -374,8 +472,8 @@ absl::StatusOr<std::string> CoordinatorDocuments::Metrics(
     const DocumentRequest& request) {
   GAVEL_ASSIGN_OR_RETURN(const Json status, Query(request, QueryKind::kStatus));
   GAVEL_ASSIGN_OR_RETURN(const Json nodes, Query(request, QueryKind::kNodes));
-  GAVEL_ASSIGN_OR_RETURN(const Json json, Query(request, QueryKind::kQueue,
-                                                R"({"totals": true})"));
+  GAVEL_ASSIGN_OR_RETURN(const Json json,
+                         Query(request, QueryKind::kQueue, kTotalsFilter));
   const JobTotalsRow jobs = ReadJson<JobTotalsRow>(json);
   const std::lock_guard lock(ages_mutex_);
   return MetricsText(ParseStatus(status), ParseNodes(nodes), jobs,

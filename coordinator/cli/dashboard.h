@@ -3,21 +3,59 @@
 #define GAVEL_COORDINATOR_CLI_DASHBOARD_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <future>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "coordinator/http/documents.h"
 #include "coordinator/http/metrics.h"
 #include "coordinator/server/local_requests.h"
+#include "coordinator/server/rows.h"
 #include "coordinator/workload/json_fields.h"
 #include "core/messages.h"
+#include "core/units.h"
 #include "runtime/files/worker_thread.h"
 
 namespace gavel {
+
+// How users and apps fared over time, as far as this process saw it: samples of
+// their received shares and of rho. Thread-safe.
+class FairnessRecord {
+ public:
+  static constexpr size_t kSamplesMax = 500;
+  static constexpr size_t kNamesMax = kSharersMax;  // users, and apps
+
+  // `at_s`: since 1970.
+  void Add(double at_s, const JobTotalsRow& totals);
+  // {"at_s": [...], "users": [{"name", "owner", "share": [...], "rho": [...]}],
+  // "apps": likewise}. A share is the received one over the target. The arrays
+  // have one value for each sample; null: it had no share, or no rho.
+  Json ToJson() const;
+
+ private:
+  struct Point {
+    std::optional<double> share;
+    std::optional<double> rho;
+  };
+  // By name and owner. Each has as many points as there are samples.
+  using Series =
+      std::map<std::pair<std::string, std::string>, std::deque<Point>>;
+  void AddTo(const std::vector<SharerRow>& sharers, Series* series) const;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::deque<double> at_s_;
+  Series users_;
+  Series apps_;
+};
 
 // Makes the documents out of answers of this process's coordinator, with the
 // keys that the commands print as --json. Thread-safe, except for Attach and
@@ -41,16 +79,31 @@ class CoordinatorDocuments : public Documents {
   static constexpr double kPreviewTimeout_s = 15;
   static constexpr double kFarewell_s = 0.2;
 
-  CoordinatorDocuments();
+  // Shares are sampled once in each round, or at another interval, and at most
+  // this often.
+  static constexpr double kSampleMin_s = 10;
+  // Where there are no rounds, or the coordinator does not answer.
+  static constexpr double kSampleElse_s = 360;
+
+  // `sample_s`: the interval of samples; nothing: a round.
+  explicit CoordinatorDocuments(std::optional<double> sample_s = {});
 
   // Before the first document is asked for: where the coordinator is asked.
-  void Attach(LocalRequests& requests) { requests_ = &requests; }
+  // Takes samples from now on.
+  void Attach(LocalRequests& requests) {
+    requests_ = &requests;
+    samples_.Post(true);
+  }
   // Nobody waits for a preview any more. Any thread.
   void GiveUpPreviews() { stopping_ = true; }
-  // Once nobody asks any more; to be called once, or not at all. False: a
+  // Once nobody asks any more, and the coordinator answers no more or still
+  // runs; to be called once, or not at all. Ends the samples, too. False: a
   // preview is still being solved, on data of its own. The process must end by
   // std::_Exit.
-  bool StopSolving() { return previews_.Stop(kFarewell_s); }
+  bool StopSolving() {
+    samples_.Stop();
+    return previews_.Stop(kFarewell_s);
+  }
 
   absl::StatusOr<std::string> Get(const DocumentRequest& request) override;
   absl::Status Act(const std::string& key, const std::string& address,
@@ -74,6 +127,8 @@ class CoordinatorDocuments : public Documents {
   // As `gavel usage --json`, and the rows of intended shares behind it.
   absl::Status AddUsage(const DocumentRequest& request, double since_s,
                         double now_s, Json* fairness, Json* shares);
+  // Takes one sample. Returns after how many seconds the next one is due.
+  Time Sample();
   absl::StatusOr<Json> Policies(const DocumentRequest& request);
   absl::StatusOr<Json> SolvePreview(const DocumentRequest& request);
   absl::StatusOr<std::string> Metrics(const DocumentRequest& request);
@@ -97,7 +152,10 @@ class CoordinatorDocuments : public Documents {
   std::mutex ages_mutex_;     // guards the next
   CheckpointAges ages_;
   std::atomic<bool> stopping_{false};
+  const std::optional<double> sample_s_;
+  FairnessRecord record_;
   WorkerThread<std::packaged_task<absl::StatusOr<Json>()>> previews_;
+  WorkerThread<bool> samples_;  // the last member: it uses the others
 };
 
 }  // namespace gavel

@@ -375,6 +375,14 @@ Reason Engine::Why(JobId job, Time now) const {
 Reason Engine::WhyUnranked(JobId job, Time now) const {
   return engine::WhyUnranked(*state_, job, now);
 }
+std::string Engine::WhyPaused(const Job& job, int rank, AcceleratorId left,
+                              Time now) const {
+  return engine::WhyPaused(*state_, job, rank, left, now);
+}
+std::string Engine::WhyMoved(const Job& job, AcceleratorId from,
+                             AcceleratorId to, Time now) const {
+  return engine::WhyMoved(*state_, job, from, to, now);
+}
 RoundTable Engine::LineRows(Time now) const {
   return engine::RoundUnits(*state_, now, /*with_trials=*/false);
 }

@@ -102,6 +102,11 @@ class Engine {
   Reason Why(JobId job, Time now) const;
   // The same without its place in line, which a WaitingLine of LineRows has.
   Reason WhyUnranked(JobId job, Time now) const;
+  // As in explanations.h.
+  std::string WhyPaused(const Job& job, int rank, AcceleratorId left,
+                        Time now) const;
+  std::string WhyMoved(const Job& job, AcceleratorId from, AcceleratorId to,
+                       Time now) const;
   RoundTable LineRows(Time now) const;
   // How many jobs wait for the job, or for all of its array.
   size_t CountChildren(const Job& job) const;

@@ -10,8 +10,11 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/engine/interactive.h"
+#include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/related_jobs.h"
@@ -248,6 +251,107 @@ Reason WhyWaiting(const State& s, const Job& job, Time now) {
   const JobShares shares = s.ledger.SharesOf(job.id, now);
   const double ratio = shares.target > 0 ? shares.received / shares.target : 0;
   return reason::Priority{"", 0, 100 * ratio};
+}
+
+namespace {
+
+std::string NameOfPlace(const Accelerator& place) {
+  return StrCat(place.server, "/", place.info.uuid);
+}
+
+// Why no job may start there; empty: jobs may.
+std::string WhyClosed(const Accelerator& place) {
+  const std::string name = NameOfPlace(place);
+  switch (place.state) {
+    case AcceleratorState::kLost:
+      return StrCat(name, " has failed");
+    case AcceleratorState::kUnreachable:
+      return StrCat(name, " can't be reached");
+    case AcceleratorState::kUsable:
+      break;
+  }
+  if (place.leaving) return StrCat("the agent of ", place.server, " ends");
+  return place.drained ? StrCat(name, " is drained") : "";
+}
+
+// "job 12", "jobs 12 and 13": the jobs that the accelerator is assigned, but
+// `job` and its partner. Empty: none.
+std::string OthersOn(const State& s, const Job& job, AcceleratorId place) {
+  std::vector<std::string> others;
+  for (const JobId other : s.assigned.JobsOn(place)) {
+    if (other == job.id || other == job.partner) continue;
+    others.push_back(StrCat(other.value()));
+  }
+  if (others.empty()) return "";
+  return StrCat(others.size() == 1 ? "job " : "jobs ",
+                absl::StrJoin(others, " and "));
+}
+
+std::string SharesText(const State& s, const Job& job, Time now) {
+  const JobShares shares = s.ledger.SharesOf(job.id, now);
+  if (!(shares.target > 0)) return "the policy gives it no share now";
+  return absl::StrFormat(
+      "its %s (%.0f %% of the time received, target %.0f %%)",
+      shares.received < shares.target ? "priority is lower"
+                                      : "share is exhausted",
+      100 * shares.received, 100 * shares.target);
+}
+
+std::string WhyElsewhere(const State& s, const Job& job, AcceleratorId from,
+                         AcceleratorId to, Time now) {
+  const Accelerator& before = s.cluster.accelerator(from);
+  const std::string closed = WhyClosed(before);
+  if (!closed.empty()) return closed;
+  const std::string trial = RenderNewTrial(s, job, now);
+  if (!trial.empty()) return trial;
+  std::vector<std::string> parts;
+  const Accelerator& after = s.cluster.accelerator(to);
+  if (before.info.type != after.info.type) {
+    parts.push_back(
+        StrCat("it gets ", after.info.type, " instead of ", before.info.type));
+  }
+  const std::string others = OthersOn(s, job, from);
+  if (!others.empty()) {
+    parts.push_back(
+        StrCat(others, absl::StrContains(others, "jobs") ? " have " : " has ",
+               NameOfPlace(before)));
+  }
+  if (parts.empty()) parts.push_back("the jobs of its round were placed anew");
+  return absl::StrJoin(parts, ", and ");
+}
+
+}  // namespace
+
+std::string WhyPaused(const State& s, const Job& job, int rank,
+                      AcceleratorId left, Time now) {
+  if (!job.active()) return RenderReason(ForOthers(job.reason));
+  const Accelerator& place = s.cluster.accelerator(left);
+  const auto at = static_cast<size_t>(rank);
+  if (at < job.assigned.size()) {
+    const AcceleratorId next = job.assigned[at];
+    if (next != left) {
+      return StrCat("paused: to move to ",
+                    NameOfPlace(s.cluster.accelerator(next)), ": ",
+                    WhyElsewhere(s, job, left, next, now));
+    }
+    if (IsRestarting(job)) return "paused: its gang starts again";
+    const std::string resized =
+        job.resizing_since == kNever ? "" : RenderResize(job);
+    return StrCat("paused: ", resized.empty() ? "to start again" : resized);
+  }
+  const std::string closed = WhyClosed(place);
+  if (!closed.empty()) return StrCat("paused: ", closed);
+  const std::string others = OthersOn(s, job, left);
+  return StrCat(
+      "paused: ", others.empty() ? "" : StrCat("preempted by ", others, ", "),
+      SharesText(s, job, now));
+}
+
+std::string WhyMoved(const State& s, const Job& job, AcceleratorId from,
+                     AcceleratorId to, Time now) {
+  return StrCat("moved from ", NameOfPlace(s.cluster.accelerator(from)), " to ",
+                NameOfPlace(s.cluster.accelerator(to)), ": ",
+                WhyElsewhere(s, job, from, to, now));
 }
 
 }  // namespace gavel::engine

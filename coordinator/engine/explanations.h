@@ -59,6 +59,16 @@ Reason Why(const State& s, JobId job, Time now);
 // The same without the place in line.
 Reason WhyUnranked(const State& s, JobId job, Time now);
 
+// Returns why the rank gave up its lease of `left` at a boundary: "paused:
+// preempted by job 12, its share is exhausted (...)". The answer follows from
+// the decisions up to now, and anybody may read it.
+std::string WhyPaused(const State& s, const Job& job, int rank,
+                      AcceleratorId left, Time now);
+// Returns why a worker that had `from` last began on `to`: "moved from s1/a to
+// s2/b: job 12 has s1/a".
+std::string WhyMoved(const State& s, const Job& job, AcceleratorId from,
+                     AcceleratorId to, Time now);
+
 }  // namespace gavel::engine
 
 #endif  // GAVEL_COORDINATOR_ENGINE_EXPLANATIONS_H_

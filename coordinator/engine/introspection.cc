@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "coordinator/engine/state.h"
@@ -73,6 +74,11 @@ std::string_view TextOf(TrialStage stage) {
       return "over";
   }
   return "";
+}
+
+double BackoffAfter(const State& s, int failures) {
+  return std::ldexp(s.options.trial_backoff_s,
+                    std::min(failures, kDoublingsMax));
 }
 
 std::string WhatOf(const TrialNote& note, JobId of) {
@@ -845,9 +851,7 @@ void On(State& s, Time now, const event::TrialsNoted& e) {
                                    std::string(TextOf(note.stage))};
       if (note.stage == TrialStage::kKept) attempt.failures = 0;
       if (note.stage == TrialStage::kUndone) ++attempt.failures;
-      attempt.next_at =
-          now + std::ldexp(s.options.trial_backoff_s,
-                           std::min(attempt.failures, kDoublingsMax));
+      attempt.next_at = now + BackoffAfter(s, attempt.failures);
     }
     Job* stays = s.jobs.FindLive(note.job);
     Job* leaves = s.jobs.FindLive(note.other);
@@ -874,6 +878,20 @@ std::string RenderTrial(const State& s, const Job& job) {
   return found == s.introspection.attempts.end()
              ? ""
              : RenderReason(found->second.last);
+}
+
+std::string RenderNewTrial(const State& s, const Job& job, Time now) {
+  const auto found = s.introspection.attempts.find(job.id);
+  if (found == s.introspection.attempts.end()) return "";
+  const IntrospectionBook::Attempt& attempt = found->second;
+  const auto* const tried = std::get_if<reason::Tried>(&attempt.last);
+  if (tried == nullptr || tried->became != TextOf(TrialStage::kBegun)) {
+    return "";
+  }
+  const Time began_at = attempt.next_at - BackoffAfter(s, attempt.failures);
+  return now - began_at <= 2 * s.terms.round_duration_s()
+             ? RenderReason(attempt.last)
+             : "";
 }
 
 }  // namespace gavel::engine

@@ -110,6 +110,9 @@ void On(State& s, Time now, const event::TrialsNoted& e);
 
 // "tried beside job 7: kept, ..."; empty: no trial yet.
 std::string RenderTrial(const State& s, const Job& job);
+// The same of a trial that runs and began in this round or the one before;
+// empty: there is none.
+std::string RenderNewTrial(const State& s, const Job& job, Time now);
 
 }  // namespace gavel::engine
 

@@ -44,17 +44,18 @@ export function panel(title, remark, ...children) {
       ...children);
 }
 
-// A plain table for few rows. columns: [{label, number}]; cells: text or nodes.
+// A plain table for few rows. columns: [{label, number, long}]; cells: text or
+// nodes. A long column wraps its lines.
 export function plainTable(caption, columns, rows, attributes) {
+  const kind = ({number, long}) => number ? 'number' : long ? 'long' : null;
   return el('table', {class: 'plain', ...attributes},
       el('caption', {class: 'unseen'}, caption),
       el('thead', {}, el('tr', {}, columns.map((column) =>
-        el('th', {scope: 'col', class: column.number ? 'number' : null,
+        el('th', {scope: 'col', class: kind(column),
           title: column.title}, column.label)))),
       el('tbody', {}, rows.map((cells) => el('tr', {}, cells.map((cell, i) =>
         el(i === 0 ? 'th' : 'td',
-            {scope: i === 0 ? 'row' : null,
-              class: columns[i].number ? 'number' : null}, cell))))));
+            {scope: i === 0 ? 'row' : null, class: kind(columns[i])}, cell))))));
 }
 
 // A description list of facts: [[term, text or node, title]].

@@ -2,17 +2,19 @@
 import {el, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get, getAll} from './api.js';
 import {LineChart, Series} from './charts.js';
-import {DASH, count, dateTime, duration, fixed, isNumber, orDash, percent,
+import {DASH, count, dateTime, fixed, isNumber, orDash, percent,
   plural, short} from './format.js';
-import {sharesByUser} from './model.js';
+import {appName, sharesByApp, sharesByUser} from './model.js';
 import {ratioBar} from './bars.js';
 
 const NAMES_MAX = 50;    // series that are kept
 const ROWS_MAX = 200;
 
-// What the coordinator does not keep is kept here, from when the page was first
-// opened on; it stays while other pages are shown.
-const record = {since: 0, rho: new Map(), share: new Map()};
+// The coordinator takes a sample in each round. What the page has seen since it
+// was first opened is kept here, and shown behind the last sample; it stays while
+// other pages are shown.
+const record = {users: {share: new Map(), rho: new Map()},
+  apps: {share: new Map(), rho: new Map()}};
 
 function note(series, name, x, y) {
   if (!isNumber(y)) return;
@@ -23,9 +25,32 @@ function note(series, name, x, y) {
   series.get(name).add(x, y);
 }
 
-const lines = (series, order) => [...series].map(([name, one]) => ({
-  name: name || 'no user', points: one.points}))
-    .sort((a, b) => order(b) - order(a));
+function noteAll(series, sums, now) {
+  for (const one of sums) {
+    if (one.target > 0) note(series.share, one.name, now, one.got / one.target);
+    note(series.rho, one.name, now, one.rho);
+  }
+}
+
+const listOf = (value) => Array.isArray(value) ? value : [];
+
+// The samples of the coordinator, and behind them what this page has seen.
+function lines(samples, kind, key, order) {
+  const times = listOf(samples && samples.at_s);
+  const last = times.length ? times[times.length - 1] : 0;
+  const series = new Map();
+  for (const row of listOf(samples && samples[kind])) {
+    const points = times.map((x, i) => ({x, y: listOf(row[key])[i]}))
+        .filter(({y}) => isNumber(y));
+    if (points.length) series.set(appName(row.name, row.owner), points);
+  }
+  for (const [name, {points}] of record[kind][key]) {
+    series.set(name, [...series.get(name) || [],
+      ...points.filter(({x}) => x > last)]);
+  }
+  return [...series].filter(([, points]) => points.length).map(([name, points]) =>
+    ({name: name || 'no user', points})).sort((a, b) => order(b) - order(a));
+}
 
 const lastOf = (line) => line.points.length ?
   line.points[line.points.length - 1].y : 0;
@@ -65,12 +90,22 @@ export function fairnessPage(context) {
   const apps = scroller('Apps');
   const usage = scroller('Used so far');
   const usageSince = el('p', {class: 'remark'});
-  const share = new LineChart({title: 'Received over intended share, by user', captioned: true,
-    mark: {y: 1, label: 'as intended'}, min: 0,
-    max: 1.2});
-  const rho = new LineChart({title: 'Finish-time ratio rho, by app', captioned: true,
-    mark: {y: 1, label: 'an equal part of the cluster'}, min: 0, max: 1.2,
-    empty: 'No job names an app; rho belongs to apps.'});
+  const empty = 'No job names an app; rho belongs to apps.';
+  const shareChart = (by) => new LineChart({title:
+    `Received over intended share, by ${by}`, captioned: true, mark: {y: 1,
+    label: 'as intended'}, min: 0, max: 1.2,
+  empty: by === 'app' ? 'No job names an app.' : 'No job has a share yet.'});
+  const rhoChart = (by) => new LineChart({title: `Finish-time ratio rho, by ${by}`,
+    captioned: true, mark: {y: 1, label: 'an equal part of the cluster'}, min: 0,
+    max: 1.2, empty});
+  const unfair = (line) => Math.abs(1 - lastOf(line));
+  // [chart, of whom, what, which lines come first].
+  const charts = [
+    [shareChart('user'), 'users', 'share', unfair],
+    [rhoChart('user'), 'users', 'rho', lastOf],
+    [shareChart('app'), 'apps', 'share', unfair],
+    [rhoChart('app'), 'apps', 'rho', lastOf],
+  ];
   const meant = new LineChart({title: 'Accelerators intended, by user', captioned: true,
     yTitle: 'accelerators', min: 0,
     empty: 'No round has been recorded yet.'});
@@ -81,22 +116,24 @@ export function fairnessPage(context) {
       getAll('api/jobs', 'jobs')]);
     return {fairness, jobs};
   }, ({fairness, jobs}, now) => {
-    record.since = record.since || now;
     fault.hidden = !fairness.usage_error;
     fault.textContent = fairness.usage_error ?
       `The use so far could not be read: ${fairness.usage_error}` : '';
     const shares = sharesByUser(jobs);
     const appRows = (Array.isArray(fairness.apps) ? fairness.apps : [])
         .slice().sort((a, b) => (b.rho ?? -1) - (a.rho ?? -1));
-    for (const one of shares) {
-      if (one.target > 0) note(record.share, one.name, now, one.got / one.target);
+    // As in the samples: one that is held has no part in them.
+    const active = jobs.filter((job) => job.state !== 'F');
+    noteAll(record.users, sharesByUser(active), now);
+    noteAll(record.apps, sharesByApp(active), now);
+    const {samples} = fairness;
+    for (const [chart, kind, key, order] of charts) {
+      chart.show(lines(samples, kind, key, order));
     }
-    for (const one of appRows) note(record.rho, one.app, now, one.rho);
-    share.show(lines(record.share, (line) => Math.abs(1 - lastOf(line))));
-    rho.show(lines(record.rho, lastOf));
     meant.show(intended(Array.isArray(fairness.shares) ? fairness.shares : []));
-    since.textContent = 'shares received and rho: since this tab was opened, ' +
-        `${duration(now - record.since)} ago`;
+    const first = listOf(samples && samples.at_s)[0];
+    since.textContent = 'a sample in each round' + (isNumber(first) ?
+      `, since ${dateTime(first)}` : '');
 
     const opaque = jobs.filter((job) => job.opaque).length;
     leftOut.hidden = opaque === 0;
@@ -142,8 +179,10 @@ export function fairnessPage(context) {
     fault.hidden = false;
   }, () => 'fairness');
 
-  const overTime = panel('Over time', '', el('div', {class: 'pair-of-charts'},
-      share.element, rho.element), meant.element);
+  const elements = charts.map(([chart]) => chart.element);
+  const overTime = panel('Over time', '',
+      el('div', {class: 'pair-of-charts'}, elements.slice(0, 2)),
+      el('div', {class: 'pair-of-charts'}, elements.slice(2)), meant.element);
   overTime.querySelector('.panel-head').append(since);
   const usagePanel = panel('Used so far', '', usage);
   usagePanel.querySelector('.panel-head').append(usageSince);
@@ -157,7 +196,7 @@ export function fairnessPage(context) {
     update: () => poll.turn(),
     end: () => {
       poll.end();
-      for (const chart of [share, rho, meant]) chart.end();
+      for (const chart of [...charts.map(([one]) => one), meant]) chart.end();
     },
   };
 }

@@ -4,7 +4,7 @@ import {el, facts, panel, plainTable, redraw, scroller} from './dom.js';
 import {Poll, get} from './api.js';
 import {actionButton, confirmAction} from './actions.js';
 import {Gantt, LineChart, Series, POINTS_MAX} from './charts.js';
-import {DASH, count, dateTime, duration, fixed, isNumber, orDash,
+import {DASH, bytes, count, dateTime, duration, fixed, isNumber, orDash,
   plural, relative, short} from './format.js';
 import {expectedEnd, lossOf, progressOf, staysOf, typesOf} from './model.js';
 import {isOver, jobBadge} from './states.js';
@@ -28,14 +28,21 @@ const ACTIONS = {
 
 // ---- The stays on accelerators
 
-const KINDS = {start: 'began', return: 'returned', move: 'moved'};
+const KINDS = {start: 'began', return: 'returned'};
+
+// Why a stay ended and, for a move, why it began there. A coordinator of an
+// earlier version has recorded no reasons.
+const whyEnded = (stay) => stay.why_ended || orDash(stay.ended);
+const whyMoved = (stay) => stay.why_moved || `moved from ${stay.before.place}`;
 
 function stayTitle(stay, now) {
   const end = stay.to_s > 0 ? stay.to_s : now;
-  return `${stay.place}, ${stay.type}, rank ${stay.rank}\n${dateTime(stay.from_s)} ` +
-      `to ${stay.to_s > 0 ? dateTime(stay.to_s) : 'now'} (${
-        duration(end - stay.from_s)})\n${stay.to_s > 0 ? `ended: ${
-        orDash(stay.ended)}` : 'runs'}`;
+  return [`${stay.place}, ${stay.type}, rank ${stay.rank}`,
+    `${dateTime(stay.from_s)} to ${stay.to_s > 0 ? dateTime(stay.to_s) : 'now'} (${
+      duration(end - stay.from_s)})`,
+    ...(stay.kind === 'move' ? [whyMoved(stay)] : []),
+    stay.to_s > 0 ? stay.why_ended || `ended: ${orDash(stay.ended)}` : 'runs']
+      .join('\n');
 }
 
 function showStays(gantt, leases, now) {
@@ -51,30 +58,31 @@ function showStays(gantt, leases, now) {
         letter: letters.get(stay.type), title: stayTitle(stay, now)}))}));
   const moves = stays.filter((stay) => stay.kind === 'move').map((stay) => ({
     at_s: stay.from_s, from: places.indexOf(stay.before.place),
-    to: places.indexOf(stay.place), title: `moved from ${stay.before.place}`}))
+    to: places.indexOf(stay.place), title: whyMoved(stay)}))
       .filter((move) => move.from >= 0 && move.to >= 0);
   const pauses = stays.filter((stay) => stay.pause_s > 0 &&
     places.includes(stay.before.place)).map((stay) => ({
     lane: places.indexOf(stay.before.place), from_s: stay.before.to_s,
     to_s: stay.from_s, title: `without an accelerator for ${
-      duration(stay.pause_s)}: ${orDash(stay.before.ended)}`}));
+      duration(stay.pause_s)}: ${whyEnded(stay.before)}`}));
   const begin = Math.min(now - 1, ...stays.map((stay) => stay.from_s));
   const last = stays.some((stay) => !(stay.to_s > 0)) ? now :
     Math.max(begin + 1, ...stays.map((stay) => stay.to_s));
   gantt.show({lanes, moves, pauses, from_s: begin, to_s: last,
     legend: types.map((type) => ({name: type, tone: tone(type),
       letter: letters.get(type)})),
-    table: () => plainTable('Rounds, pauses and moves', [{label: 'From'}, {label: 'How'},
-          {label: 'Rank', number: true}, {label: 'Accelerator'}, {label: 'Type'},
-          {label: 'Held for', number: true}, {label: 'Steps', number: true},
-          {label: 'Ended because'}, {label: 'Pause before', number: true}],
+    table: () => plainTable('Rounds, pauses and moves', [{label: 'From'},
+          {label: 'How', long: true}, {label: 'Rank', number: true},
+          {label: 'Accelerator'}, {label: 'Type'}, {label: 'Held for', number: true},
+          {label: 'Steps', number: true}, {label: 'Ended because', long: true},
+          {label: 'Pause before', number: true}],
         [...stays].reverse().map((stay) => [dateTime(stay.from_s),
-          stay.kind === 'move' ? `moved from ${stay.before.place}` :
-            KINDS[stay.kind], String(stay.rank), stay.place, orDash(stay.type),
+          stay.kind === 'move' ? whyMoved(stay) : KINDS[stay.kind],
+          String(stay.rank), stay.place, orDash(stay.type),
           duration((stay.to_s > 0 ? stay.to_s : now) - stay.from_s),
           stay.steps_to > stay.steps_from ? count(stay.steps_to -
             stay.steps_from) : DASH,
-          stay.to_s > 0 ? orDash(stay.ended) : 'runs now',
+          stay.to_s > 0 ? whyEnded(stay) : 'runs now',
           isNumber(stay.pause_s) ? duration(stay.pause_s) : DASH]))});
   return stays;
 }
@@ -97,7 +105,7 @@ const listOf = (value) => Array.isArray(value) ? value : [];
 function partsOf(document) {
   return {job: document.job || pastJob(document.history || {}),
     why: document.why || {}, leases: listOf(document.leases),
-    steps: listOf(document.steps)};
+    steps: listOf(document.steps), generations: listOf(document.checkpoints)};
 }
 
 // A job that only the history knows, with the keys of one that is present.
@@ -116,12 +124,34 @@ const textOf = (document) => typeof document === 'string' ? document :
 
 // ---- The page
 
+// A job or an array that this one waits for or has waited for.
+function parentLink(parent) {
+  const name = parent.name || (parent.is_array ? 'array' : '');
+  const href = parent.is_array ? `#/jobs?array=${parent.job}` : parent.job > 0 ?
+    `#/job/${parent.job}` : `#/jobs?q=${encodeURIComponent(parent.name)}`;
+  return el('span', {class: 'parent'}, el('a', {href}, [parent.job || '', name]
+      .filter(Boolean).join(' ')), ` (${parent.is_awaited ? parent.must_finish ?
+    'is to finish' : 'is to end' : 'has ended'})`);
+}
+
+// What the job has to do with other jobs; nothing for most.
+function related(job, why) {
+  const parents = listOf(why.parents);
+  const {array, array_name: name, array_index: index} = job;
+  return [
+    ...(array > 0 ? [['array', el('a', {href: `#/jobs?array=${array}`},
+        `${array} ${orDash(name)}, element ${orDash(index)}`)]] : []),
+    ...(parents.length > 0 ? [['parents', parents.map(parentLink),
+      'Jobs and arrays whose end it waits for, or has waited for']] : []),
+  ];
+}
+
 function summary(job, why) {
   const end = expectedEnd(job);
   const progress = progressOf(job);
   return facts([
     ['user', orDash(job.owner)], ['app', orDash(job.app)],
-    ['entity', orDash(job.entity)],
+    ['entity', orDash(job.entity)], ...related(job, why),
     ['submitted', relative(job.submitted_at_s)],
     job.ended_at_s ? ['ended', relative(job.ended_at_s)] :
       ['expected end', relative(end), 'At its present speed and its target share'],
@@ -146,6 +176,17 @@ function summary(job, why) {
     ['place in line', isNumber(why.place) ? count(why.place) : DASH],
     ['last auction', orDash(why.auction)],
   ]);
+}
+
+// The last generations that workers reported, the newest first.
+function generations(rows) {
+  return plainTable('Checkpoints, newest first', [{label: 'Step', number: true},
+    {label: 'Epoch', number: true, title: 'Of the lease under which it was written'},
+    {label: 'When'}, {label: 'State', number: true, title:
+      'Tensors of the worker that reported it'}, {label: 'Server'}],
+  [...rows].sort((a, b) => b.seq - a.seq).map((row) => [count(row.step),
+    count(row.epoch), dateTime(row.at_s), row.state_bytes > 0 ?
+      bytes(row.state_bytes) : DASH, orDash(row.server)]));
 }
 
 function checkpoints(job) {
@@ -184,6 +225,7 @@ export function jobPage(context, id) {
   const buttons = el('div', {class: 'buttons'});
   const summaryBox = el('div');
   const checkpointBox = el('div');
+  const generationBox = scroller('Checkpoints, newest first');
   const throughputBox = scroller('Throughput by type');
   const staysNote = el('p', {class: 'remark'});
   const gantt = new Gantt({title: 'Rounds, pauses and moves'});
@@ -221,7 +263,8 @@ export function jobPage(context, id) {
   }
 
   const poll = new Poll(() => get(`api/job/${encodeURIComponent(id)}`), (document, now) => {
-    const {job, why: reasons, leases, steps} = partsOf(document);
+    const {job, why: reasons, leases, steps, generations: written} =
+        partsOf(document);
     fault.hidden = true;
     page.title = `Job ${id} ${job.name || ''}`.trim();
     heading.textContent = page.title;
@@ -234,6 +277,8 @@ export function jobPage(context, id) {
     redraw(checkpointBox, JSON.stringify([job.last_generation, job.steps_done,
       job.memory, job.incarnations, job.failures_in_a_row, job.exit]), () =>
       checkpoints(job));
+    generationBox.hidden = written.length === 0;
+    redraw(generationBox, JSON.stringify(written), () => generations(written));
     redraw(throughputBox, JSON.stringify(reasons.throughputs), () =>
       throughputs(reasons));
     gantt.element.hidden = leases.length === 0;
@@ -284,7 +329,7 @@ export function jobPage(context, id) {
       el('div', {class: 'pair-of-panels'}, panel('Speed', 'steps per second', speed.element),
           panel('Loss', '', loss.element)),
       el('div', {class: 'pair-of-panels'}, panel('Checkpoints and processes', '',
-          checkpointBox), panel('Throughput by type', '', sourceLegend(),
+          checkpointBox, generationBox), panel('Throughput by type', '', sourceLegend(),
             throughputBox)),
       el('section', {class: 'panel', 'aria-labelledby': 'h-log'},
           el('div', {class: 'panel-head'}, el('h2', {id: 'h-log'}, 'Output'),

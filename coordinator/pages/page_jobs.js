@@ -1,21 +1,32 @@
-// All jobs that have not ended, or those of a state: filter, sort, open one.
+// All jobs that have not ended, or those of a state: filter, sort, open one. The
+// elements of an array are one row, which leads to the list of them.
 import {el} from './dom.js';
 import {Poll, getAll} from './api.js';
 import {DASH, count, dateTime, duration, fixed, isNumber, orDash, percent,
   relativeText, short} from './format.js';
-import {expectedEnd, lossOf, progressOf, typesOf} from './model.js';
+import {expectedEnd, foldArrays, lossOf, progressOf, typesOf} from './model.js';
 import {JOB_STATES, jobBadge} from './states.js';
 import {WindowTable, amount} from './table.js';
 import {partBar, shareBar} from './bars.js';
 
 // Running jobs first.
 const ORDER = Object.keys(JOB_STATES);
+// In the title of a cell.
+const PLACES_MAX = 64;
+
+// The array's list keeps the filters that its elements have passed.
+function hrefOf(row) {
+  if (!row.elements) return `#/job/${row.id}`;
+  const query = new URLSearchParams(location.hash.split('?')[1] || '');
+  query.set('array', row.id);
+  return `#/jobs?${query}`;
+}
 
 const COLUMNS = [
   {key: 'id', label: 'Job', width: 4.4, number: true, value: (r) => r.id,
-    sign: (r) => String(r.id),
-    cell: (r) => el('a', {href: `#/job/${r.id}`,
-      'aria-label': `Job ${r.id}, ${orDash(r.name)}`}, String(r.id))},
+    sign: (r) => r.elements ? `${hrefOf(r)} ${r.name}` : String(r.id),
+    cell: (r) => el('a', {href: hrefOf(r), 'aria-label': `${r.elements ? 'Array' :
+      'Job'} ${r.id}, ${orDash(r.name)}`}, String(r.id))},
   {key: 'name', label: 'Name', width: 10.5, value: (r) => r.name || '',
     text: (r) => orDash(r.name), hint: (r) => r.name || ''},
   {key: 'owner', label: 'User', width: 5.4, value: (r) => r.owner || '',
@@ -23,10 +34,11 @@ const COLUMNS = [
   {key: 'app', label: 'App', width: 5.4, spare: true, value: (r) => r.app || '',
     text: (r) => orDash(r.app), hint: (r) => r.app || ''},
   {key: 'state', label: 'State', width: 6.9, value: (r) => ORDER.indexOf(r.state),
-    sign: (r) => r.state, cell: (r) => jobBadge(r.state)},
+    sign: (r) => r.state, cell: (r) => jobBadge(r.state),
+    hint: (r) => r.elements ? r.reason : ''},
   {key: 'accelerators', label: 'Accelerators', width: 8.2,
     value: (r) => (r.accelerators || []).length || null, text: (r) => typesOf(r) ||
-      DASH, hint: (r) => (r.accelerators || []).map((a) =>
+      DASH, hint: (r) => (r.accelerators || []).slice(0, PLACES_MAX).map((a) =>
       `${a.server}/${a.uuid}`).join('\n')},
   {key: 'share_target', label: 'Target / got', width: 13.9, number: true,
     title: 'Share of time that the policy intends, and the one received',
@@ -74,7 +86,8 @@ const distinct = (rows, key) => [...new Set(rows.map((r) => r[key])
 export function jobsPage(context) {
   const {query} = context.route;
   const chosen = {state: query.get('state') || '', user: query.get('user') || '',
-    app: query.get('app') || '', q: query.get('q') || ''};
+    app: query.get('app') || '', q: query.get('q') || '',
+    array: query.get('array') || ''};
   const fault = el('p', {class: 'fault', role: 'alert', hidden: true});
   const shown = el('span', {class: 'amount', role: 'status'});
   let rows = null;
@@ -98,24 +111,37 @@ export function jobsPage(context) {
   const app = el('select', {onchange: () => set('app', app.value)});
   const clear = el('button', {type: 'button', class: 'button', onclick: () => {
     for (const field of [search, state, user, app]) field.value = '';
-    Object.assign(chosen, {state: '', user: '', app: '', q: ''});
+    Object.assign(chosen, {state: '', user: '', app: '', q: '', array: ''});
     context.setQuery(chosen);
+    showArray();
     poll.now();
     search.focus();
   }}, 'Clear');
   const table = new WindowTable({caption: 'Jobs', columns: COLUMNS,
-    sort: query.get('sort') || 'state', key: (row) => row.id,
+    sort: query.get('sort') || 'state',
+    key: (row) => row.elements ? `array ${row.id}` : row.id,
     onSort: (sort) => context.setQuery({sort}), height: 'tall',
     empty: 'No job here. `gavel submit job.toml` adds one.'});
 
+  const array = el('p', {class: 'crumbs', hidden: true});
+  function showArray() {
+    array.hidden = !chosen.array;
+    array.replaceChildren(el('a', {href: '#/jobs'}, 'Jobs'),
+        ` / elements of array ${chosen.array}`);
+  }
+  showArray();
+
+  const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
   function matching() {
-    const words = chosen.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = wordsOf(chosen.q);
     return rows.filter((row) => {
       if (chosen.user && row.owner !== chosen.user) return false;
       if (chosen.app && row.app !== chosen.app) return false;
+      if (chosen.array && String(row.array) !== chosen.array) return false;
       if (words.length === 0) return true;
-      const text = `${row.id} ${row.name} ${row.owner} ${row.app} ${row.reason} ${
-        typesOf(row)}`.toLowerCase();
+      const element = row.array ? `${row.array}_${row.array_index}` : '';
+      const text = `${row.id} ${element} ${row.name} ${row.owner} ${row.app} ${
+        row.reason} ${typesOf(row)}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
   }
@@ -126,7 +152,8 @@ export function jobsPage(context) {
     const some = matching();
     const text = amount(some.length, rows.length, rows.length === 1 ? 'job' : 'jobs');
     if (shown.textContent !== text) shown.textContent = text;
-    table.setRows(some, rows.length ? 'No job matches; Clear shows all.' : '');
+    const lines = chosen.array ? some : foldArrays(some, wordsOf(chosen.q));
+    table.setRows(lines, rows.length ? 'No job matches; Clear shows all.' : '');
   }
 
   const poll = new Poll(() => getAll(`api/jobs${chosen.state ?
@@ -141,7 +168,7 @@ export function jobsPage(context) {
 
   return {
     title: 'Jobs',
-    element: el('div', {class: 'page'}, fault,
+    element: el('div', {class: 'page'}, array, fault,
         el('section', {class: 'panel', 'aria-labelledby': 'h-jobs'},
             el('div', {class: 'panel-head'}, el('h1', {id: 'h-jobs'}, 'Jobs'),
                 shown, el('form', {class: 'filters', role: 'search',

@@ -76,6 +76,8 @@ const std::vector<Table>& Tables() {
       TableOf<HistoryRound>("from_s", "from_s"),
       TableOf<HistorySteps>("at_s", "at_s"),
       TableOf<HistoryShares>("from_s", "to_s"),
+      TableOf<HistoryReason>("at_s", "at_s"),
+      TableOf<HistoryCheckpoint>("at_s", "at_s"),
       TableOf<HistoryNotice>("at_s", "at_s", /*has_readers=*/false)};
   return tables;
 }
@@ -129,6 +131,14 @@ absl::Status Write(SqliteDatabase& database, const HistoryThinned& t) {
   return database.Run(
       "DELETE FROM history_steps WHERE job = ? AND number % ? != 0", t.job,
       t.stride);
+}
+
+absl::Status Write(SqliteDatabase& database, const HistoryCheckpoint& c) {
+  GAVEL_RETURN_IF_ERROR(Write<HistoryCheckpoint>(database, c));
+  if (c.number <= kHistoryCheckpointsMax) return absl::OkStatus();
+  return database.Run(
+      "DELETE FROM history_checkpoints WHERE job = ? AND number <= ?", c.job,
+      c.number - kHistoryCheckpointsMax);
 }
 
 Json ReadValue(const SqliteStatement& row, int column, Kind kind) {
@@ -255,7 +265,8 @@ absl::Status CreateHistory(SqliteDatabase& database) {
     }
     StrAppend(&sql, ");");
   }
-  for (const char* table : {"history_leases", "history_steps"}) {
+  for (const char* table : {"history_leases", "history_steps",
+                            "history_reasons", "history_checkpoints"}) {
     StrAppend(&sql, "CREATE INDEX IF NOT EXISTS ", table, "_job ON ", table,
               "(job);");
   }
@@ -277,6 +288,8 @@ absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq) {
         "DELETE FROM history_rounds WHERE seq <= ?",
         "DELETE FROM history_steps WHERE seq <= ?",
         "DELETE FROM history_shares WHERE seq <= ?",
+        "DELETE FROM history_reasons WHERE seq <= ?",
+        "DELETE FROM history_checkpoints WHERE seq <= ?",
         "DELETE FROM history_jobs WHERE last_seq <= ? AND over"}) {
     GAVEL_RETURN_IF_ERROR(database.Run(sql, seq));
   }
@@ -366,7 +379,8 @@ absl::StatusOr<HistoryFilter> ParseHistoryFilter(std::string_view text) {
   if (FindTable(filter.table) != nullptr) return filter;
   return absl::InvalidArgumentError(
       StrCat("there is no history of \"", filter.table,
-             "\"; choose jobs, leases, rounds, steps or shares"));
+             "\"; choose jobs, leases, reasons, checkpoints, rounds, "
+             "steps or shares"));
 }
 
 absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
@@ -500,7 +514,8 @@ auto Fields(As<HistoryProjector::Rate> auto& r) {
 }
 auto Fields(As<HistoryProjector::OpenJob> auto& j) {
   return std::tie(j.row, j.leases, j.rates, j.reports, j.reports_kept, j.stride,
-                  j.told, j.at_risk);
+                  j.told, j.at_risk, j.left, j.requeued, j.newest,
+                  j.checkpoints);
 }
 
 struct HistoryProjector::Observation {
@@ -531,7 +546,11 @@ struct HistoryProjector::Observation {
 
   // A job that was held and may try again is open again.
   void On(const event::JobCommanded& e) {
-    for (const JobId id : NamedJobs(engine.jobs(), e)) Tell(id);
+    for (const JobId id : NamedJobs(engine.jobs(), e)) {
+      OpenJob* const job = Find(id);
+      if (job != nullptr) job->requeued |= e.kind == CommandKind::kRequeue;
+      Tell(id);
+    }
   }
 
   void On(const event::JobUpdated& e) {
@@ -545,6 +564,38 @@ struct HistoryProjector::Observation {
   void On(const event::ParentsEnded& e) { Tell(e.job); }
 
   void On(const event::PolicyChanged& e) { own.policy_ = e.policy; }
+
+  // A generation that its first process restored was there before the job.
+  void On(const event::WorkerJoined& e) {
+    OpenJob* const job = Find(e.hello.worker.job);
+    if (job == nullptr) return;
+    if (job->row.started_s > 0) {
+      NoteCheckpoint(*job, e.hello.worker, e.hello.progress);
+    } else {
+      job->newest = std::max(job->newest, e.hello.progress.last_generation);
+    }
+  }
+
+  void NoteCheckpoint(OpenJob& job, const WorkerKey& worker,
+                      const Progress& progress) {
+    const Generation& last = progress.last_generation;
+    if (!(job.newest < last)) return;
+    job.newest = last;
+    HistoryCheckpoint checkpoint;
+    checkpoint.seq = seq;
+    checkpoint.job = worker.job.value();
+    checkpoint.number = ++job.checkpoints;
+    checkpoint.epoch = last.epoch;
+    checkpoint.step = last.step;
+    checkpoint.at_s = own.WallTime(now);
+    checkpoint.state_bytes = progress.state_bytes;
+    const Job* const known = engine.FindJob(worker.job);
+    const auto rank = static_cast<size_t>(worker.rank);
+    if (known != nullptr && rank < known->workers.size()) {
+      checkpoint.server = known->workers[rank].server;
+    }
+    rows.emplace_back(std::move(checkpoint));
+  }
 
   void On(const event::LeaseStarted& e) {
     OpenJob* job = Find(e.worker.job);
@@ -578,8 +629,41 @@ struct HistoryProjector::Observation {
       }
     }
     rows.emplace_back(lease.row);
+    const auto left = job->left.find(rank);
+    if (held_by != nullptr && left != job->left.end() && left->second.valid() &&
+        left->second != e.accelerator) {
+      NoteReason(lease.row,
+                 engine.WhyMoved(*held_by, left->second, e.accelerator, now));
+    }
+    job->requeued = false;
     job->leases[rank] = std::move(lease);
     Tell(e.worker.job);
+  }
+
+  void NoteReason(const HistoryLease& lease, std::string text) {
+    HistoryReason reason;
+    reason.seq = seq;
+    reason.lease = lease.seq;
+    reason.job = lease.job;
+    reason.rank = lease.rank;
+    reason.at_s = own.WallTime(now);
+    reason.text = std::move(text);
+    rows.emplace_back(std::move(reason));
+  }
+
+  void NotePause(const OpenJob& job, const event::LeaseEnded& e) {
+    const auto lease = job.leases.find(e.worker.rank);
+    const Job* const known = engine.FindJob(e.worker.job);
+    if (lease == job.leases.end() || known == nullptr || e.finished ||
+        e.cause != ReleaseCause::kPaused) {
+      return;
+    }
+    const HistoryLease& row = lease->second.row;
+    const AcceleratorId left = engine.cluster().Find(row.server, row.uuid);
+    if (!left.valid()) return;
+    NoteReason(row, job.requeued && known->active()
+                        ? "paused: to start anew, by `gavel requeue`"
+                        : engine.WhyPaused(*known, row.rank, left, now));
   }
 
   void CloseLease(OpenJob& job, int rank, std::string_view why,
@@ -593,12 +677,15 @@ struct HistoryProjector::Observation {
     lease.row.ended = why;
     job.row.accelerator_s[lease.row.type] += held_s;
     if (rank == 0) job.row.run_s += held_s;
+    job.left[rank] = engine.cluster().Find(lease.row.server, lease.row.uuid);
     rows.emplace_back(std::move(lease.row));
     job.leases.erase(it);
   }
 
   void On(const event::LeaseEnded& e) {
     if (OpenJob* job = Find(e.worker.job)) {
+      NotePause(*job, e);
+      NoteCheckpoint(*job, e.worker, e.progress);
       CloseLease(*job, e.worker.rank, CauseName(e), e.progress);
       Tell(e.worker.job);
     }
@@ -719,7 +806,9 @@ struct HistoryProjector::Observation {
 
   void On(const event::StepsReported& e) {
     OpenJob* job = Find(e.worker.job);
-    if (job == nullptr || e.worker.rank != 0) return;
+    if (job == nullptr) return;
+    NoteCheckpoint(*job, e.worker, e.progress);
+    if (e.worker.rank != 0) return;
     const auto lease = job->leases.find(0);
     HistorySteps steps;
     if (lease != job->leases.end()) steps.type = lease->second.row.type;

@@ -89,6 +89,19 @@ struct HistoryLease {
 GAVEL_ROW(HistoryLease, seq, job, rank, epoch, server, type, uuid, from_s, to_s,
           steps_from, steps_to, ended)
 
+// Why a lease ended in a pause, or began on another accelerator than the
+// worker's last one. Anybody may read it.
+struct HistoryReason {
+  static constexpr std::string_view kTable = "reasons";
+  uint64_t seq = 0;    // of the row of the journal with the pause or the move
+  uint64_t lease = 0;  // HistoryLease::seq; that of a move is `seq` itself
+  uint64_t job = 0;
+  int rank = 0;
+  double at_s = 0;
+  std::string text;  // a sentence: "paused: preempted by job 12, ..."
+};
+GAVEL_ROW(HistoryReason, seq, lease, job, rank, at_s, text)
+
 struct HistoryRound {
   static constexpr std::string_view kTable = "rounds";
   uint64_t seq = 0;  // of its RoundStarted
@@ -125,6 +138,23 @@ struct HistorySteps {
 GAVEL_ROW(HistorySteps, seq, job, number, at_s, steps_done, steps_per_s, type)
 inline constexpr uint64_t kHistoryStepsMax = 512;
 
+// A generation of the job that a worker reported as committed. A job keeps the
+// last kHistoryCheckpointsMax; its directory may have fewer.
+struct HistoryCheckpoint {
+  static constexpr std::string_view kTable = "checkpoints";
+  uint64_t seq = 0;  // of the row of the journal that first has it
+  uint64_t job = 0;
+  uint64_t number = 0;  // of the job's checkpoints, from 1
+  uint64_t epoch = 0;   // of the Generation
+  uint64_t step = 0;
+  double at_s = 0;
+  uint64_t state_bytes = 0;  // of the tensors of that worker; 0: not known
+  std::string server;        // where that worker ran
+};
+GAVEL_ROW(HistoryCheckpoint, seq, job, number, epoch, step, at_s, state_bytes,
+          server)
+inline constexpr uint64_t kHistoryCheckpointsMax = 64;
+
 // Keeps only those of the job's reports whose number is divisible by `stride`.
 struct HistoryThinned {
   uint64_t job = 0;
@@ -153,7 +183,8 @@ GAVEL_ROW(HistoryNotice, id, chosen, event, job, name, user, app, at_s, text,
 
 using HistoryRow =
     std::variant<HistoryJob, HistoryLease, HistoryRound, HistorySteps,
-                 HistoryThinned, HistoryShares, HistoryNotice>;
+                 HistoryThinned, HistoryShares, HistoryNotice, HistoryReason,
+                 HistoryCheckpoint>;
 
 // The tables of history in the journal's file: written by the journal in the
 // transaction of the rows that they follow from, read by the coordinator for
@@ -181,12 +212,13 @@ absl::StatusOr<WaitingNotices> ReadNotices(
 
 // A query of the history. Over the wire it is JSON with these keys.
 struct HistoryFilter {
-  std::string table = "jobs";  // or "leases", "rounds", "steps"
-  uint64_t job = 0;            // 0: all
-  std::string user;            // of jobs; empty: all
-  std::string state;           // of jobs, letters of `gavel queue`
-  double since_s = 0;          // what ended before is left out
-  double until_s = 0;          // what began later is left out; 0: nothing
+  // "jobs", "leases", "reasons", "checkpoints", "rounds", "steps" or "shares"
+  std::string table = "jobs";
+  uint64_t job = 0;    // 0: all
+  std::string user;    // of jobs; empty: all
+  std::string state;   // of jobs, letters of `gavel queue`
+  double since_s = 0;  // what ended before is left out
+  double until_s = 0;  // what began later is left out; 0: nothing
 };
 GAVEL_ROW(HistoryFilter, table, job, user, state, since_s, until_s)
 std::string FormatHistoryFilter(const HistoryFilter& filter);
@@ -261,6 +293,10 @@ class HistoryProjector {
     // one about its deadline.
     JobState told = JobState::kActive;
     bool at_risk = false;
+    std::map<int, AcceleratorId> left;  // of the last lease that ended, by rank
+    bool requeued = false;              // since its last lease began
+    Generation newest;                  // (0, 0): none yet
+    uint64_t checkpoints = 0;
   };
 
  private:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,7 +12,9 @@
 #include <variant>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "coordinator/engine/related_jobs.h"
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
 #include "coordinator/workload/job_array.h"
@@ -226,10 +229,32 @@ bool Passes(const JobView& job, const Filter& filter) {
          (filter.states.empty() || filter.states.contains(job.state));
 }
 
+using Sharers = std::map<std::pair<std::string, std::string>, SharerRow>;
+
+void AddSharer(const std::string& name, const std::string& owner,
+               const JobView& job, Sharers* sharers) {
+  SharerRow& sum = (*sharers)[{owner, name}];
+  sum.name = name;
+  sum.owner = owner;
+  sum.target += job.shares.target * job.scale_factor;
+  sum.got += job.shares.received * job.scale_factor;
+  if (job.rho) sum.rho = std::max(*job.rho, sum.rho.value_or(*job.rho));
+}
+
+std::vector<SharerRow> Largest(Sharers sharers) {
+  std::vector<SharerRow> rows;
+  for (auto& [key, sharer] : sharers) rows.push_back(std::move(sharer));
+  std::ranges::stable_sort(rows, std::greater<>(), &SharerRow::target);
+  if (rows.size() > kSharersMax) rows.resize(kSharersMax);
+  return rows;
+}
+
 JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
                       const WaitingLine& line) {
   JobTotalsRow totals;
   std::map<std::pair<std::string_view, std::string_view>, uint64_t> reasons;
+  Sharers users;
+  Sharers apps;
   for (const std::shared_ptr<const JobView>& one : view.jobs) {
     const JobView& job = *one;
     if (job.over || !Passes(job, filter)) continue;
@@ -244,6 +269,10 @@ JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
     totals.deviation += off;
     totals.deviation_max = std::max(totals.deviation_max, off);
     ++totals.sharing;
+    const JobFacts& facts = *job.facts;
+    AddSharer(facts.owner.empty() ? facts.entity : facts.owner, "", job,
+              &users);
+    if (!facts.app.empty()) AddSharer(facts.app, facts.owner, job, &apps);
     if (job.state != "R" || job.progress.steps_done == 0) continue;
     const Generation last = job.progress.last_generation;
     totals.running.push_back({job.id.value(), {last.epoch, last.step}});
@@ -252,6 +281,8 @@ JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
     totals.reasons.push_back(
         {std::string(key.first), std::string(key.second), jobs});
   }
+  totals.users = Largest(std::move(users));
+  totals.apps = Largest(std::move(apps));
   return totals;
 }
 
@@ -355,6 +386,39 @@ std::string AuctionText(const Job& job, const Engine& engine) {
   return text;
 }
 
+std::vector<ParentRow> ParentsOf(const Job& job, const Engine& engine) {
+  std::vector<ParentRow> parents;
+  std::set<std::string> listed;  // by each name that a file may have
+  const auto add = [&](JobId id, bool must_finish, bool is_awaited) {
+    ParentRow row{id.value(), false, "", must_finish, is_awaited};
+    if (const Job* const parent = engine.FindJob(id)) {
+      row.name = parent->spec.name;
+      listed.insert(ShownId(*parent));
+    } else if (const Job* first = FirstElement(engine.jobs(), id)) {
+      row.is_array = true;
+      row.name = ArrayNameOf(first->spec.name);
+    }
+    listed.insert(row.name);
+    listed.insert(StrCat(id.value()));
+    parents.push_back(std::move(row));
+  };
+  for (const Parent& parent : job.parents) {
+    add(parent.job, parent.must_finish, /*is_awaited=*/true);
+  }
+  const auto add_named = [&](const std::string& name, bool must_finish) {
+    if (!listed.insert(name).second) return;
+    uint64_t id = 0;
+    if (absl::SimpleAtoi(name, &id) && id > 0) {
+      add(JobId(id), must_finish, /*is_awaited=*/false);
+    } else {
+      parents.push_back({0, false, name, must_finish, false});
+    }
+  };
+  for (const std::string& name : job.spec.after_success) add_named(name, true);
+  for (const std::string& name : job.spec.after_any) add_named(name, false);
+  return parents;
+}
+
 void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
                   const Identity& reader, QueueRow* row) {
   const JobFacts& facts = *job.facts;
@@ -450,6 +514,9 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.losses = job.losses;
   row.opaque = job.facts->opaque;
   if (may_read) row.sweep = job.facts->sweep;
+  for (const ParentRow& parent : job.parents) {
+    if (may_read || parent.is_awaited) row.parents.push_back(parent);
+  }
   if (const auto* in_line = std::get_if<reason::Priority>(&reason)) {
     row.place = in_line->place;
   }

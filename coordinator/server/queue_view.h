@@ -88,8 +88,9 @@ struct JobView {
   bool settled = false;  // over, and its last process has ended
   uint64_t epoch = 0;
   int failures_in_a_row = 0;
-  int last_end = 0;             // as Job::last_end
-  std::vector<LossRow> losses;  // of one job alone
+  int last_end = 0;                // as Job::last_end
+  std::vector<LossRow> losses;     // of one job alone
+  std::vector<ParentRow> parents;  // likewise
 };
 
 // `rho_of` has the rho of the job's app, if it is known. `before` has the facts
@@ -138,6 +139,10 @@ class PlanLine {
 // "rho 1.31; bid for 2 v100; won 2; share kept 0.87": the job's app in the
 // last auction. Empty: the policy holds none.
 std::string AuctionText(const Job& job, const Engine& engine);
+
+// The jobs and arrays that the job waits for, and the others that its file
+// names. An id is known of the latter only if the file names it by its id.
+std::vector<ParentRow> ParentsOf(const Job& job, const Engine& engine);
 
 struct QueueView {
   Time now = 0;
@@ -200,6 +205,7 @@ class QueueViews {
     JobView view =
         ViewOf(job, engine_, now, engine_.RhoOfJobs(now, &job), nullptr);
     view.auction = AuctionText(job, engine_);
+    view.parents = ParentsOf(job, engine_);
     for (const auto& [steps, loss] : job.losses.points()) {
       view.losses.push_back({steps, loss});
     }

@@ -170,6 +170,16 @@ struct LossRow {
 };
 GAVEL_ROW(LossRow, steps, loss)
 
+// A job, or an array, for whose end a job waits or has waited.
+struct ParentRow {
+  uint64_t job = 0;       // its id, or the array's; 0: only the name is known
+  bool is_array = false;  // `job` is an array's id
+  std::string name;       // as the job's file has it, or as it is now
+  bool must_finish = false;  // it is one of after_success
+  bool is_awaited = false;   // it has not ended, or it failed
+};
+GAVEL_ROW(ParentRow, job, is_array, name, must_finish, is_awaited)
+
 struct WhyRow {
   uint64_t job = 0;
   std::string name;
@@ -191,10 +201,12 @@ struct WhyRow {
   std::vector<LossRow> losses;
   bool opaque = false;       // as in QueueRow
   Named<std::string> sweep;  // likewise
+  // Other readers than its owner and operators get only those that are awaited.
+  std::vector<ParentRow> parents;
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
           share_target, share_got, place, rho, auction, array, array_index,
-          losses, opaque, sweep)
+          losses, opaque, sweep, parents)
 
 // --- Servers: `gavel nodes` ---
 
@@ -294,6 +306,17 @@ struct RunningRow {
 };
 GAVEL_ROW(RunningRow, id, last_generation)
 
+// The sums over the active jobs of a user or an app of the shares of time,
+// times workers, that they are to have and have received.
+struct SharerRow {
+  std::string name;   // of the user, or else of the entity; of the app
+  std::string owner;  // of the app
+  double target = 0;
+  double got = 0;
+  std::optional<double> rho;  // the greatest of its jobs
+};
+GAVEL_ROW(SharerRow, name, owner, target, got, rho)
+
 struct JobTotalsRow {
   std::vector<ReasonCountRow> reasons;
   uint64_t pauses = 0;
@@ -303,9 +326,13 @@ struct JobTotalsRow {
   double deviation = 0;      // of their received shares from the targets: sum
   double deviation_max = 0;  // and the largest
   std::vector<RunningRow> running;
+  // The sums of those jobs: at most kSharersMax of each, the greatest targets.
+  std::vector<SharerRow> users;
+  std::vector<SharerRow> apps;
 };
+inline constexpr size_t kSharersMax = 50;
 GAVEL_ROW(JobTotalsRow, reasons, pauses, moves, pausing_s, sharing, deviation,
-          deviation_max, running)
+          deviation_max, running, users, apps)
 
 // Leases of rank 0 since the coordinator was started.
 struct StaysRow {

@@ -130,6 +130,36 @@ TEST_F(PausesAndMovesTest, AreTheSameEverywhereOverRestarts) {
   EXPECT_EQ(RealOutcome(*past).moves, 1u);
 }
 
+TEST_F(PausesAndMovesTest, EachHasItsReasonInTheHistory) {
+  Start();
+  busy_.AddAccelerators(2);
+  busy_.Submit("a");
+  Pause();
+  Move();
+  WaitForDisk();
+  HistoryFilter reasons;
+  reasons.table = "reasons";
+  const auto rows = ReadHistoryFile(path(), reasons);
+  ASSERT_OK(rows);
+  ASSERT_EQ(rows->size(), 3u) << rows->dump();
+  for (const Json& row : *rows) EXPECT_EQ(row.at("job"), 1);
+  EXPECT_EQ(rows->at(0).at("text"), "paused: to start again");
+  EXPECT_THAT(rows->at(1).value("text", ""), HasSubstr("paused: "));
+  EXPECT_THAT(rows->at(1).value("text", ""), HasSubstr(" has failed"));
+  const std::string moved = rows->at(2).value("text", "");
+  EXPECT_THAT(moved,
+              HasSubstr("moved from v100-0/v100-0-0 to v100-0/v100-0-1"));
+  EXPECT_THAT(moved, HasSubstr("v100-0/v100-0-0 has failed"));
+  HistoryFilter leases;
+  leases.table = "leases";
+  const auto stays = ReadHistoryFile(path(), leases);
+  ASSERT_OK(stays);
+  ASSERT_EQ(stays->size(), 3u);
+  EXPECT_EQ(rows->at(0).at("lease"), stays->at(0).at("seq"));
+  EXPECT_EQ(rows->at(1).at("lease"), stays->at(1).at("seq"));
+  EXPECT_EQ(rows->at(2).at("lease"), stays->at(2).at("seq"));
+}
+
 // A lease that ended because an accelerator failed is no pause in either table.
 TEST_F(PausesAndMovesTest, AFailedDeviceIsNoPause) {
   Start();

@@ -128,6 +128,46 @@ TEST(Lease, IsNotOverBeforeItsLongestGrantIs) {
   EXPECT_GE(driver.job(job).workers[0].lease_expires, until);
 }
 
+TEST(Lease, ThatEndsForAnotherJobSaysWhichAndWhatItsJobHasReceived) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId first = driver.Submit("a");
+  const JobId second = driver.Submit("b");
+  const WorkerKey key = driver.Run(first);
+  const AcceleratorId place = driver.worker(first).held;
+  driver.At(driver.engine().round_ends_at() - 1);
+  driver.Request(key, /*holding=*/true);
+  driver.EndRound();
+  ASSERT_THAT(driver.job(first).assigned, IsEmpty());
+  ASSERT_EQ(driver.job(second).assigned, std::vector{place});
+  const std::string why =
+      driver.engine().WhyPaused(driver.job(first), 0, place, driver.now);
+  EXPECT_THAT(why, HasSubstr("paused: preempted by job 2, its share is "
+                             "exhausted ("));
+  EXPECT_THAT(why, HasSubstr("target 50 %"));
+  driver.Step(event::JobCommanded{first, CommandKind::kHold, 1});
+  EXPECT_THAT(
+      driver.engine().WhyPaused(driver.job(first), 0, place, driver.now),
+      HasSubstr("held: by `gavel hold`"));
+}
+
+TEST(Lease, ThatEndsForAMoveSaysWhereToAndWhy) {
+  EngineDriver driver(2);
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  const AcceleratorId before = driver.worker(job).held;
+  const Accelerator lost = driver.engine().cluster().accelerator(before);
+  driver.Step(event::AcceleratorLost{lost.server, lost.info.uuid});
+  driver.At(driver.now + 1);
+  ASSERT_EQ(driver.job(job).assigned.size(), 1u);
+  const AcceleratorId after = driver.job(job).assigned[0];
+  ASSERT_NE(after, before);
+  const Engine& engine = driver.engine();
+  EXPECT_EQ(engine.WhyPaused(driver.job(job), 0, before, driver.now),
+            "paused: to move to here/here-1: here/here-0 has failed");
+  EXPECT_EQ(engine.WhyMoved(driver.job(job), before, after, driver.now),
+            "moved from here/here-0 to here/here-1: here/here-0 has failed");
+}
+
 TEST(Lease, OfAnOldIncarnationIsRefused) {
   EngineDriver driver;
   const JobId job = driver.Submit("a");

@@ -54,7 +54,7 @@ class DashboardOf {
   }
 
  private:
-  CoordinatorDocuments documents_;
+  CoordinatorDocuments documents_{/*sample_s=*/1};
   std::unique_ptr<HttpServer> server_;
 };
 
@@ -140,6 +140,75 @@ TEST_F(DashboardTest, ShowsAJobThatRuns) {
   const std::string metrics = Get(dashboard_->port(), "/metrics").body;
   EXPECT_THAT(metrics, HasSubstr("gavel_jobs{state=\"R\"} 1\n"));
   EXPECT_THAT(metrics, HasSubstr("gavel_servers_up 1\n"));
+}
+
+TEST_F(DashboardTest, SaysWhyALeaseEnded) {
+  FakeAgent agent(coordinator_.endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  ASSERT_EQ(client_->SubmitNamed("lm").error, "");
+  const auto launch = agent.Receive<LaunchWorker>();
+  ASSERT_TRUE(launch.has_value());
+  FakeWorker worker(coordinator_.endpoint(), launch->worker);
+  ASSERT_TRUE(worker.Hello());
+  const auto grant = worker.AskForLease();
+  ASSERT_TRUE(grant.has_value());
+  const RawAnswer held =
+      Post(dashboard_->port(), Token(), R"({"action":"hold","target":"1"})");
+  ASSERT_EQ(held.code, 200) << held.body;
+  worker.Release(grant->epoch, 400);
+  const json job = dashboard_->WaitFor("/api/job/1", [](const json& document) {
+    return document["leases"].size() == 1 &&
+           document["leases"][0].contains("why_ended");
+  });
+  EXPECT_THAT(job["leases"][0].value("why_ended", ""),
+              HasSubstr("held: by `gavel hold`"));
+  EXPECT_EQ(job["leases"][0]["ended"], "paused");
+}
+
+TEST_F(DashboardTest, SamplesSharesWhileNobodyLooks) {
+  FakeAgent agent(coordinator_.endpoint(), "here");
+  ASSERT_TRUE(agent.Join(1).has_value());
+  ASSERT_EQ(client_->SubmitNamed("lm").error, "");
+  const json fairness =
+      dashboard_->WaitFor("/api/fairness", [](const json& document) {
+        return document["samples"]["users"].size() == 1;
+      });
+  const json& samples = fairness["samples"];
+  EXPECT_EQ(samples["users"][0]["name"], "");
+  EXPECT_EQ(samples["users"][0]["share"].size(), samples["at_s"].size());
+  EXPECT_EQ(samples["users"][0]["rho"].size(), samples["at_s"].size());
+  EXPECT_THAT(samples["apps"], IsEmpty());
+}
+
+TEST(FairnessRecordTest, KeepsTheLastSamplesOfThoseThatHaveAny) {
+  FairnessRecord record;
+  JobTotalsRow totals;
+  totals.users = {{"ann", "", 2, 1, {}}, {"gone", "", 1, 1, 1.5}};
+  totals.apps = {{"search", "ann", 4, 1, 0.5}};
+  record.Add(1, totals);
+  totals.users.pop_back();
+  for (size_t i = 1; i < FairnessRecord::kSamplesMax; ++i) {
+    record.Add(1.0 + static_cast<double>(i), totals);
+  }
+  Json json = record.ToJson();
+  ASSERT_EQ(json["at_s"].size(), FairnessRecord::kSamplesMax);
+  ASSERT_EQ(json["users"].size(), 2u);
+  EXPECT_EQ(json["users"][0]["share"].front(), 0.5);
+  EXPECT_TRUE(json["users"][0]["rho"].front().is_null());
+  EXPECT_EQ(json["users"][1]["rho"].front(), 1.5);
+  EXPECT_TRUE(json["users"][1]["rho"].back().is_null());
+  EXPECT_EQ(json["apps"][0]["owner"], "ann");
+  record.Add(1000, totals);
+  json = record.ToJson();
+  EXPECT_EQ(json["at_s"].size(), FairnessRecord::kSamplesMax);
+  EXPECT_EQ(json["at_s"].front(), 2);
+  ASSERT_EQ(json["users"].size(), 1u) << "its last sample is forgotten";
+  EXPECT_EQ(json["users"][0]["share"].size(), FairnessRecord::kSamplesMax);
+  for (size_t i = 0; i < 2 * FairnessRecord::kNamesMax; ++i) {
+    totals.users = {{StrCat("user-", i), "", 1, 1, {}}};
+    record.Add(2000.0 + static_cast<double>(i), totals);
+  }
+  EXPECT_EQ(record.ToJson()["users"].size(), FairnessRecord::kNamesMax);
 }
 
 TEST_F(DashboardTest, GivesJobsByPages) {

@@ -225,10 +225,37 @@ class Shown(PageTest):
         expect(page.locator(".why")).to_have_text(job["reason"])
         expect(page.locator(".log")).to_contain_text("step   1990")
         page.get_by_text("As a table").click()
-        moves = [a for a, b in zip(self.stub.documents.leases(job), self.stub.documents.leases(job)[1:])
-                 if a["uuid"] != b["uuid"]]
+        moves = [one for one in self.stub.documents.leases(job) if "why_moved" in one]
         expect(page.locator(".behind tr", has_text="moved from")).to_have_count(len(moves))
         expect(page.locator(".gantt .move")).to_have_count(len(moves))
+
+    def test_each_pause_and_move_says_why(self):
+        leases = [{"seq": 1, "rank": 0, "server": "s1", "type": "v100", "uuid": "a", "from_s": 1e9, "to_s": 1e9 + 300,
+                   "steps_from": 0, "steps_to": 9, "ended": "paused",
+                   "why_ended": "paused: preempted by job 12, its share is exhausted"},
+                  {"seq": 2, "rank": 0, "server": "s2", "type": "v100", "uuid": "b", "from_s": 1e9 + 700,
+                   "to_s": 1e9 + 900, "steps_from": 9, "steps_to": 20, "ended": "finished",
+                   "why_moved": "moved from s1/a to s2/b: job 12 has s1/a"}]
+        self.stub.documents.answers["/api/job/1"] = {"job": self.stub.documents.jobs[0], "leases": leases}
+        page = self.open("#/job/1")
+        titles = page.locator(".gantt .bar title")
+        expect(titles.first).to_contain_text("its share is exhausted")
+        expect(titles.last).to_contain_text("moved from s1/a to s2/b: job 12 has s1/a")
+        expect(page.locator(".gantt .pause title")).to_contain_text("preempted by job 12")
+        expect(page.locator(".gantt .move title")).to_have_text(leases[1]["why_moved"])
+        page.get_by_text("As a table").click()
+        rows = page.locator(".behind tbody tr")
+        expect(rows.first).to_contain_text(leases[1]["why_moved"])
+        expect(rows.last).to_contain_text(leases[0]["why_ended"])
+
+    def test_a_job_lists_its_checkpoints(self):
+        page = self.open("#/job/2")
+        rows = page.get_by_role("region", name="Checkpoints, newest first").locator("tbody tr")
+        expect(rows).to_have_count(8)
+        expect(rows.first).to_contain_text("3,200")
+        expect(rows.first).to_contain_text("450 MiB")
+        expect(rows.first).to_contain_text("gpu-003.cluster")
+        expect(rows.last).to_contain_text("–")
 
     def test_a_job_that_only_the_history_knows_is_shown(self):
         self.stub.documents.answers["/api/job/900"] = {
@@ -272,6 +299,55 @@ class Shown(PageTest):
         for figure in page.locator("figure").all():
             figure.locator("summary").click()
             expect(figure.locator("table tbody tr").first).to_be_visible()
+
+
+class Arrays(PageTest):
+    documents = {"jobs": 5, "elements": 3000}
+    ROWS = ".window tbody tr[data-index]"
+
+    def test_an_array_is_one_row_with_counts(self):
+        page = self.open("#/jobs")
+        expect(page.locator("[role=status].amount")).to_have_text("3,005 jobs")
+        expect(page.locator(self.ROWS)).to_have_count(6)
+        row = page.locator(self.ROWS, has_text="sweep_[0-2999]")
+        expect(row).to_contain_text(re.compile(r"3,000 elements: .*[\d,]+ waiting"))
+        expect(row.get_by_role("link")).to_have_attribute("aria-label", "Array 6, sweep_[0-2999]")
+
+    def test_its_row_leads_to_its_elements_and_back(self):
+        page = self.open("#/jobs?sort=id")
+        page.get_by_role("link", name="Array 6,").press("Enter")
+        expect(page.locator("[role=status].amount")).to_have_text("3,000 of 3,005 jobs")
+        expect(page.locator(".window")).to_have_attribute("aria-rowcount", "3001")
+        self.assertLess(page.locator(self.ROWS).count(), ROWS_IN_DOCUMENT_MAX)
+        expect(page.locator(self.ROWS).first).to_contain_text("sweep_0")
+        page.locator(".crumbs").get_by_role("link", name="Jobs").click()
+        expect(page.locator(self.ROWS)).to_have_count(6)
+
+    def test_a_search_finds_one_element(self):
+        page = self.open("#/jobs")
+        find = page.get_by_label("Find")
+        for word in ("sweep_1234", "6_1234", "1241"):
+            find.fill(word)
+            expect(page.get_by_role("link", name="Job 1241, sweep_1234")).to_have_count(1)
+        find.fill("sweep_299")
+        expect(page.locator(self.ROWS)).to_have_count(2)
+        expect(page.locator(self.ROWS, has_text="sweep_[2990-2999]")).to_contain_text("10 elements: 10 waiting")
+
+    def test_a_job_has_links_to_its_array_and_its_parents(self):
+        self.stub.documents.answers["/api/job/9"] = {
+            **self.stub.documents.job_document(self.stub.documents.jobs[7]),
+            "why": {"reason": "waiting: for job 2", "parents": [
+                {"job": 2, "is_array": False, "name": stub_coordinator.HOSTILE, "must_finish": True, "is_awaited": True},
+                {"job": 40, "is_array": True, "name": "", "must_finish": False, "is_awaited": True},
+                {"job": 0, "is_array": False, "name": "prepare & more", "must_finish": True, "is_awaited": False}]}}
+        page = self.open("#/job/9")
+        links = page.locator(".parent a")
+        expect(links).to_have_count(3)
+        expect(links.nth(0)).to_have_text("2 " + stub_coordinator.HOSTILE)
+        self.assertEqual([link.get_attribute("href") for link in links.all()],
+                         ["#/job/2", "#/jobs?array=40", "#/jobs?q=prepare%20%26%20more"])
+        expect(page.get_by_role("link", name="6 sweep, element 2")).to_have_attribute("href", "#/jobs?array=6")
+        self.assertIsNone(page.evaluate("() => window.hacked ?? null"))
 
 
 class Small(PageTest):
@@ -686,6 +762,19 @@ class Looks(PageTest):
         expect(page.get_by_role("columnheader", name="Loss")).to_have_count(0)
         page.set_viewport_size({"width": 1920, "height": 1080})
         expect(page.get_by_role("columnheader", name="Loss")).to_have_count(1)
+
+    def test_shares_and_rho_have_a_past(self):
+        for job in self.stub.documents.jobs:
+            job["app"] = ""  # what the page itself has seen is of users alone
+        page = self.open("#/fairness")
+        for title, name in [("Received over intended share, by user", "ann"), ("Finish-time ratio rho, by user", "bob"),
+                            ("Received over intended share, by app", "search of ann"),
+                            ("Finish-time ratio rho, by app", "speech of bob")]:
+            figure = page.locator("figure", has_text=title)
+            expect(figure.locator("canvas")).to_be_visible()
+            expect(figure.locator(".legend")).to_contain_text(name)
+            figure.locator("summary").click()
+            self.assertGreaterEqual(figure.locator("tbody tr").count(), 20, title)
 
     def test_jobs_that_report_no_steps_are_in_no_share(self):
         self.stub.documents.jobs[0]["opaque"] = True

@@ -50,7 +50,7 @@ def server_of(i):
 class Documents:
     """The answers of one coordinator."""
 
-    def __init__(self, jobs=24, servers=6, hostile=False, seed=1):
+    def __init__(self, jobs=24, servers=6, hostile=False, elements=0, seed=1):
         self.random = random.Random(seed)
         self.hostile = hostile
         self.began = time.time() - 3 * 3600
@@ -59,6 +59,7 @@ class Documents:
         places = [(node, one) for node in self.nodes for one in node["accelerators"] if one["state"] == "allocated"]
         self.random.shuffle(places)
         self.jobs = [self.job(i + 1, places) for i in range(jobs)]
+        self.jobs += [self.element(jobs + 2 + i, jobs + 1, i, places) for i in range(elements)]
         for node, one in places:  # no job is left for them
             one.update(state="idle", utilisation_percent=0.0)
         self.answers = {}  # by path: replaces the documents below
@@ -117,6 +118,15 @@ class Documents:
             "exit": {"failures": 3, "exit_code": 1, "signal": None} if state == "F" else None,
             "rho": round(pick.uniform(0.7, 1.4), 3), "left_s": 900.0, "code": "running", "bidder": "coordinator"}
 
+    def element(self, i, array, index, places):
+        """Of one array, most of which waits."""
+        name = HOSTILE if self.hostile else "sweep"
+        row = {**self.job(i, places if index < 3 else []), "name": "%s_%d" % (name, index), "owner": "ann", "app": "sweep",
+               "array": array, "array_name": name, "array_index": index}
+        if not row["accelerators"]:
+            row.update(state="PD", reason=REASONS["PD"], exit=None)
+        return row
+
     def status(self):
         counts = dict.fromkeys(["PD", "R", "S", "CG", "CD", "F", "CA"], 0)
         for job in self.jobs:
@@ -160,8 +170,10 @@ class Documents:
         steps = 0
         where = pick.choice(places)
         while at < time.time() - 400:
+            before = where
             if pick.random() < 0.35:
                 where = pick.choice(places)
+            moved = bool(rows) and where[1]["uuid"] != before[1]["uuid"]
             length = 360 * pick.randrange(1, 4)
             end = at + length
             ended = pick.choice(["paused", "paused", "paused", "process gone", "no room"])
@@ -170,6 +182,12 @@ class Documents:
                          "type": where[1]["type"], "uuid": where[1]["uuid"], "from_s": at,
                          "to_s": 0 if last and job["state"] == "R" else min(end, time.time()), "steps_from": steps,
                          "steps_to": steps + length * 8, "ended": "" if last and job["state"] == "R" else ended})
+            if moved:
+                rows[-1]["why_moved"] = "moved from %s/%s to %s/%s: job 12 has %s/%s" % (
+                    before[0], before[1]["uuid"], where[0], where[1]["uuid"], before[0], before[1]["uuid"])
+            if rows[-1]["ended"] == "paused":
+                rows[-1]["why_ended"] = "paused: preempted by job 12, its share is exhausted (34 % of the " \
+                                        "time received, target 33 %)" + (HOSTILE if self.hostile else "")
             steps += length * 8
             at = end + pick.choice([2, 4, 360, 720])
         return rows
@@ -184,6 +202,9 @@ class Documents:
                     "auction": ""},
             "history": {"job": job["id"], "name": job["name"], "state": job["state"], "reason": job["reason"]},
             "leases": self.leases(job),
+            "checkpoints": [{"seq": 10 * n, "job": job["id"], "number": n, "epoch": 1 + n // 4, "step": 400 * n,
+                             "at_s": begin + 900 * n, "state_bytes": 471859200 if n > 1 else 0,
+                             "server": HOSTILE if self.hostile else server_of(n % 3)} for n in range(1, 9)],
             "steps": [{"seq": n, "job": job["id"], "number": n, "at_s": begin + 60 * n, "steps_done": 480 * n,
                        "steps_per_s": 8 + (n % 17) / 10, "type": "v100"} for n in range(150)]}
 
@@ -219,6 +240,14 @@ class Documents:
                 "users": [{"user": user, "used_h": 12.5 * i + 3, "entitled_h": 11.0 * i + 4, "used_h_by_type": {}}
                           for i, user in enumerate(USERS)],
                 "apps": self.answer("/api/apps", query),
+                "samples": {
+                    "at_s": [begin + 360 * n for n in range(30)],
+                    "users": [{"name": HOSTILE if self.hostile and i == 0 else user, "owner": "",
+                               "share": [round(0.8 + 0.1 * i + n / 100, 4) for n in range(30)],
+                               "rho": [None] * 10 + [1.2 - 0.1 * i] * 20} for i, user in enumerate(USERS)],
+                    "apps": [{"name": app, "owner": USERS[i], "share": [0.9 + 0.1 * i] * 30,
+                              "rho": [round(0.8 + 0.2 * i + n / 200, 4) for n in range(30)]}
+                             for i, app in enumerate(APPS[1:])]},
                 "shares": [{"seq": n, "from_s": begin + 360 * n, "to_s": begin + 360 * (n + 1),
                             "entitled": {user: 4 + i + ((n * (i + 3)) % 7) / 3 for i, user in enumerate(USERS)}}
                            for n in range(30)]}
@@ -351,10 +380,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=24)
     parser.add_argument("--servers", type=int, default=6)
+    parser.add_argument("--elements", type=int, default=0, help="of an array, beside the jobs")
     parser.add_argument("--hostile", action="store_true", help="names that are HTML")
     parser.add_argument("--port", type=int, default=8080)
     args = parser.parse_args()
-    stub = Stub(Documents(args.jobs, args.servers, args.hostile), args.port)
+    stub = Stub(Documents(args.jobs, args.servers, args.hostile, args.elements), args.port)
     print("%s/#token=%s" % (stub.address, TOKEN), flush=True)
     while True:
         time.sleep(1)

@@ -415,6 +415,33 @@ TEST_F(QueryTest, BytesThatAreNoTextDoNotBreakTheJson) {
   EXPECT_EQ(AskAll(QueryKind::kQueue).size(), 2u);
 }
 
+TEST_F(QueryTest, WhyNamesParentsAlsoThoseThatHaveEnded) {
+  Submit("prepare");
+  JobSpec child;
+  child.name = "child";
+  child.argv = {"./train"};
+  child.after_any = {"1"};
+  Step(event::JobSubmitted{child});
+  const auto parents = [&] {
+    return json::parse(Ask(QueryKind::kWhy, JobId(2)).json)["parents"];
+  };
+  ASSERT_EQ(parents().size(), 1u);
+  EXPECT_EQ(parents()[0], json({{"job", 1},
+                                {"is_array", false},
+                                {"name", "prepare"},
+                                {"must_finish", false},
+                                {"is_awaited", true}}));
+  Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  ASSERT_EQ(parents().size(), 1u);
+  EXPECT_EQ(parents()[0]["job"], 1);
+  EXPECT_EQ(parents()[0]["name"], "prepare");
+  EXPECT_EQ(parents()[0]["is_awaited"], false);
+  // Others are not told what its file says.
+  reader_.name = "bob";
+  reader_.role = Role::kUser;
+  EXPECT_THAT(parents(), IsEmpty());
+}
+
 class StayCostsTest : public Test {
  protected:
   StayCostsTest() : job_(driver_.Submit("a")) {

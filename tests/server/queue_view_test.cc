@@ -80,6 +80,8 @@ TEST(QueueView, TotalsAreTheSumsOfItsRows) {
   const QueryReply rows =
       ListQueue({1, QueryKind::kQueue, JobId(), 0, ""}, *view, Identity());
   double deviation = 0;
+  double target = 0;
+  double got = 0;
   std::map<std::string, uint64_t> states;
   for (const json& row : json::parse(rows.json)) {
     if (row["state"] == "CA") continue;
@@ -87,6 +89,8 @@ TEST(QueueView, TotalsAreTheSumsOfItsRows) {
     if (row["opaque"] == true) continue;
     deviation +=
         std::abs(double{row["share_got"]} - double{row["share_target"]});
+    target += double{row["share_target"]};
+    got += double{row["share_got"]};
   }
   const QueryReply reply =
       ListQueue({1, QueryKind::kQueue, JobId(), 0, R"({"totals":true})"}, *view,
@@ -96,11 +100,38 @@ TEST(QueueView, TotalsAreTheSumsOfItsRows) {
   const json totals = json::parse(reply.json);
   EXPECT_EQ(totals["sharing"], 2);
   EXPECT_NEAR(double{totals["deviation"]}, deviation, 1e-9);
+  ASSERT_EQ(totals["users"].size(), 1u);
+  EXPECT_NEAR(double{totals["users"][0]["target"]}, target, 1e-9);
+  EXPECT_NEAR(double{totals["users"][0]["got"]}, got, 1e-9);
+  EXPECT_THAT(totals["apps"], IsEmpty());
   std::map<std::string, uint64_t> counted;
   for (const json& one : totals["reasons"]) {
     counted[one["state"]] += uint64_t{one["jobs"]};
   }
   EXPECT_EQ(counted, states);
+}
+
+TEST(QueueView, TotalsNameTheUsersAndAppsWithTheGreatestTargets) {
+  EngineDriver driver(1);
+  for (size_t i = 0; i < kSharersMax + 5; ++i) {
+    JobSpec spec;
+    spec.owner = StrCat("user-", i);
+    spec.app = "search";
+    driver.Submit(StrCat("job-", i), 1, spec);
+  }
+  driver.At(driver.now + 1);
+  QueueViews views(driver.engine());
+  const QueryReply reply =
+      ListQueue({1, QueryKind::kQueue, JobId(), 0, R"({"totals":true})"},
+                *views.Make(driver.now), Identity());
+  const json totals = json::parse(reply.json);
+  ASSERT_EQ(totals["users"].size(), kSharersMax);
+  ASSERT_EQ(totals["apps"].size(), kSharersMax);
+  for (size_t i = 1; i < kSharersMax; ++i) {
+    EXPECT_GE(totals["users"][i - 1]["target"], totals["users"][i]["target"]);
+  }
+  EXPECT_EQ(totals["apps"][0]["name"], "search");
+  EXPECT_EQ(totals["apps"][0]["owner"], totals["users"][0]["name"]);
 }
 
 TEST(QueueView, ElementsOfAnArrayAreFoundByItsIdAndItsName) {

@@ -315,6 +315,36 @@ TEST_F(RecorderTest, StepReportsAreThinned) {
   EXPECT_GT(steps.back()["steps_done"], 2900);
 }
 
+// A generation is in the history once, from when it was first reported.
+TEST_F(RecorderTest, HistoryHasTheLastCheckpointsOfAJob) {
+  constexpr uint64_t kWritten = kHistoryCheckpointsMax + 10;
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(1);
+    busy.Submit("a");
+    const Worker worker = busy.engine.jobs().at(JobId(1)).workers.front();
+    for (uint64_t i = 1; i <= kWritten; ++i) {
+      for (uint64_t repeats = 0; repeats < 2; ++repeats) {
+        busy.now += 60;
+        Progress progress = BusyEngine::ProgressOf(10 * i + repeats, 1);
+        progress.last_generation = {2, 10 * i};
+        progress.state_bytes = 4096;
+        busy.Step(event::StepsReported{
+            {JobId(1), 0, worker.incarnation}, worker.held_epoch, progress});
+      }
+    }
+  });
+  const json checkpoints = History("checkpoints", 1);
+  ASSERT_EQ(checkpoints.size(), kHistoryCheckpointsMax);
+  EXPECT_EQ(checkpoints.front()["number"], 11);
+  const json& last = checkpoints.back();
+  EXPECT_EQ(last["number"], kWritten);
+  EXPECT_EQ(last["epoch"], 2);
+  EXPECT_EQ(last["step"], 10 * kWritten);
+  EXPECT_EQ(last["at_s"], 1'000'000 + 60 * (2 * kWritten - 1));
+  EXPECT_EQ(last["state_bytes"], 4096);
+  EXPECT_EQ(last["server"], "v100-0");
+}
+
 TEST_F(RecorderTest, HistoryIsWhatTheRowsGiveAgain) {
   Record({}, [](BusyEngine& busy) {
     busy.AddAccelerators(3);
