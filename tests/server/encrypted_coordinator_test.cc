@@ -164,7 +164,7 @@ TEST_F(EncryptedCoordinator, RefusedHandshakesAreInTheAuditLog) {
 // applies to no other user.
 TEST_F(EncryptedCoordinator, WhoAsksTooOftenIsToldSoThenCut) {
   EXPECT_OK(coordinator_->Stop());
-  requests_per_s_max_ = 2;  // and twenty at once
+  requests_per_s_max_ = 5;  // and fifty at once
   Start();
   FakeClient vera = Client("vera");
   for (int i = 0; i < 5; ++i) vera.Query(QueryKind::kStatus);
