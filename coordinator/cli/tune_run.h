@@ -118,6 +118,8 @@ class TuneRun {
   absl::Status Begin(const std::vector<tune::Segment>& next);
   absl::Status CopySource(const tune::Segment& segment) const;
   absl::Status LookAtJobs();
+  absl::Status TellGoal();
+  void EndApp();
   absl::StatusOr<std::vector<QueueRow>> RowsOf(Json filter);
   absl::Status Submit(tune::TrialSegment& segment);
   void TakeEnd(const QueueRow& row, tune::TrialSegment& segment) const;
@@ -133,6 +135,7 @@ class TuneRun {
   std::map<int, uint64_t> steps_now_;  // by trial
   std::string trouble_;
   bool over_ = false;
+  std::optional<AppGoal> told_;  // by this process
 };
 
 // ---- The trials of a search as a table, as JSON, and as a page with a plot
