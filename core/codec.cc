@@ -37,7 +37,7 @@ constexpr std::array<std::string_view, kMessageTypes> kNames = {
     "BidderHello",        "BidRequest",      "BidReply",
     "DivideRequest",      "DivideReply",     "BidderNotice",
     "TerminalRequest",    "TerminalReply",   "TerminalActive",
-    "TerminalNotice"};
+    "TerminalNotice",     "AppGoalRequest"};
 static_assert(!kNames.back().empty(), "each message has a name");
 
 template <size_t index>

@@ -293,6 +293,15 @@ auto Fields(As<TerminalNotice> auto& m) {
   return std::tie(m.server, m.worker, m.position, m.text);
 }
 
+// ---- optimisers
+
+auto Fields(As<AppGoal> auto& m) {
+  return std::tie(m.app, m.ended, m.steps_to_come, m.longest_to_come,
+                  m.steps_total, m.longest_total, m.stop_at);
+}
+
+auto Fields(As<AppGoalRequest> auto& m) { return std::tie(m.request, m.goal); }
+
 }  // namespace gavel
 
 #endif  // GAVEL_CORE_MESSAGE_FIELDS_H_

@@ -715,6 +715,15 @@ struct TerminalNotice {
   std::string text;
 };
 
+// ---- optimisers: processes that submit the jobs of an app (docs/apps.md)
+
+// client -> coordinator: the goal of an app of the sender's, which has a job.
+// It replaces the last one, and is answered by a CommandReply.
+struct AppGoalRequest {
+  uint64_t request = 0;
+  AppGoal goal;
+};
+
 // The position of a message in this list is its type on the wire. New messages
 // are added at the end, and none is removed.
 using MessageVariant = std::variant<
@@ -726,7 +735,7 @@ using MessageVariant = std::variant<
     LogRequest, LogReply, PrefetchCheckpoint, ServeCheckpoint, FetchProgress,
     BytesMoved, AgentLeaving, CheckpointRequest, BidderHello, BidRequest,
     BidReply, DivideRequest, DivideReply, BidderNotice, TerminalRequest,
-    TerminalReply, TerminalActive, TerminalNotice>;
+    TerminalReply, TerminalActive, TerminalNotice, AppGoalRequest>;
 class Message : public ClosedVariant<MessageVariant> {
  public:
   using ClosedVariant::ClosedVariant;

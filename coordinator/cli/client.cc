@@ -187,6 +187,16 @@ absl::Status Client::Command(CommandRequest command, double timeout_s) {
   return absl::FailedPreconditionError(reply.error);
 }
 
+absl::Status Client::SetGoal(const AppGoal& goal, double timeout_s) {
+  const uint64_t request = ++last_request_;
+  GAVEL_ASSIGN_OR_RETURN(
+      const CommandReply reply,
+      AskToChange<CommandReply>(AppGoalRequest{request, goal}, request,
+                                timeout_s));
+  if (reply.error.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(reply.error);
+}
+
 absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
                                    const std::string& filter) {
   return QueryAllPages({0, kind, job, 0, filter});

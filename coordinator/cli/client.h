@@ -67,6 +67,9 @@ class Client {
   absl::Status Command(CommandKind kind, JobId job = JobId());
   absl::Status Command(CommandRequest command,
                        double timeout_s = kChangeTimeout_s);
+  // Sets the goal of an app of the user's, which has a job or a goal already.
+  absl::Status SetGoal(const AppGoal& goal,
+                       double timeout_s = kChangeTimeout_s);
   // All pages: an array of rows, or one object.
   absl::StatusOr<Json> Query(QueryKind kind, JobId job = JobId(),
                              const std::string& filter = "");

@@ -657,6 +657,11 @@ std::string RenderWhy(const Json& json, size_t) {
                               "sooner than with an equal part)\n",
                               *why.rho));
   }
+  if (why.app_to_come_s.has_value()) {
+    StrAppend(&text, absl::StrFormat("work of its app in jobs that are to "
+                                     "come: %.1f accelerator-hours\n",
+                                     *why.app_to_come_s / 3600));
+  }
   if (!why.auction.empty()) {
     StrAppend(&text, "last auction: ", why.auction, "\n");
   }
@@ -740,6 +745,25 @@ absl::Status ShowApps(const ClientOptions& options) {
   return absl::OkStatus();
 }
 
+struct GoalOptions : ClientOptions {
+  AppGoal goal;
+};
+
+absl::Status SetGoal(const GoalOptions& options) {
+  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
+  const AppGoal& goal = options.goal;
+  GAVEL_RETURN_IF_ERROR(client->SetGoal(goal));
+  if (options.json) {
+    const Json done = {{"app", goal.app}, {"ended", goal.ended}};
+    std::printf("%s\n", done.dump(2).c_str());
+  } else {
+    std::printf("App %s %s\n", goal.app.c_str(),
+                goal.ended ? "ends with its last job"
+                           : "goes on until `gavel goal --ended`");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AskAndRender(const QueryOptions& options, QueryKind kind,
                           const Render& render) {
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
@@ -806,6 +830,27 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
       "cluster; LEFT: accelerator-hours of work",
       ShowApps);
   AddClientOptions(apps, &of_apps);
+
+  auto [goal, of_goal] = AddCommand<GoalOptions>(
+      app, exit_code, "goal",
+      "Says what is left of an app of yours, for a program that submits its "
+      "jobs one after another: the app then stays also without jobs, for ten "
+      "minutes at most. docs/apps.md",
+      SetGoal);
+  AddClientOptions(goal, &of_goal);
+  AppGoal& told = of_goal.goal;
+  AddOption(goal, "app", told.app, "APP", "as in the job files")->required();
+  AddOption(goal, "--steps-to-come", told.steps_to_come, "STEPS",
+            "of work that is in no job yet");
+  AddOption(goal, "--longest-to-come", told.longest_to_come, "STEPS",
+            "of those, as many as have to be made one after another");
+  AddOption(goal, "--steps-total", told.steps_total, "STEPS",
+            "of all work since the app began; 0: not known");
+  AddOption(goal, "--longest-total", told.longest_total, "STEPS",
+            "of those, as many as have to be made one after another");
+  AddOption(goal, "--stop-at", told.stop_at, "STEPS",
+            "at which each job will be stopped; 0: none will");
+  goal.add_flag("--ended", told.ended, "no further jobs come");
 
   auto [nodes, of_nodes] =
       AddQuery(app, exit_code, "nodes", "Lists servers and their accelerators",

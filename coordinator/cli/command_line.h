@@ -66,7 +66,7 @@ void AddCheckpointFilesCommands(CLI::App& app, int* exit_code);
 // drain, resume, update, notify.
 void AddOperatorCommands(CLI::App& app, int* exit_code);
 
-// queue, apps, nodes, why, status.
+// queue, apps, goal, nodes, why, status.
 void AddQueryCommands(CLI::App& app, int* exit_code);
 // A link to the pages of a coordinator, with the right to act.
 void AddDashboardCommand(CLI::App& app, int* exit_code);

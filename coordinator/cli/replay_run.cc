@@ -195,6 +195,18 @@ std::string Body(const event::ParentsEnded& e, const Engine& engine) {
                 cancelled ? " is cancelled, as a parent failed"
                           : " need not wait for other jobs any more");
 }
+std::string Body(const event::AppGoalSet& e, const Engine&) {
+  std::string text = StrCat("app ", e.goal.app);
+  if (!e.owner.empty()) StrAppend(&text, " of ", e.owner);
+  if (e.goal.ended) {
+    return StrCat(text, " has ended, as its optimiser ",
+                  e.given_up ? "is silent" : "says");
+  }
+  StrAppend(&text,
+            absl::StrFormat(", %.6g steps to come", e.goal.steps_to_come));
+  if (e.goal.stop_at == 0) return text;
+  return StrCat(text, absl::StrFormat(", jobs stop at %.6g", e.goal.stop_at));
+}
 std::string Body(const event::TrialsNoted& e, const Engine&) {
   constexpr const char* kKinds[] = {"beside", "to vacated accelerators",
                                     "to one server", "away from", "for"};
@@ -307,6 +319,7 @@ EngineOptions Patient(EngineOptions options) {
   options.agent_timeout_s = kNever;
   options.launch_timeout_s = kNever;
   options.gang_timeout_s = kNever;
+  options.app_timeout_s = kNever;
   options.report_interval_s = 0;  // only those that were journaled come
   return options;
 }

@@ -206,11 +206,16 @@ std::vector<AppRow> AppsOf(const std::vector<QueueRow>& rows) {
     app.running += row.state == "R" ? 1 : 0;
     if (!row.accelerators.empty()) app.accelerators += row.scale_factor;
     app.left_accelerator_s += row.left_s.value_or(0) * row.scale_factor;
+    app.to_come_accelerator_s =
+        std::max(app.to_come_accelerator_s, row.app_to_come_s.value_or(0));
     if (row.rho.has_value()) app.rho = row.rho;
     app.bidder = row.bidder;
   }
   std::vector<AppRow> list;
-  for (auto& [key, app] : apps) list.push_back(std::move(app));
+  for (auto& [key, app] : apps) {
+    app.left_accelerator_s += app.to_come_accelerator_s;
+    list.push_back(std::move(app));
+  }
   return list;
 }
 
@@ -223,6 +228,7 @@ Json AppsJson(const std::vector<AppRow>& rows) {
                     {"running", row.running},
                     {"accelerators", row.accelerators},
                     {"left_accelerator_s", row.left_accelerator_s},
+                    {"to_come_accelerator_s", row.to_come_accelerator_s},
                     {"rho", row.rho ? Json(*row.rho) : Json()},
                     {"bidder", row.bidder}});
   }

@@ -66,8 +66,11 @@ struct AppRow {
   int jobs = 0;       // that have not ended
   int running = 0;
   int accelerators = 0;  // held
-  // The work of its jobs whose length is known, alone where each is fastest.
+  // The work of its jobs whose length is known, alone where each is fastest,
+  // and the work that is to come.
   double left_accelerator_s = 0;
+  // The second part alone: the most that a job's QueueRow::app_to_come_s says.
+  double to_come_accelerator_s = 0;
   std::optional<double> rho;  // QueueRow::rho
   std::string bidder;         // QueueRow::bidder
 };

@@ -419,12 +419,19 @@ absl::Status TuneRun::Run(const std::atomic<bool>& stop,
     over_ = plan.over;
     if (over_) break;
     GAVEL_RETURN_IF_ERROR(Begin(plan.next));
-    const absl::Status looked = LookAtJobs();
+    absl::Status looked = LookAtJobs();
+    if (looked.ok()) looked = TellGoal();
     if (!looked.ok() && !absl::IsUnavailable(looked)) return looked;
     trouble_ = looked.ok() ? weight_refused_ : std::string(looked.message());
-    if (!looked.ok()) client_.reset();
+    if (!looked.ok()) {
+      client_.reset();
+      told_.reset();
+    }
     show();
-    GAVEL_RETURN_IF_ERROR(CheckFailures());
+    if (const absl::Status failed = CheckFailures(); !failed.ok()) {
+      EndApp();
+      return failed;
+    }
     if (client_) {
       client_->Sleep(kLookInterval_s);
     } else {
@@ -436,6 +443,7 @@ absl::Status TuneRun::Run(const std::atomic<bool>& stop,
         "the search was stopped here, and its jobs go on; the same command "
         "continues it, and with --cancel it ends the jobs");
   }
+  EndApp();
   GAVEL_RETURN_IF_ERROR(WritePage());
   show();
   if (tune::BestOf(spec_, state_.begun())) return absl::OkStatus();
@@ -543,6 +551,26 @@ void TuneRun::FavourBest(const std::map<uint64_t, QueueRow>& by_id) {
   }
 }
 
+// Tells the coordinator the work left, when that has changed. A refusal is no
+// reason to end the search: the app may be over, until its next job comes.
+absl::Status TuneRun::TellGoal() {
+  const AppGoal goal = tune::GoalOf(spec_, state_.begun(), state_.answers);
+  if (told_ == goal) return absl::OkStatus();
+  const absl::Status told = client_->SetGoal(goal);
+  if (!told.ok() && !absl::IsFailedPrecondition(told)) return told;
+  told_ = goal;
+  return absl::OkStatus();
+}
+
+// A search that was over before has told it, or the app has ended by now.
+void TuneRun::EndApp() {
+  if (!client_) return;
+  AppGoal goal;
+  goal.app = spec_.name;
+  goal.ended = true;
+  client_->SetGoal(goal, Client::kReplyTimeout_s).IgnoreError();
+}
+
 absl::Status TuneRun::WritePage() const {
   return WriteFile(options_.folder + "/report.html", TrialsPage(*this));
 }
@@ -610,6 +638,7 @@ absl::StatusOr<int> TuneRun::CancelJobs() {
         client_->Command(CommandKind::kCancel, JobId(one.job)));
     ++cancelled;
   }
+  EndApp();
   // The same command trains them again, from their last checkpoints.
   std::erase_if(state_.segments, [](const TrialSegment& one) {
     return one.outcome == Outcome::kRunning;

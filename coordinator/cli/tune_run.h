@@ -118,6 +118,8 @@ class TuneRun {
   absl::Status Begin(const std::vector<tune::Segment>& next);
   absl::Status CopySource(const tune::Segment& segment) const;
   absl::Status LookAtJobs();
+  absl::Status TellGoal();
+  void EndApp();
   absl::StatusOr<std::vector<QueueRow>> RowsOf(Json filter);
   absl::Status Submit(tune::TrialSegment& segment);
   // Changes the weights of the running jobs so that the best trial so far has
@@ -139,6 +141,7 @@ class TuneRun {
   std::string weight_refused_;         // why; empty: it was not refused
   std::string trouble_;
   bool over_ = false;
+  std::optional<AppGoal> told_;  // by this process
 };
 
 // ---- The trials of a search as a table, as JSON, and as a page with a plot

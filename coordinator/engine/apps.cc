@@ -1,13 +1,16 @@
 #include "coordinator/engine/apps.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "coordinator/engine/solver.h"
 #include "coordinator/engine/state.h"
 #include "coordinator/policy/app_fairness.h"
 #include "coordinator/policy/assigner.h"
 #include "coordinator/policy/own_bids.h"
+#include "core/error_line.h"
 #include "core/text.h"
 
 namespace gavel::engine {
@@ -38,6 +41,7 @@ void AppTable::Add(Time now, Job& job) {
                                                 App{now, presence_, {}});
   if (added) ++present_;
   found->second.jobs.insert(job.id);
+  found->second.idle_since = kNever;
 }
 
 void AppTable::End(Time now, const Job& job, double alone_s, bool goes_on) {
@@ -53,8 +57,44 @@ void AppTable::End(Time now, const Job& job, double alone_s, bool goes_on) {
   app.ended_area_s += alone_s * job.spec.scale_factor;
   app.jobs.erase(job.id);
   if (!app.jobs.empty() || goes_on) return;
+  if (app.goal.has_value()) {
+    app.idle_since = now;
+    return;
+  }
   apps_.erase(found);
   --present_;
+}
+
+void AppTable::Set(Time now, const Key& key, const AppGoal& goal) {
+  const auto found = apps_.find(key);
+  if (found == apps_.end()) return;
+  CountTo(now);
+  App& app = found->second;
+  const bool idle = app.idle_since != kNever;
+  if (!goal.ended) {
+    app.goal = goal;
+    if (idle) app.idle_since = now;
+    return;
+  }
+  app.goal.reset();
+  if (!idle) return;
+  apps_.erase(found);
+  --present_;
+}
+
+void AppTable::HearAll(Time now) {
+  for (auto& [key, app] : apps_) {
+    if (app.idle_since != kNever) app.idle_since = now;
+  }
+}
+
+double AppTable::StepsOf(const Job& job) const {
+  const auto own = static_cast<double>(job.spec.steps_total);
+  const App* app = Find(job);
+  if (app == nullptr || !app->goal.has_value()) return own;
+  const double stop_at = app->goal->stop_at;
+  if (stop_at == 0) return own;
+  return own == 0 ? stop_at : std::min(own, stop_at);
 }
 
 const App* AppTable::Find(const Job& job) const {
@@ -84,6 +124,63 @@ void AppTable::Rebuild(const JobTable& jobs) {
     if (job->state == JobState::kActive || job->state == JobState::kHeld) {
       Add(job->submitted_at, *job);
     }
+  }
+}
+
+// ---- goals
+
+namespace {
+
+constexpr size_t kAppShownMax = 160;  // characters of its name
+
+// Empty: it can be set.
+std::string WhyNotSet(const AppTable& apps, const event::AppGoalSet& e) {
+  const std::string name = PrintableLine(e.goal.app, kAppShownMax);
+  const auto found = apps.all().find({e.owner, e.goal.app});
+  if (found == apps.all().end()) {
+    return StrCat("you have no app \"", name,
+                  "\" now; submit a job with app = \"", name, "\" first");
+  }
+  if (e.goal.ended || found->second.goal.has_value()) return "";
+  const auto goals = std::ranges::count_if(apps.all(), [&](const auto& one) {
+    return one.first.first == e.owner && one.second.goal.has_value();
+  });
+  if (static_cast<size_t>(goals) < kGoalsOfOwnerMax) return "";
+  return StrCat("app \"", name, "\": ", kGoalsOfOwnerMax,
+                " of your apps have a goal already; end one of them first");
+}
+
+}  // namespace
+
+void Admit(State& s, Time now, const event::AppGoalSet& e) {
+  std::string error = WhyNotSet(s.apps, e);
+  if (error.empty()) return Record(s, now, e);
+  // It may tell of an app whose row is not yet on disk.
+  s.outbox.Emit(action::Reply{e.reply_to, JobId(), std::move(error)});
+  s.outbox.Flush();
+}
+
+void On(State& s, Time now, const event::AppGoalSet& e) {
+  s.outbox.Emit(action::Reply{e.reply_to, JobId(), ""});
+  s.apps.Set(now, {e.owner, e.goal.app}, e.goal);
+  s.agenda.SolveSoon();
+}
+
+void SweepApps(State& s, Time now) {
+  std::vector<AppTable::Key> silent;
+  for (const auto& [key, app] : s.apps.all()) {
+    if (app.idle_since == kNever) continue;
+    const Time until = app.idle_since + s.options.app_timeout_s;
+    if (now < until) {
+      s.agenda.Due(until);
+    } else {
+      silent.push_back(key);
+    }
+  }
+  for (const auto& [owner, name] : silent) {
+    event::AppGoalSet ended{owner, {name, /*ended=*/true}};
+    ended.given_up = true;
+    Record(s, now, std::move(ended));
   }
 }
 

@@ -28,8 +28,9 @@ namespace gavel::engine {
 // (JobSpec::app), and jobs without an app, each an app of its own. For each app
 // it keeps what finish-time fairness needs (Themis, NSDI'20, section 3): when
 // it began, how many apps were present on average since then, and the work of
-// its jobs that have ended. An app ends with the last of its jobs; jobs that
-// are submitted under its name later begin a new one.
+// its jobs that have ended. An app ends with the last of its jobs, or, if it
+// has a goal, when its optimiser says so; jobs that are submitted under its
+// name later begin a new one.
 //
 // Not thread-safe. Snapshot fields: all.
 
@@ -38,13 +39,18 @@ struct App {
   Time began_at = 0;
   double presence = 0;  // AppTable's integral when it began
   // Jobs that have entered the queue and have not ended. Empty between steps if
-  // the other elements of an array are held.
+  // the other elements of an array are held, or while the optimiser decides.
   std::set<JobId> jobs;
   // The work of its jobs that have ended, as each would have run alone on the
   // type where it is fastest: the longest, in seconds, and the sum, in
   // accelerator-seconds.
   double ended_longest_s = 0;
   double ended_area_s = 0;
+  // The last goal that its optimiser told; nullopt: none, or it has ended.
+  std::optional<AppGoal> goal = std::nullopt;
+  // Without its goal it would have ended: since then it has no job and has not
+  // heard from its optimiser. kNever: it has a job.
+  Time idle_since = kNever;
 };
 
 class AppTable {
@@ -62,11 +68,19 @@ class AppTable {
   // so the app stays also without jobs. The end of the last element ends an app
   // without jobs, too, if that element was never added.
   void End(Time now, const Job& job, double alone_s, bool goes_on);
+  // The optimiser has told a goal. Ignored if there is no such app.
+  void Set(Time now, const Key& key, const AppGoal& goal);
+  // As if all optimisers had told their goals again: nobody could have heard
+  // them.
+  void HearAll(Time now);
 
   // The job's app; null: the job is an app of its own.
   const App* Find(const Job& job) const;
   const std::map<Key, App>& all() const { return apps_; }
   size_t present() const { return present_; }
+  // The steps that the job is going to make in all: its own, or fewer if it is
+  // to be stopped before. 0: not known.
+  double StepsOf(const Job& job) const;
   // The time average of the number of apps present since this one began, and of
   // a job that is an app of its own since it waits for accelerators; >= 1.
   double AveragePresent(const App& app, Time now) const;
@@ -91,6 +105,14 @@ class AppTable {
 };
 
 struct State;
+
+// Goals of apps, by their optimisers. An owner has at most so many.
+inline constexpr size_t kGoalsOfOwnerMax = 256;
+void Admit(State& s, Time now, const event::AppGoalSet& e);
+void On(State& s, Time now, const event::AppGoalSet& e);
+// Ends the apps without jobs whose optimisers are silent, and says when the
+// next one is due.
+void SweepApps(State& s, Time now);
 
 // Apps that bid themselves (docs/apps.md): which process bids for which app,
 // its answers in the present auction, and how long the engine waits for them.

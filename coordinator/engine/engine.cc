@@ -101,6 +101,7 @@ static void TakeEvent(State& s, Time now, Event& event) {
           [&](event::BidderJoined& e) { admit(e); },
           [&](event::BidReceived& e) { admit(e); },
           [&](event::ShareDivided& e) { admit(e); },
+          [&](event::AppGoalSet& e) { admit(e); },
           [&](event::TerminalUsed& e) { admit(e); },
           [&](event::ProcessBegan& e) { admit(e); },
           [&](event::Persisted& e) { s.outbox.Persisted(e.seq); },
@@ -156,6 +157,7 @@ void Apply(State& s, Time now, const Event& event) {
           [&](const event::TrialsNoted& e) { On(s, now, e); },
           [&](const event::TimeReached& e) { On(s, now, e); },
           [&](const event::ParentsEnded& e) { On(s, now, e); },
+          [&](const event::AppGoalSet& e) { On(s, now, e); },
           // These are not durable.
           [](const event::LeaseRequested&) {},
           [](const event::AgentHeard&) {},
@@ -226,6 +228,7 @@ void BeginTerm(State& s, Time now, const event::CoordinatorStarted& e) {
   TakeSettings(s, e.settings);
   TakePolicyOf(s, e);
   s.agents.HearAll(now);
+  s.apps.HearAll(now);
   s.round.ForgetPlans();
   s.changes.TouchAll();
   RestartPace(s);
@@ -362,12 +365,21 @@ std::string Engine::BidderText(const Job& job) const {
   return engine::BidderText(*state_, job);
 }
 std::optional<double> Engine::SecondsLeft(const Job& job, Time now) const {
-  const auto total = static_cast<double>(job.spec.steps_total);
+  const double total = state_->apps.StepsOf(job);
   if (!job.active() || total <= 0 || job.workers.empty()) return std::nullopt;
-  const double left = total - state_->figures.StepsDone(job, now);
+  const double left =
+      std::max(0.0, total - state_->figures.StepsDone(job, now));
   const double left_s = state_->figures.AloneSeconds(job, left);
   if (left > 0 && left_s == 0) return std::nullopt;
   return left_s;
+}
+std::optional<double> Engine::AppToCome(const Job& job) const {
+  const engine::App* app = state_->apps.Find(job);
+  if (app == nullptr || !app->goal.has_value()) return std::nullopt;
+  const double to_come_s =
+      state_->figures.AloneSeconds(job, app->goal->steps_to_come);
+  if (to_come_s == 0) return std::nullopt;
+  return to_come_s * job.scale_factor;
 }
 Reason Engine::Why(JobId job, Time now) const {
   return engine::Why(*state_, job, now);

@@ -86,7 +86,7 @@ class Engine {
   // The time that an active job has received alone, from which its priorities
   // are computed.
   event::Received ReceivedOf(JobId job, Time now) const;
-  // Whether some live job names an app.
+  // Whether an app is present that jobs name.
   bool HasApps() const;
   // rho of the app of each active job that can run, or of one job's app.
   std::map<JobId, double> RhoOfJobs(Time now, const Job* of = nullptr) const;
@@ -99,6 +99,10 @@ class Engine {
   // The seconds that the job's steps left take alone on the type where it is
   // fastest; nullopt if its steps or its throughputs are not known.
   std::optional<double> SecondsLeft(const Job& job, Time now) const;
+  // The work that is to come in the job's app, by its goal, in
+  // accelerator-seconds: a step costs as much as one of this job does alone on
+  // the type where it is fastest. nullopt: none, or not known.
+  std::optional<double> AppToCome(const Job& job) const;
   Reason Why(JobId job, Time now) const;
   // The same without its place in line, which a WaitingLine of LineRows has.
   Reason WhyUnranked(JobId job, Time now) const;

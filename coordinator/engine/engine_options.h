@@ -127,6 +127,9 @@ struct EngineOptions : DecisionSettings {
   // for the time of kHangSteps of its steps, is ended and counted as failed. A
   // job may set its own limit (JobSpec::hang_timeout_s). 0: never.
   double hang_timeout_s = 600;
+  // An app that has no job, and stays because of its goal, ends when its
+  // optimiser was silent for this long.
+  double app_timeout_s = 600;
 };
 
 }  // namespace gavel

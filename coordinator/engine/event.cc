@@ -27,47 +27,28 @@ namespace {
 // Durable events are the first alternatives of Event, in the order of this
 // table; the position of each in it is its number in the journal, for ever.
 constexpr std::array<std::string_view, std::variant_size_v<EventVariant>>
-    kNames = {"CoordinatorStarted",
-              "JobSubmitted",
-              "JobCommanded",
-              "ServerJoined",
-              "ServerLost",
-              "AcceleratorLost",
-              "WorkerJoined",
-              "LeaseStarted",
-              "LeaseEnded",
-              "StepsReported",
-              "WorkerGone",
-              "WorkerAbandoned",
-              "AllocationReady",
-              "RoundPlanned",
-              "RoundStarted",
-              "PricesChanged",
-              "UnitsAssigned",
-              "WorkersEvicted",
-              "JobsResized",
-              "AcceleratorsDrained",
-              "JobUpdated",
-              "PolicyChanged",
-              "ServerForgotten",
-              "TrialsNoted",
-              "TimeReached",
-              "ParentsEnded",
-              "LeaseRequested",
-              "AgentHeard",
-              "WorkerSaidFinished",
-              "Persisted",
-              "Tick",
-              "CheckpointComing",
-              "WorkerBusy",
-              "AgentLeaves",
-              "BidderJoined",
-              "BidReceived",
-              "ShareDivided",
-              "TerminalUsed",
-              "ProcessBegan"};
+    kNames = {"CoordinatorStarted", "JobSubmitted",
+              "JobCommanded",       "ServerJoined",
+              "ServerLost",         "AcceleratorLost",
+              "WorkerJoined",       "LeaseStarted",
+              "LeaseEnded",         "StepsReported",
+              "WorkerGone",         "WorkerAbandoned",
+              "AllocationReady",    "RoundPlanned",
+              "RoundStarted",       "PricesChanged",
+              "UnitsAssigned",      "WorkersEvicted",
+              "JobsResized",        "AcceleratorsDrained",
+              "JobUpdated",         "PolicyChanged",
+              "ServerForgotten",    "TrialsNoted",
+              "TimeReached",        "ParentsEnded",
+              "AppGoalSet",         "LeaseRequested",
+              "AgentHeard",         "WorkerSaidFinished",
+              "Persisted",          "Tick",
+              "CheckpointComing",   "WorkerBusy",
+              "AgentLeaves",        "BidderJoined",
+              "BidReceived",        "ShareDivided",
+              "TerminalUsed",       "ProcessBegan"};
 static_assert(!kNames.back().empty(), "each event has a name");
-constexpr size_t kDurableEvents = 26;
+constexpr size_t kDurableEvents = 27;
 
 }  // namespace
 
@@ -130,6 +111,9 @@ auto Fields(As<ServerForgotten> auto& e) { return std::tie(e.server); }
 auto Fields(As<TrialsNoted> auto& e) { return std::tie(e.trials); }
 auto Fields(As<TimeReached> auto& e) { return std::tie(e.job, e.idle); }
 auto Fields(As<ParentsEnded> auto& e) { return std::tie(e.job); }
+auto Fields(As<AppGoalSet> auto& e) {
+  return std::tie(e.owner, e.goal, e.given_up);
+}
 
 }  // namespace event
 

@@ -25,6 +25,7 @@
 #include "coordinator/policy/policy.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/throughput_table.h"
+#include "core/bids.h"
 #include "core/closed_variant.h"
 #include "core/ids.h"
 #include "core/messages.h"
@@ -379,6 +380,16 @@ struct ParentsEnded {
   JobId job;
 };
 
+// The optimiser of an app has told the app's goal.
+struct AppGoalSet {
+  std::string owner;
+  AppGoal goal;
+  uint64_t reply_to = 0;  // not journaled
+  // Made by the engine: the app has ended, as it had no job and its optimiser
+  // was silent for too long.
+  bool given_up = false;
+};
+
 // ---- not durable
 
 struct LeaseRequested {
@@ -439,11 +450,11 @@ using EventVariant = std::variant<
     event::PricesChanged, event::UnitsAssigned, event::WorkersEvicted,
     event::JobsResized, event::AcceleratorsDrained, event::JobUpdated,
     event::PolicyChanged, event::ServerForgotten, event::TrialsNoted,
-    event::TimeReached, event::ParentsEnded, event::LeaseRequested,
-    event::AgentHeard, event::WorkerSaidFinished, event::Persisted, event::Tick,
-    event::CheckpointComing, event::WorkerBusy, event::AgentLeaves,
-    event::BidderJoined, event::BidReceived, event::ShareDivided,
-    event::TerminalUsed, event::ProcessBegan>;
+    event::TimeReached, event::ParentsEnded, event::AppGoalSet,
+    event::LeaseRequested, event::AgentHeard, event::WorkerSaidFinished,
+    event::Persisted, event::Tick, event::CheckpointComing, event::WorkerBusy,
+    event::AgentLeaves, event::BidderJoined, event::BidReceived,
+    event::ShareDivided, event::TerminalUsed, event::ProcessBegan>;
 class Event : public ClosedVariant<EventVariant> {
  public:
   using ClosedVariant::ClosedVariant;

@@ -352,7 +352,7 @@ auto Fields(As<IntrospectionBook::Lesson> auto& l) {
 
 auto Fields(As<App> auto& a) {
   return std::tie(a.began_at, a.presence, a.jobs, a.ended_longest_s,
-                  a.ended_area_s);
+                  a.ended_area_s, a.goal, a.idle_since);
 }
 
 }  // namespace engine

@@ -298,8 +298,11 @@ void BuildProblem(State& s, Time now) {
 void AddProgress(const State& s, const Job& job, Time now, PolicyJob& row) {
   row.time_since_start_s = now - job.queued_at;
   row.steps_done = s.figures.StepsDone(job, now);
-  row.steps_remaining =
-      std::max(0.0, static_cast<double>(job.spec.steps_total) - row.steps_done);
+  const double total = s.apps.StepsOf(job);
+  row.steps_remaining = std::max(0.0, total - row.steps_done);
+  // 0 would mean that its steps are not known.
+  const bool is_stopped = total != static_cast<double>(job.spec.steps_total);
+  if (is_stopped) row.steps_remaining = std::max(1.0, row.steps_remaining);
   row.apps_average = s.apps.AveragePresent(job, now);
 }
 
@@ -403,7 +406,8 @@ void AddApps(const State& s, Time now, PolicyProblem& problem) {
     problem.apps.push_back({.age_s = now - app->began_at,
                             .apps_average = s.apps.AveragePresent(*app, now),
                             .ended_longest_s = app->ended_longest_s,
-                            .ended_area_s = app->ended_area_s});
+                            .ended_area_s = app->ended_area_s,
+                            .goal = app->goal});
   }
 }
 

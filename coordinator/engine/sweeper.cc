@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/time/civil_time.h"
+#include "coordinator/engine/apps.h"
 #include "coordinator/engine/interactive.h"
 #include "coordinator/engine/introspection.h"
 #include "coordinator/engine/job.h"
@@ -72,6 +73,7 @@ void Sweep(State& s, Time now) {
   SweepStrangers(s, now);
   SweepTrials(s, now);
   SweepTimes(s, now);
+  SweepApps(s, now);
   for (auto& [id, job] : s.jobs.live()) {
     for (int rank = 0; rank < static_cast<int>(job->workers.size()); ++rank) {
       SweepWorker(s, now, *job, rank);

@@ -886,6 +886,9 @@ void EndJob(State& s, Time now, Job& job, JobState state, Reason reason,
       alone_s = s.figures.AloneSeconds(job, s.figures.StepsDone(job, now));
     }
     s.apps.End(now, job, alone_s, s.arrays.Find(job.array) != nullptr);
+    if (const App* app = s.apps.Find(job); app != nullptr) {
+      s.agenda.Due(app->idle_since + s.options.app_timeout_s);
+    }
     if (!job.unqueued) ForgetJob(s, job.id);
   }
   s.agenda.SolveSoon();

@@ -11,18 +11,50 @@ namespace {
 // not known.
 constexpr double kSecondsUnknown = 3600;
 
+// The mean cost of a step over the jobs of an app.
+class StepCost {
+ public:
+  void Add(double steps_per_s, int scale_factor) {
+    sum_s_ += 1 / steps_per_s;
+    sum_area_s_ += scale_factor / steps_per_s;
+    ++jobs_;
+  }
+  double Seconds(double steps) const { return Mean(sum_s_) * steps; }
+  double AcceleratorSeconds(double steps) const {
+    return Mean(sum_area_s_) * steps;
+  }
+
+ private:
+  double Mean(double sum) const { return jobs_ > 0 ? sum / jobs_ : 0; }
+
+  double sum_s_ = 0;
+  double sum_area_s_ = 0;
+  int jobs_ = 0;
+};
+
 // T_id without the number of apps.
 double SecondsAlone(const Assigner& assigner, const std::vector<size_t>& jobs,
                     const PolicyApp& app) {
-  double longest_s = app.ended_longest_s;
-  double area_s = app.ended_area_s;
+  const AppGoal goal = app.goal.value_or(AppGoal());
+  // All work includes that of ended jobs. The sum over these would count a
+  // trial that trained in several jobs, one after the other, several times.
+  const bool total_known = goal.steps_total > 0;
+  double longest_s = total_known ? 0 : app.ended_longest_s;
+  double area_s = total_known ? 0 : app.ended_area_s;
+  StepCost step;
   for (const size_t job : jobs) {
     const double steps =
         assigner.Job(job).steps_done + StepsLeft(assigner, job);
-    const double alone_s = steps / assigner.BestThroughput(job);
+    const double best = assigner.BestThroughput(job);
+    const double alone_s = steps / best;
     longest_s = std::max(longest_s, alone_s);
     area_s += alone_s * assigner.Job(job).scale_factor;
+    step.Add(best, assigner.Job(job).scale_factor);
   }
+  longest_s = std::max(longest_s, step.Seconds(std::max(goal.longest_to_come,
+                                                        goal.longest_total)));
+  area_s = std::max(area_s + step.AcceleratorSeconds(goal.steps_to_come),
+                    step.AcceleratorSeconds(goal.steps_total));
   return std::max(longest_s, area_s / assigner.room());
 }
 
@@ -49,7 +81,9 @@ std::vector<FairApp> FairAppsOf(const PolicyProblem& problem,
     if (index == SIZE_MAX) {
       index = apps.size();
       const PolicyApp& app = problem.apps[static_cast<size_t>(of.app)];
-      apps.emplace_back().bid = app.bid.has_value() ? &*app.bid : nullptr;
+      FairApp& fair = apps.emplace_back();
+      fair.bid = app.bid.has_value() ? &*app.bid : nullptr;
+      fair.goal = app.goal.has_value() ? &*app.goal : nullptr;
       facts.push_back(&app);
     }
     apps[index].jobs.push_back(job);
@@ -79,6 +113,7 @@ double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
   if (!(accelerators > 0)) return kInfinity;
   double longest_s = 0;
   double area_s = 0;
+  StepCost step;
   for (size_t i = 0; i < app.jobs.size(); ++i) {
     const size_t job = app.jobs[i];
     const double left_s = SecondsLeft(assigner, job, type);
@@ -86,6 +121,11 @@ double SecondsLeft(const Assigner& assigner, const FairApp& app, size_t type,
     if (left_s == kInfinity) continue;
     longest_s = std::max(longest_s, paces.empty() ? left_s : left_s / paces[i]);
     area_s += left_s * assigner.Job(job).scale_factor;
+    step.Add(assigner.Throughput(job, type), assigner.Job(job).scale_factor);
+  }
+  if (app.goal != nullptr) {
+    longest_s = std::max(longest_s, step.Seconds(app.goal->longest_to_come));
+    area_s += step.AcceleratorSeconds(app.goal->steps_to_come);
   }
   return longest_s > 0 ? std::max(longest_s, area_s / accelerators) : kInfinity;
 }

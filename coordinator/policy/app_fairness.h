@@ -9,6 +9,9 @@
 // its longest job where it is fastest, and that of all its work spread over all
 // accelerators. A job whose steps are not known is taken to be half done.
 //
+// Work that an optimiser says is to come (AppGoal) counts in both times. A step
+// of it takes the mean over the app's jobs, on the same accelerators.
+//
 // Pure, thread-safe. Called by the policies that share between apps
 // (themis.cc), by those that need the work left (loss_policies.cc), and by the
 // engine, which reports rho.
@@ -31,6 +34,8 @@ struct FairApp {
   double ideal_s = 0;        // T_id, > 0
   // Its own bid; borrowed from the problem. Null: it makes none.
   const OwnBid* bid = nullptr;
+  // By its optimiser; borrowed likewise. Null: it has told none.
+  const AppGoal* goal = nullptr;
 };
 
 // The apps that have a job which can run, in the order of their first such job.

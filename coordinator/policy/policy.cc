@@ -258,6 +258,13 @@ absl::Status CheckApp(const PolicyProblem& problem, size_t a) {
     return Refuse("app ", a, ": a time of ", value,
                   "; give a finite one, 0 or more");
   }
+  const AppGoal goal = app.goal.value_or(AppGoal());
+  for (const double steps : {goal.steps_to_come, goal.longest_to_come,
+                             goal.steps_total, goal.longest_total}) {
+    if (FiniteFromZero(steps)) continue;
+    return Refuse("app ", a, ": ", steps,
+                  " steps; give a finite number, 0 or more");
+  }
   return absl::OkStatus();
 }
 

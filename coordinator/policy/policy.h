@@ -82,6 +82,8 @@ struct PolicyApp {
   // Its own bid for all accelerators of the problem. nullopt: the policy bids
   // for it.
   std::optional<OwnBid> bid = std::nullopt;
+  // Its work, as its optimiser says. nullopt: the optimiser says nothing.
+  std::optional<AppGoal> goal = std::nullopt;
 };
 
 // The usable accelerators of one type on one server.

@@ -30,8 +30,9 @@ bool IsLimited(const Requester& from) {
 
 constexpr char kBusy[] =
     "the coordinator has too many requests to answer; try again";
-constexpr size_t kTargetMax = 160;  // of the audit log: a server and a uuid
-constexpr size_t kReasonMax = 300;  // likewise: why something was not done
+constexpr size_t kTargetMax = 160;      // of the audit log: a server and a uuid
+constexpr size_t kReasonMax = 300;      // likewise: why something was not done
+constexpr double kGoalStepsMax = 1e15;  // in a goal of an app
 
 std::string_view OnOff(bool on) { return on ? "on" : "off"; }
 
@@ -48,6 +49,18 @@ std::string ObjectOf(const CommandRequest& request) {
               OnOff(*request.introspection));
   }
   return target;
+}
+
+absl::Status CheckGoal(const AppGoal& goal) {
+  for (const double steps :
+       {goal.steps_to_come, goal.longest_to_come, goal.steps_total,
+        goal.longest_total, goal.stop_at}) {
+    if (steps >= 0 && steps <= kGoalStepsMax) continue;
+    return absl::InvalidArgumentError(
+        StrCat("app \"", PrintableLine(goal.app, kTargetMax), "\": ", steps,
+               " steps; give a number from 0 to ", kGoalStepsMax));
+  }
+  return absl::OkStatus();
 }
 
 // On whose account answers are. Without keys nobody has a name.
@@ -132,6 +145,18 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
     return std::nullopt;
   }
   return Await(now, client, EventFor(now, from, request));
+}
+
+std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
+                                          const AppGoalRequest& request) {
+  const Client client{
+      from, request.request,
+      /*submitted=*/false, "goal",
+      StrCat("app ", PrintableLine(request.goal.app, kTargetMax))};
+  const absl::Status sound = CheckGoal(request.goal);
+  if (!sound.ok()) return Await(now, client, sound);
+  return Await(now, client,
+               event::AppGoalSet{from.identity.name, request.goal});
 }
 
 void ClientRequests::TestNotices(Time now, const Client& client) {

@@ -183,6 +183,9 @@ class ClientRequests {
                             const SubmitRequest& request);
   std::optional<Event> Take(Time now, const Requester& from,
                             const CommandRequest& request);
+  // The app is one of the sender's: nobody can name another user's.
+  std::optional<Event> Take(Time now, const Requester& from,
+                            const AppGoalRequest& request);
   std::optional<Event> Take(Time now, const Requester& from,
                             const QueryRequest& request);
   std::optional<Event> Take(Time now, const Requester& from,

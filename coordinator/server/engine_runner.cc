@@ -11,6 +11,8 @@
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/related_jobs.h"
 #include "coordinator/policy/policy.h"
+#include "coordinator/server/incoming.h"
+#include "core/error_line.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "spdlog/spdlog.h"
@@ -133,6 +135,15 @@ struct ClusterFacts::Observation {
   }
 
   void On(const event::ParentsEnded& e) { LookAt(e.job); }
+
+  // An operator need not see each change of the work left.
+  void On(const event::AppGoalSet& e) {
+    if (!e.goal.ended) return;
+    Add(info, "app ", PrintableLine(e.goal.app, kNameBytesMax),
+        e.owner.empty() ? "" : StrCat(" of ", e.owner), " has ended: ",
+        e.given_up ? "it had no job, and its optimiser was silent"
+                   : "its optimiser says so");
+  }
 
   void On(const event::ServerJoined& e) {
     Add(info, "server ", e.hello.server,

@@ -289,7 +289,10 @@ double CostOf(const Message& message) {
   constexpr double kNextPage = 0.05;
   // It is written to the journal, and may start a solve.
   constexpr double kCommand = 5;
-  if (std::holds_alternative<CommandRequest>(message)) return kCommand;
+  if (std::holds_alternative<CommandRequest>(message) ||
+      std::holds_alternative<AppGoalRequest>(message)) {
+    return kCommand;
+  }
   // It is only passed on, and a person types many.
   constexpr double kTerminal = 0.1;
   if (std::holds_alternative<TerminalRequest>(message)) return kTerminal;
@@ -303,6 +306,9 @@ struct Refusal {
     return SubmitReply{m.request, JobId(), error};
   }
   std::optional<Message> operator()(const CommandRequest& m) const {
+    return CommandReply{m.request, error};
+  }
+  std::optional<Message> operator()(const AppGoalRequest& m) const {
     return CommandReply{m.request, error};
   }
   std::optional<Message> operator()(const QueryRequest& m) const {

@@ -54,7 +54,7 @@ concept FromBidder = OneOf<T, BidderHello, BidReply, DivideReply>;
 template <class T>
 concept ForClients =
     OneOf<T, SubmitRequest, CommandRequest, QueryRequest, LogRequest, LogReply,
-          TerminalRequest, TerminalReply>;
+          TerminalRequest, TerminalReply, AppGoalRequest>;
 // Messages that only a coordinator sends. None of them becomes an event.
 template <class T>
 concept FromCoordinator =

@@ -48,8 +48,8 @@ template <class T>
 requires FromAgent<T> || OneOf<T, LogReply, TerminalReply>
 constexpr unsigned SendersOf(const T*) { return Bits(kNode); }
 template <class T>
-requires FromBidder<T> ||
-    OneOf<T, SubmitRequest, CommandRequest, LogRequest, TerminalRequest>
+requires FromBidder<T> || OneOf<T, SubmitRequest, CommandRequest, LogRequest,
+                                TerminalRequest, AppGoalRequest>
 constexpr unsigned SendersOf(const T*) { return Bits(kUser, kOperator); }
 template <OneOf<QueryRequest> T>
 constexpr unsigned SendersOf(const T*) {

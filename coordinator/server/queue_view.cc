@@ -345,6 +345,7 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   }
   if (!job.spec.app.empty()) {
     view.left_s = engine.SecondsLeft(job, now);
+    view.app_to_come_s = engine.AppToCome(job);
     view.bidder = engine.BidderText(job);
   }
   for (const Parent& parent : job.parents) view.awaits.push_back(parent.job);
@@ -465,6 +466,7 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   row->awaits.clear();
   for (const JobId parent : job.awaits) row->awaits.push_back(parent.value());
   row->left_s = job.left_s;
+  row->app_to_come_s = job.app_to_come_s;
   row->failures_in_a_row = job.failures_in_a_row;
   row->checkpoint_directory = may_read ? facts.checkpoint_directory : "";
   row->exit = ExitOf(job);
@@ -508,6 +510,7 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.share_target = job.shares.target;
   row.share_got = job.shares.received;
   row.rho = job.rho;
+  row.app_to_come_s = job.app_to_come_s;
   row.auction = job.auction;
   row.array = job.facts->array.value();
   if (job.facts->array.valid()) row.array_index = job.facts->array_index;

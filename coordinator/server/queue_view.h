@@ -75,11 +75,12 @@ struct JobView {
   Named<double> scalars;
   JobShares shares;
   double received_s = 0;
-  std::optional<double> rho;     // QueueRow::rho
-  std::optional<double> left_s;  // QueueRow::left_s
-  std::string auction;           // AuctionText; of one job alone
-  std::string bidder;            // QueueRow::bidder
-  std::vector<JobId> awaits;     // QueueRow::awaits
+  std::optional<double> rho;            // QueueRow::rho
+  std::optional<double> left_s;         // QueueRow::left_s
+  std::optional<double> app_to_come_s;  // QueueRow::app_to_come_s
+  std::string auction;                  // AuctionText; of one job alone
+  std::string bidder;                   // QueueRow::bidder
+  std::vector<JobId> awaits;            // QueueRow::awaits
   Time submitted_at = 0;
   Time ended_at = 0;
   double submitted_wall_s = 0;  // since 1970

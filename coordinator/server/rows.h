@@ -141,6 +141,9 @@ struct QueueRow {
   // small letters. Empty for others than its owner and operators, and of a job
   // that had ended before the coordinator started.
   Named<std::string> sweep;
+  // Accelerator-seconds of work of its app that is in no job yet, as the app's
+  // optimiser says; null: none, or its throughput is not known.
+  std::optional<double> app_to_come_s;
 
   // Finished or cancelled.
   bool Over() const { return state == "CD" || state == "CA"; }
@@ -154,7 +157,7 @@ GAVEL_ROW(QueueRow, id, name, state, owner, app, entity, weight, scale_factor,
           last_generation, reason, memory, submitted_at_s, ended_at_s, age_s,
           received_s, failures_in_a_row, checkpoint_directory, exit, rho,
           left_s, code, bidder, awaits, array, array_name, array_index, opaque,
-          sweep)
+          sweep, app_to_come_s)
 
 struct ThroughputRow {
   std::string type;
@@ -203,10 +206,11 @@ struct WhyRow {
   Named<std::string> sweep;  // likewise
   // Other readers than its owner and operators get only those that are awaited.
   std::vector<ParentRow> parents;
+  std::optional<double> app_to_come_s;  // as in QueueRow
 };
 GAVEL_ROW(WhyRow, job, name, state, reason, memory, code, throughputs,
           share_target, share_got, place, rho, auction, array, array_index,
-          losses, opaque, sweep, parents)
+          losses, opaque, sweep, parents, app_to_come_s)
 
 // --- Servers: `gavel nodes` ---
 

@@ -33,14 +33,26 @@ class Course {
   bool Want(Segment segment) {
     const SegmentRecord* record = Find(segment.trial, segment.to_steps);
     if (record != nullptr) return record->outcome != Outcome::kRunning;
+    Expect(1, segment.from_steps, segment.to_steps, segment.from_steps);
     plan_.next.push_back(std::move(segment));
     return false;
+  }
+  // Segments of so many trials will follow those that run or are wanted. A
+  // trial has had no segment beyond step `since`.
+  void Expect(size_t trials, uint64_t from_steps, uint64_t to_steps,
+              uint64_t since) {
+    plan_.steps_to_come += trials * (to_steps - from_steps);
+    plan_.longest_to_come = std::max(plan_.longest_to_come, to_steps - since);
+    plan_.last_step = std::max(plan_.last_step, to_steps);
   }
   // A segment of the trial itself, with the values that it began with.
   bool Want(int trial, uint64_t from_steps, uint64_t to_steps) {
     return Want({trial, from_steps, to_steps, trial, ValuesOf(trial)});
   }
 
+  bool HasBegun(int trial, uint64_t steps) const {
+    return Find(trial, steps) != nullptr;
+  }
   bool Failed(int trial, uint64_t steps) const {
     const SegmentRecord* record = Find(trial, steps);
     return record != nullptr && record->outcome == Outcome::kFailed;
@@ -96,6 +108,22 @@ std::vector<int> Numbers(int first, int count) {
   return numbers;
 }
 
+// The rungs behind the one that these trials have begun at `from`.
+void ExpectRungs(const SearchSpec& spec, const Bracket& bracket,
+                 const std::vector<int>& trials, uint64_t from,
+                 Course& course) {
+  auto rung = std::ranges::upper_bound(bracket.rungs, from);
+  const bool all_begun = std::ranges::all_of(
+      trials, [&](int trial) { return course.HasBegun(trial, *rung); });
+  const uint64_t since = all_begun ? *rung : from;
+  size_t kept = trials.size();
+  for (from = *rung++; rung != bracket.rungs.end(); from = *rung++) {
+    kept /= static_cast<size_t>(spec.eta);
+    if (kept == 0) return;
+    course.Expect(kept, from, *rung, since);
+  }
+}
+
 // "Successive halving", the inner loop of Algorithm 1: trials that fail are
 // never among the best.
 void Halve(const SearchSpec& spec, int first, const Bracket& bracket,
@@ -105,7 +133,7 @@ void Halve(const SearchSpec& spec, int first, const Bracket& bracket,
   for (const uint64_t rung : bracket.rungs) {
     bool all_there = true;
     for (const int trial : trials) all_there &= course.Want(trial, from, rung);
-    if (!all_there) return;
+    if (!all_there) return ExpectRungs(spec, bracket, trials, from, course);
     const size_t kept = trials.size() / static_cast<size_t>(spec.eta);
     trials = course.Ranked(trials, rung);
     trials.resize(std::min(trials.size(), kept));
@@ -146,8 +174,11 @@ void StopByMedian(const SearchSpec& spec, Course& course) {
     double best = std::numeric_limits<double>::infinity();
     double sum = 0;
     for (size_t rung = 0; rung < rungs.size(); ++rung) {
+      const bool has_begun = course.HasBegun(trial, rungs[rung]);
       if (!course.Want(trial, from, rungs[rung])) {
         pending = std::min(pending, rung);
+        course.Expect(1, rungs[rung], spec.steps,
+                      has_begun ? rungs[rung] : from);
         break;
       }
       const std::optional<double> loss = course.Loss(trial, rungs[rung]);
@@ -160,6 +191,7 @@ void StopByMedian(const SearchSpec& spec, Course& course) {
       averages[rung].push_back(sum / static_cast<double>(rung + 1));
       if (!judged) {
         pending = rung + 1;
+        course.Expect(1, rungs[rung], spec.steps, rungs[rung]);
         break;
       }
       if (worse) break;
@@ -180,12 +212,17 @@ void Evolve(const SearchSpec& spec, Course& course) {
   uint64_t from = 0;
   for (const uint64_t rung : EvenRungs(spec)) {
     bool all_there = true;
+    bool all_begun = true;
     for (const int trial : all) {
       const auto i = static_cast<size_t>(trial);
+      all_begun &= course.HasBegun(trial, rung);
       all_there &=
           course.Want(Segment{trial, from, rung, source[i], values[i]});
     }
-    if (!all_there) return;
+    if (!all_there) {
+      return course.Expect(all.size(), rung, spec.steps,
+                           all_begun ? rung : from);
+    }
     const std::vector<int> ranked = course.Ranked(all, rung);
     if (ranked.empty()) return;
     const int good = static_cast<int>(ranked.size());
@@ -291,6 +328,26 @@ Plan Decide(const SearchSpec& spec, const std::vector<SegmentRecord>& begun,
       break;
   }
   return course.Take();
+}
+
+AppGoal GoalOf(const SearchSpec& spec, const std::vector<SegmentRecord>& begun,
+               const std::vector<Answer>& answers) {
+  AppGoal goal;
+  goal.app = spec.name;
+  if (spec.method == Method::kProgram) return goal;
+  const Plan plan = Decide(spec, begun, answers);
+  uint64_t total = plan.steps_to_come;
+  uint64_t longest = plan.last_step;
+  for (const SegmentRecord& one : begun) {
+    if (one.outcome == Outcome::kFailed) continue;
+    total += one.segment.to_steps - one.segment.from_steps;
+    longest = std::max(longest, one.segment.to_steps);
+  }
+  goal.steps_to_come = static_cast<double>(plan.steps_to_come);
+  goal.longest_to_come = static_cast<double>(plan.longest_to_come);
+  goal.steps_total = static_cast<double>(total);
+  goal.longest_total = static_cast<double>(longest);
+  return goal;
 }
 
 std::optional<Best> BestOf(const SearchSpec& spec,

@@ -31,6 +31,7 @@
 
 #include "absl/status/statusor.h"
 #include "coordinator/tune/search_spec.h"
+#include "core/bids.h"
 
 namespace gavel::tune {
 
@@ -81,10 +82,22 @@ struct Plan {
   std::vector<Segment> next;
   std::optional<Question> question;  // before anything else is begun
   bool over = false;                 // nothing runs or is left to do
+  // The segments that are not begun, those of `next` included: their steps, the
+  // most steps that one trial makes in them, and the step at which the last one
+  // ends. It is as if no trial failed from now on and kMedian stopped none; for
+  // kProgram only `next` counts.
+  uint64_t steps_to_come = 0;
+  uint64_t longest_to_come = 0;
+  uint64_t last_step = 0;
 };
 
 Plan Decide(const SearchSpec& spec, const std::vector<SegmentRecord>& begun,
             const std::vector<Answer>& answers = {});
+
+// The goal of the search for the coordinator. A kProgram alone knows its
+// further segments, so its goal has no numbers.
+AppGoal GoalOf(const SearchSpec& spec, const std::vector<SegmentRecord>& begun,
+               const std::vector<Answer>& answers = {});
 
 // The trial with the best metric among those that trained longest; of equal
 // ones the first. Nothing: none has a metric.

@@ -101,6 +101,29 @@ class AppSchedulerTest : public GavelClusterTest {
   std::string notices_;
 };
 
+// By the command, for optimisers that are programs of users.
+TEST_F(AppSchedulerTest, AGoalIsShownUntilTheAppEnds) {
+  StartCluster();
+  EXPECT_THAT(Do({"goal", "search"}).errors,
+              HasSubstr("you have no app \"search\" now"));
+  SubmitTrial("one");
+  ASSERT_TRUE(ReachesState(endpoint_, "one", "R"));
+  const Ended set =
+      Do({"goal", "search", "--steps-to-come", "360000", "--longest-to-come",
+          "1000", "--steps-total", "460000", "--longest-total", "100000"});
+  ASSERT_EQ(set.exit_code, 0) << set.errors;
+  EXPECT_THAT(set.output, HasSubstr("App search goes on"));
+  const auto to_come_s = [&] {
+    const nlohmann::json apps = Json({"apps"});
+    return apps.size() == 1 ? apps[0].value("to_come_accelerator_s", -1.0) : -1;
+  };
+  EXPECT_TRUE(Eventually([&] { return to_come_s() > 0; }));
+  EXPECT_THAT(Do({"why", "one"}).output,
+              HasSubstr("work of its app in jobs that are to come: "));
+  EXPECT_EQ(Do({"goal", "search", "--ended"}).exit_code, 0);
+  EXPECT_TRUE(Eventually([&] { return to_come_s() == 0; }));
+}
+
 TEST_F(AppSchedulerTest, BidsDividesAndOutlivesTheCoordinator) {
   StartCluster();
   SubmitTrial("one");

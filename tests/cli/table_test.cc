@@ -54,6 +54,21 @@ TEST(Table, QueueLooksLikeSqueue) {
             "     0     0 (waiting: 1st in line for v100)\n");
 }
 
+TEST(Table, WorkThatIsToComeIsWorkLeftOfTheApp) {
+  QueueRow row = RunningRow();
+  row.app = "search";
+  row.left_s = 3600;
+  row.scale_factor = 2;
+  row.app_to_come_s = 7200;
+  QueueRow other = row;
+  other.left_s.reset();
+  other.app_to_come_s.reset();  // its throughput is not known
+  const std::vector<AppRow> apps = AppsOf({row, other});
+  ASSERT_EQ(apps.size(), 1u);
+  EXPECT_EQ(apps[0].left_accelerator_s, 2 * 3600 + 7200);
+  EXPECT_EQ(apps[0].to_come_accelerator_s, 7200);
+}
+
 // An element of array 42, whose ids begin at 43.
 QueueRow ElementRow(int index, const std::string& state) {
   QueueRow row;

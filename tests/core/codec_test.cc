@@ -109,6 +109,7 @@ TEST(Codec, EveryFieldOfEveryStructIsOnItsList) {
   ExpectEveryFieldListed<Progress>();
   ExpectEveryFieldListed<RunningWorker>();
   ExpectEveryFieldListed<JobUpdate>();
+  ExpectEveryFieldListed<AppGoal>();
 }
 
 // These bytes are the protocol: a change here needs a new kProtocolVersion.
@@ -159,7 +160,7 @@ TEST(Codec, TypesOnTheWireStayWhatTheyAre) {
                 "BidderHello",        "BidRequest",      "BidReply",
                 "DivideRequest",      "DivideReply",     "BidderNotice",
                 "TerminalRequest",    "TerminalReply",   "TerminalActive",
-                "TerminalNotice"}));
+                "TerminalNotice",     "AppGoalRequest"}));
 }
 
 TEST(Codec, PauseTiersOnTheWireStayWhatTheyAre) {

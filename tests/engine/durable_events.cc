@@ -90,7 +90,9 @@ std::vector<Event> DurableEvents() {
                                12,
                                {AcceleratorId(5)}}}},
           event::TimeReached{JobId(3)},
-          event::ParentsEnded{JobId(3)}};
+          event::ParentsEnded{JobId(3)},
+          event::AppGoalSet{
+              "ann", {"search", false, 1500, 300, 4000, 900, 100}, 0, true}};
 }
 
 }  // namespace gavel

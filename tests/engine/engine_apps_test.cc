@@ -1,5 +1,6 @@
 // Apps in the engine: what a policy learns of them (Themis, NSDI'20, section 3)
 // and how an auction is explained.
+#include "coordinator/engine/apps.h"
 #include "tests/engine/engine_driver.h"
 
 namespace gavel {
@@ -16,6 +17,19 @@ class EngineAppsTest : public ::testing::Test {
     spec.throughputs = {{"v100", 10}};
     return driver_.Submit(name, 1, spec);
   }
+  // The app is present from now on also without jobs.
+  void Tell(AppGoal goal, const std::string& owner = "ann") {
+    goal.app = "search";
+    driver_.Step(event::AppGoalSet{owner, std::move(goal), 9});
+  }
+  void Cancel(JobId id) {
+    driver_.Step(event::JobCommanded{id, CommandKind::kCancel, 1});
+  }
+  // The apps that were present on average since the app began.
+  double Average() const {
+    return driver_.problem.apps.empty() ? 0
+                                        : driver_.problem.apps[0].apps_average;
+  }
   const PolicyJob& Row(JobId id) const {
     for (const PolicyJob& job : driver_.problem.jobs) {
       if (job.id == id) return job;
@@ -24,7 +38,8 @@ class EngineAppsTest : public ::testing::Test {
     return driver_.problem.jobs.front();
   }
 
-  EngineDriver driver_{2, "themis"};
+  EngineDriver driver_{
+      2, "themis", [](EngineOptions& options) { options.app_timeout_s = 150; }};
 };
 
 TEST_F(EngineAppsTest, JobsOfOneUserWithOneNameAreOneApp) {
@@ -109,6 +124,119 @@ TEST_F(EngineAppsTest, AJobThatNobodyHasMeasuredIsEstimatedByItsApp) {
   EXPECT_NEAR(of(other), 1, 1e-9);
   driver_.Restart();
   EXPECT_NEAR(of(second), 20, 1e-9);
+}
+
+// Between two rungs of a search no trial has a job.
+TEST_F(EngineAppsTest, AnAppWithAGoalStaysWithoutJobsAndCountsAsPresent) {
+  const JobId first = Submit("a", "search");
+  Submit("c", "");
+  Tell({});
+  EXPECT_EQ(driver_.LastReply(), "");
+  driver_.At(100);
+  Cancel(first);
+  driver_.At(200);
+  Submit("b", "search");
+  ASSERT_EQ(driver_.problem.apps.size(), 1u);
+  EXPECT_NEAR(driver_.problem.apps[0].age_s, 200, 1e-9);
+  EXPECT_NEAR(Average(), 2, 1e-9);
+}
+
+TEST_F(EngineAppsTest, AnAppEndsWhenItsOptimiserSaysSo) {
+  const JobId first = Submit("a", "search");
+  Tell({});
+  driver_.At(100);
+  Cancel(first);
+  Tell({.ended = true});
+  EXPECT_FALSE(driver_.engine().HasApps());
+  Tell({.ended = true});
+  EXPECT_THAT(driver_.LastReply(), HasSubstr("you have no app \"search\" now"));
+  // Said before, it ends with its last job.
+  const JobId second = Submit("b", "search");
+  Tell({});
+  Tell({.ended = true});
+  EXPECT_TRUE(driver_.engine().HasApps());
+  Cancel(second);
+  EXPECT_FALSE(driver_.engine().HasApps());
+}
+
+TEST_F(EngineAppsTest, AnAppWithoutJobsEndsWhenItsOptimiserIsSilent) {
+  const JobId first = Submit("a", "search");
+  Tell({});
+  driver_.At(300);  // it has a job
+  EXPECT_TRUE(driver_.engine().HasApps());
+  Cancel(first);
+  driver_.At(375);
+  Tell({});
+  driver_.At(510);
+  EXPECT_TRUE(driver_.engine().HasApps());
+  driver_.Restart();  // nobody could have heard it meanwhile
+  driver_.At(645);
+  EXPECT_TRUE(driver_.engine().HasApps());
+  driver_.At(675);
+  EXPECT_FALSE(driver_.engine().HasApps());
+}
+
+TEST_F(EngineAppsTest, OnlyTheOwnerOfTheJobsSetsAGoal) {
+  const JobId first = Submit("a", "search");
+  Tell({}, "bob");
+  EXPECT_THAT(driver_.LastReply(), HasSubstr("submit a job with app = "));
+  Cancel(first);
+  EXPECT_FALSE(driver_.engine().HasApps());
+}
+
+TEST_F(EngineAppsTest, AnOwnerHasSoManyGoals) {
+  EngineDriver driver;
+  const auto set = [&](const std::string& app) {
+    driver.Step(event::AppGoalSet{"", {app}, 9});
+    return driver.LastReply();
+  };
+  for (size_t i = 0; i <= engine::kGoalsOfOwnerMax; ++i) {
+    JobSpec spec;
+    spec.app = StrCat("app-", i);
+    driver.Submit(StrCat("a", i), 1, spec);
+    const std::string error = set(spec.app);
+    if (i < engine::kGoalsOfOwnerMax) {
+      ASSERT_EQ(error, "");
+    } else {
+      EXPECT_THAT(error, HasSubstr("256 of your apps have a goal already"));
+    }
+  }
+  EXPECT_EQ(set("app-0"), "");  // it has one
+}
+
+TEST_F(EngineAppsTest, TheGoalReachesThePolicyAndSurvivesRestarts) {
+  const JobId first = Submit("a", "search");
+  Tell({.steps_to_come = 500,
+        .longest_to_come = 100,
+        .steps_total = 2000,
+        .longest_total = 300,
+        .stop_at = 400});
+  const auto expect = [&] {
+    ASSERT_EQ(driver_.problem.apps.size(), 1u);
+    ASSERT_TRUE(driver_.problem.apps[0].goal.has_value());
+    EXPECT_EQ(driver_.problem.apps[0].goal->steps_to_come, 500);
+    // It has 1000 steps of its own.
+    EXPECT_EQ(Row(first).steps_remaining, 400);
+    EXPECT_NEAR(*driver_.engine().AppToCome(driver_.job(first)), 50, 1e-9);
+    EXPECT_NEAR(*driver_.engine().SecondsLeft(driver_.job(first), driver_.now),
+                40, 1e-9);
+  };
+  expect();
+  const auto rho = driver_.engine().RhoOfJobs(driver_.now);
+  EXPECT_EQ(driver_.Restored().RhoOfJobs(driver_.now), rho);
+  driver_.Restart();
+  expect();
+}
+
+TEST_F(EngineAppsTest, AJobAtItsStopHasAlmostNothingLeft) {
+  const JobId first = Submit("a", "search");
+  Tell({.stop_at = 400});
+  const WorkerKey worker = driver_.Run(first);
+  Progress progress;
+  progress.steps_done = 450;
+  driver_.GiveBack(worker, progress);
+  Submit("b", "search");
+  EXPECT_EQ(Row(first).steps_remaining, 1);  // 0 would be: not known
 }
 
 TEST_F(EngineAppsTest, AnAuctionIsExplained) {

@@ -99,6 +99,8 @@ template <>
 constexpr size_t kNotJournaled<event::PolicyChanged> = 1;
 template <>
 constexpr size_t kNotJournaled<event::ServerForgotten> = 1;
+template <>
+constexpr size_t kNotJournaled<event::AppGoalSet> = 1;
 
 TEST(JournalFields, EveryMemberOfEveryDurableEventIsWritten) {
   for (const Event& event : DurableEvents()) {

@@ -121,6 +121,42 @@ TEST(ThemisPaper3, TheWorkLeftTakesAsLongAsItsLongestJobOrItsArea) {
   EXPECT_DOUBLE_EQ(Rho(app, 500), (100 + 500) / 800.0);
 }
 
+// Jobs that the optimiser has yet to submit are work of the app.
+TEST(ThemisPaper3, WorkThatIsToComeCountsInBothTimes) {
+  PolicyProblem problem = TwoApps();
+  problem.apps[0].goal = AppGoal{.steps_to_come = 3000, .longest_to_come = 700};
+  const Assigner assigner(problem);
+  const FairApp app = FairAppsOf(problem, assigner)[0];
+  EXPECT_DOUBLE_EQ(SecondsLeft(assigner, app, 0, 1), 500 + 3000);
+  EXPECT_DOUBLE_EQ(SecondsLeft(assigner, app, 0, 10), 700);
+  // The area is larger than the 700 s of its longest trial.
+  EXPECT_DOUBLE_EQ(app.ideal_s, (400 + 200 + 3000) / 4.0 * 2);
+}
+
+// A trial that trained in several jobs is one trial, and its steps count once.
+TEST(ThemisPaper3, AllWorkAsTheOptimiserSaysReplacesThatOfEndedJobs) {
+  PolicyProblem problem = TwoApps();
+  problem.apps[0].ended_longest_s = 5000;
+  problem.apps[0].ended_area_s = 9000;
+  problem.apps[0].goal = AppGoal{.steps_total = 2800, .longest_total = 500};
+  const auto ideal_s = [&] {
+    const Assigner assigner(problem);
+    return FairAppsOf(problem, assigner)[0].ideal_s;
+  };
+  EXPECT_DOUBLE_EQ(ideal_s(), 2800 / 4.0 * 2);
+  problem.apps[0].goal->longest_total = 900;
+  EXPECT_DOUBLE_EQ(ideal_s(), 900 * 2);
+  // Less than its jobs have is not believed.
+  problem.apps[0].goal = AppGoal{.steps_total = 1};
+  EXPECT_DOUBLE_EQ(ideal_s(), 400 * 2);
+}
+
+TEST(ThemisPaper3, AGoalThatIsNoNumberIsRefused) {
+  PolicyProblem problem = TwoApps();
+  problem.apps[0].goal = AppGoal{.steps_to_come = -1};
+  EXPECT_THAT(CheckProblem(problem), IsInvalid("app 0: -1 steps"));
+}
+
 TEST(ThemisPaper3, RhoFollowsWhatTheAppHolds) {
   PolicyProblem problem = TwoApps();
   problem.jobs[0].running_on = 0;

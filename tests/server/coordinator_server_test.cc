@@ -3,6 +3,7 @@
 #include "coordinator/server/coordinator_server.h"
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -372,6 +373,32 @@ TEST_F(CoordinatorServerTest, ATerminalOfAJobThatIsOverHasEnded) {
   reply = client_->Receive<TerminalReply>();
   ASSERT_TRUE(reply.has_value());
   EXPECT_TRUE(reply->ended) << reply->error;
+}
+
+TEST_F(CoordinatorServerTest, AGoalIsOfAnAppOfTheSenderAndWithinBounds) {
+  AppGoal goal;
+  goal.app = "search";
+  const auto set = [&] {
+    client_->Send(AppGoalRequest{9, goal});
+    const auto reply = client_->Receive<CommandReply>();
+    return reply && reply->request == 9 ? reply->error : "no reply";
+  };
+  EXPECT_THAT(set(), HasSubstr("you have no app \"search\" now"));
+  ASSERT_EQ(client_
+                ->Submit("name = \"a\"\ncommand = [\"./train\"]\n"
+                         "app = \"search\"\n")
+                .error,
+            "");
+  for (const double wrong : {-1.0, 1e16, std::nan("")}) {
+    goal.steps_to_come = wrong;
+    EXPECT_THAT(set(), HasSubstr("steps; give a number from 0 to 1e+15"));
+  }
+  goal.steps_to_come = 5;
+  EXPECT_EQ(set(), "");
+  Restart();
+  EXPECT_EQ(set(), "");
+  goal.ended = true;
+  EXPECT_EQ(set(), "");
 }
 
 TEST_F(CoordinatorServerTest, LogsOfWhatDidNotStartAreRefused) {

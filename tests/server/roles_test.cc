@@ -38,7 +38,7 @@ const std::map<std::string, std::string> kExpected = {
     {"BidRequest", "....."},        {"DivideRequest", "....."},
     {"BidderNotice", "....."},      {"TerminalRequest", "uo..."},
     {"TerminalReply", "...n."},     {"TerminalActive", "...n."},
-    {"TerminalNotice", "....."},
+    {"TerminalNotice", "....."},    {"AppGoalRequest", "uo..."},
 };
 
 template <size_t... index>

@@ -133,6 +133,114 @@ TEST(Optimiser, ASearchOfFailuresEnds) {
   }
 }
 
+// Steps to come, longest to come, steps in all, longest in all.
+std::vector<double> GoalNumbers(const SearchSpec& spec,
+                                const std::vector<SegmentRecord>& begun) {
+  const AppGoal goal = GoalOf(spec, begun);
+  EXPECT_EQ(goal.app, "s");
+  EXPECT_FALSE(goal.ended);
+  return {goal.steps_to_come, goal.longest_to_come, goal.steps_total,
+          goal.longest_total};
+}
+
+SegmentRecord Record(int trial, uint64_t from, uint64_t to,
+                     Outcome outcome = Outcome::kRunning, double value = 0) {
+  return {{trial, from, to, trial, {"1"}}, outcome, value};
+}
+
+TEST(Goal, TrialsThatTrainToTheEndAreToComeUntilTheyBegin) {
+  const SearchSpec random =
+      SearchOf("method = 'random'\ntrials = 3\nsteps = 10");
+  EXPECT_THAT(GoalNumbers(random, {}), ElementsAre(30, 10, 30, 10));
+  EXPECT_THAT(GoalNumbers(random, {Record(0, 0, 10)}),
+              ElementsAre(20, 10, 30, 10));
+  EXPECT_THAT(GoalNumbers(random, {Record(0, 0, 10, Outcome::kFailed),
+                                   Record(1, 0, 10), Record(2, 0, 10)}),
+              ElementsAre(0, 0, 20, 10));
+  const SearchSpec grid = SearchOf("method = 'grid'\nsteps = 10");
+  EXPECT_THAT(GoalNumbers(grid, {}), ElementsAre(40, 10, 40, 10));
+}
+
+// 4 trials to 1, 2 of them to 2, 1 to 4.
+TEST(Goal, OfHalvingTheTrialsOfLaterRungsAreToCome) {
+  const SearchSpec spec = SearchOf(
+      "method = 'successive_halving'\ntrials = 4\nsteps = 4\n"
+      "steps_min = 1\neta = 2");
+  EXPECT_THAT(GoalNumbers(spec, {}), ElementsAre(8, 4, 8, 4));
+  std::vector<SegmentRecord> begun;
+  for (int trial = 0; trial < 4; ++trial) begun.push_back(Record(trial, 0, 1));
+  EXPECT_THAT(GoalNumbers(spec, begun), ElementsAre(4, 3, 8, 4));
+  for (SegmentRecord& one : begun) one.outcome = Outcome::kDone;
+  EXPECT_THAT(GoalNumbers(spec, begun), ElementsAre(4, 3, 8, 4));
+  begun.push_back(Record(0, 1, 2));
+  begun.push_back(Record(1, 1, 2));
+  EXPECT_THAT(GoalNumbers(spec, begun), ElementsAre(2, 2, 8, 4));
+}
+
+// The example of Li et al.: 81, 34, 15, 8 and 5 trials.
+TEST(Goal, OfHyperBandAllWorkStaysTheSame) {
+  const SearchSpec spec =
+      SearchOf("method = 'hyperband'\nsteps = 81\nsteps_min = 1\neta = 3");
+  World world(spec, ByNumber);
+  const std::vector<double> first = GoalNumbers(spec, {});
+  EXPECT_EQ(first[0], first[2]);
+  EXPECT_EQ(first[1], 81);
+  do {
+    const std::vector<double> now = GoalNumbers(spec, world.begun());
+    EXPECT_EQ(now[2], first[2]);
+    EXPECT_LE(now[0], first[0]);
+  } while (world.Step());
+  EXPECT_THAT(GoalNumbers(spec, world.begun()),
+              ElementsAre(0, 0, first[2], 81));
+}
+
+TEST(Goal, OfMedianATrialGoesOnUntilItIsStopped) {
+  const SearchSpec spec =
+      SearchOf("method = 'median'\ntrials = 3\nsteps = 10\nsteps_min = 4");
+  EXPECT_THAT(GoalNumbers(spec, {}), ElementsAre(30, 10, 30, 10));
+  const SegmentRecord good = Record(0, 0, 4, Outcome::kDone, 1);
+  EXPECT_THAT(GoalNumbers(spec, {good, Record(1, 0, 4), Record(2, 0, 4)}),
+              ElementsAre(18, 6, 30, 10));
+  // It is worse than the first.
+  EXPECT_THAT(GoalNumbers(spec, {good, Record(1, 0, 4, Outcome::kDone, 2),
+                                 Record(2, 0, 4)}),
+              ElementsAre(12, 6, 24, 10));
+}
+
+TEST(Goal, OfAPopulationAllTrialsTrainToTheEnd) {
+  const SearchSpec spec = SearchOf(
+      "method = 'population'\ntrials = 4\nsteps = 10\n"
+      "steps_min = 5");
+  EXPECT_THAT(GoalNumbers(spec, {}), ElementsAre(40, 10, 40, 10));
+  std::vector<SegmentRecord> begun;
+  for (int trial = 0; trial < 4; ++trial) {
+    begun.push_back(Record(trial, 0, 5, Outcome::kDone, trial));
+  }
+  EXPECT_THAT(GoalNumbers(spec, begun), ElementsAre(20, 5, 40, 10));
+}
+
+TEST(Goal, OfAProgramOnlyThatItGoesOn) {
+  const SearchSpec spec =
+      SearchOf("method = 'program'\ntrials = 3\nsteps = 4\nprogram = ['x']");
+  EXPECT_THAT(GoalNumbers(spec, {}), ElementsAre(0, 0, 0, 0));
+}
+
+// A search begins only segments that were to come before.
+TEST(Goal, NothingBeginsThatWasNotToCome) {
+  for (const SearchSpec& spec : AllMethods()) {
+    if (spec.method == Method::kProgram) continue;
+    SCOPED_TRACE(NameOf(spec.method));
+    World world = WorldOf(spec, 1);
+    double total = GoalNumbers(spec, {})[2];
+    while (world.Step()) {
+      const std::vector<double> now = GoalNumbers(spec, world.begun());
+      EXPECT_LE(now[2], total);
+      total = now[2];
+    }
+    EXPECT_EQ(GoalNumbers(spec, world.begun())[0], 0);
+  }
+}
+
 TEST(Optimiser, AFailedTrialOfAPopulationContinuesAnother) {
   const SearchSpec spec =
       SearchOf("method = 'population'\ntrials = 5\nsteps = 3\nsteps_min = 1");
