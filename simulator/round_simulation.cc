@@ -59,6 +59,10 @@ RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
   for (size_t i = 0; i < occupants_.size(); ++i) {
     PlanFailure(AcceleratorId(i + 1));
   }
+  for (size_t i = 0; i < std::min(work_.size(), options_.waits.size()); ++i) {
+    last_due_ = std::max(
+        last_due_, work_.job(i).arrival_s + options_.waits[i].not_before_s);
+  }
   told_.reserve(window_end_ - begin_);
   busy_at_ = work_.job(0).arrival_s;
   queue_.At(busy_at_, {Kind::kArrive, 0, 0});
@@ -142,6 +146,12 @@ void RoundSimulation::Arrive() {
       submitted.received = options_.received[index];
     }
     submitted.profile = work_.Profile(index);
+    if (const SimulatedWaits* const waits = work_.WaitsOf(index);
+        waits != nullptr && waits->array != 0) {
+      submitted.element = {.index = static_cast<int>(index),
+                           .at_once = waits->at_once,
+                           .queued = waits->queued};
+    }
     inbox_.Push(std::move(submitted));
   });
   if (next_ < work_.size()) {
@@ -361,6 +371,7 @@ void RoundSimulation::Sample() {
 // Jobs wait, nothing runs and none will arrive: the policy gives them nothing.
 bool RoundSimulation::Stuck() {
   const bool idle = !running_.empty() && next_ >= work_.size() &&
+                    queue_.now() > last_due_ &&
                     std::all_of(busy_.begin(), busy_.end(),
                                 [](double count) { return count == 0; });
   if (!idle) {

@@ -45,6 +45,10 @@ class SimulatedWork {
   // Why the job fits nowhere; empty when it fits.
   std::string WhyUnfit(size_t i) const;
   JobSpec Spec(size_t i) const;
+  // Null: the job waits for nothing.
+  const SimulatedWaits* WaitsOf(size_t i) const {
+    return i < options_.waits.size() ? &options_.waits[i] : nullptr;
+  }
   // The cells that profiling measures. Deterministic by the seed and the job.
   std::vector<ProfiledCell> Profile(size_t i) const;
   Overhead OverheadOf(size_t i) const;
@@ -85,6 +89,7 @@ class SimulatedWork {
  private:
   SimulatedWork(const SimulationOptions& options, Trace trace,
                 const ThroughputTable& table);
+  std::string NameOf(size_t i) const;
   absl::Status Check() const;
   absl::Status CheckElastic(size_t i) const;
   std::optional<double> InTable(ThroughputTable::Row row, size_t type,
@@ -318,6 +323,8 @@ class RoundSimulation : public WorkSimulation {
   Time busy_at_ = 0;
   Counters counters_;
   Time idle_since_ = kNever;
+  // Follows from the trace: the last time that a job waits for.
+  Time last_due_ = -kNever;
   std::vector<UsageSample> usage_;
   std::vector<RecordedLease> leases_;
 };

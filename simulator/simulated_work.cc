@@ -320,10 +320,26 @@ std::string SimulatedWork::WhyUnfit(size_t i) const {
                 " has no throughput on any accelerator type with room for it");
 }
 
+std::string SimulatedWork::NameOf(size_t i) const {
+  const SimulatedWaits* const waits = WaitsOf(i);
+  return waits == nullptr || waits->array == 0
+             ? StrCat("job-", i)
+             : StrCat("array-", waits->array, "_", i);
+}
+
 JobSpec SimulatedWork::Spec(size_t i) const {
   const TraceJob& job = trace_.jobs[i];
   JobSpec spec;
-  spec.name = StrCat("job-", i);
+  spec.name = NameOf(i);
+  if (const SimulatedWaits* const waits = WaitsOf(i)) {
+    for (const size_t parent : waits->after) {
+      spec.after_any.push_back(NameOf(parent));
+    }
+    for (const uint64_t array : waits->after_arrays) {
+      spec.after_any.push_back(StrCat("array-", array));
+    }
+    if (waits->not_before_s > 0) spec.not_before_s = waits->not_before_s;
+  }
   spec.argv = {"-"};
   if (job.interactive) {
     spec.job_class = JobClass::kInteractive;

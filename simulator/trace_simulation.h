@@ -102,6 +102,21 @@ struct SpreadLoss {
   double keeps = 1;  // of the speed on one server, (0, 1]
 };
 
+// Reasons for which a job of the trace is not in the queue yet: the keys
+// after_any, not_before_s and array of a job file. The engine of the simulation
+// holds the job as that of a coordinator does.
+struct SimulatedWaits {
+  // Numbers of jobs of the trace, each ahead of this one and arriving when it
+  // does. One that fits nowhere leaves out this one, too.
+  std::vector<size_t> after;
+  std::vector<uint64_t> after_arrays;  // with an element ahead of this job
+  double not_before_s = 0;             // after its arrival
+  // Any number for each array; 0: the job is no element.
+  uint64_t array = 0;
+  int at_once = 0;      // elements that may run at once; 0: no limit
+  bool queued = false;  // an element that has had its turn when it arrives
+};
+
 struct SimulationOptions {
   EngineOptions engine;
   Profiling profiling;
@@ -131,6 +146,9 @@ struct SimulationOptions {
   // The time that jobs of the trace had received before it began, by number.
   // Jobs beyond the end of the vector had received none. Unused when `ideal`.
   std::vector<event::Received> received;
+  // By number. Jobs beyond the end of the vector wait for nothing. Unused when
+  // `ideal`.
+  std::vector<SimulatedWaits> waits;
 };
 
 // The outcome of one job of the trace.

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -321,18 +320,31 @@ absl::StatusOr<std::string> Client::FreeName(const std::string& program) {
   base.erase(0, base.find_first_not_of('-'));
   base.resize(std::min(base.size(), kBytesMax));
   if (std::ranges::all_of(base, absl::ascii_isdigit)) base = "job";
-  GAVEL_ASSIGN_OR_RETURN(
-      const Json json,
-      Query(QueryKind::kQueue, JobId(), R"({"own": true, "ended_max": 0})"));
-  std::set<std::string> taken;
-  for (const QueueRow& row : ParseQueue(json)) {
-    if (row.Over()) continue;
-    taken.insert(row.name);
-    if (row.array != 0) taken.insert(row.array_name);
+  const auto name_of = [&](uint64_t number) {
+    return number == 1 ? base : StrCat(base, "-", number);
+  };
+  const auto is_taken = [&](uint64_t number) -> absl::StatusOr<bool> {
+    const Json filter = {{"name", name_of(number)},
+                         {"own", true},
+                         {"ended_max", 0},
+                         {"one_of_array", true}};
+    GAVEL_ASSIGN_OR_RETURN(
+        const Json json, Query(QueryKind::kQueue, JobId(), FilterText(filter)));
+    return !json.empty();
+  };
+  // Few questions find a free number behind one that is taken.
+  uint64_t taken = 0;
+  uint64_t free = 1;
+  for (;; taken = std::exchange(free, 2 * free)) {
+    GAVEL_ASSIGN_OR_RETURN(const bool is, is_taken(free));
+    if (!is) break;
   }
-  std::string name = base;
-  for (size_t i = 2; taken.contains(name); ++i) name = StrCat(base, "-", i);
-  return name;
+  while (free - taken > 1) {
+    const uint64_t middle = taken + (free - taken) / 2;
+    GAVEL_ASSIGN_OR_RETURN(const bool is, is_taken(middle));
+    (is ? taken : free) = middle;
+  }
+  return name_of(free);
 }
 
 absl::StatusOr<JobId> Client::Choose(const std::string& name,

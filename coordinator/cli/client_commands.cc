@@ -684,7 +684,8 @@ absl::Status ShowForecast(Client& client, const QueryOptions& options,
                          client.Query(QueryKind::kQueue, JobId(), filter));
   GAVEL_RETURN_IF_ERROR(SortBy(options.sort, &rows));
   const std::vector<QueueRow> jobs = ParseQueue(rows);
-  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live,
+                         QueryLiveState(client, kWithWaiting));
   GAVEL_ASSIGN_OR_RETURN(const QueueForecast forecast,
                          PredictQueue(live, kSimulationLimit_s));
   terminal.Show(options.json

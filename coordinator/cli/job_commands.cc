@@ -659,7 +659,8 @@ absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
 
 absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
                     bool json) {
-  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live,
+                         QueryLiveState(client, kWithWaiting));
   Json all = Json::array();
   std::set<std::string> earlier;
   const absl::Status status = ForEach(files, [&](const JobFile& file) {

@@ -12,10 +12,13 @@
 #include <ranges>
 #include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client.h"
@@ -63,6 +66,29 @@ size_t EntityOf(const PredictedJob& job, Trace* trace) {
   return trace->entities.size() - 1;
 }
 
+std::vector<SimulatedWaits> WaitsOf(const std::vector<PredictedJob>& jobs) {
+  std::map<uint64_t, size_t> number_of;
+  std::set<uint64_t> arrays;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    number_of[jobs[i].id] = i;
+    if (jobs[i].array != 0) arrays.insert(jobs[i].array);
+  }
+  std::vector<SimulatedWaits> all;
+  for (const PredictedJob& job : jobs) {
+    SimulatedWaits& waits = all.emplace_back();
+    waits.not_before_s = job.not_before_s;
+    waits.array = job.array;
+    waits.at_once = job.at_once;
+    waits.queued = job.queued;
+    for (const uint64_t id : job.after) {
+      const auto parent = number_of.find(id);
+      if (parent != number_of.end()) waits.after.push_back(parent->second);
+      if (arrays.contains(id)) waits.after_arrays.push_back(id);
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 absl::StatusOr<study::SimulationInputs> MakeInputs(
@@ -71,6 +97,7 @@ absl::StatusOr<study::SimulationInputs> MakeInputs(
     return absl::InvalidArgumentError("there are no jobs to simulate");
   }
   std::ranges::stable_sort(*jobs, {}, &PredictedJob::arrival_s);
+  options.waits = WaitsOf(*jobs);
   Trace trace;
   for (const PredictedJob& job : *jobs) {
     TraceJob row;
@@ -135,6 +162,7 @@ namespace {
 // The steps of a job without an end: more than any simulation reaches.
 constexpr double kEndlessSteps = 1e15;
 constexpr uint64_t kEventsAtOnce = 64;
+constexpr double kRoundsBehind = 2;  // simulated after the last known end
 constexpr size_t kOthersShown = 20;
 // Opaque jobs that run arrive at 0, so that they keep their accelerators; the
 // other jobs so much later, and the new one after these.
@@ -155,10 +183,14 @@ using KnownSpeeds =
 
 KnownSpeeds KnownSpeedsOf(const std::vector<ForecastRow>& jobs) {
   KnownSpeeds known;
-  for (const ForecastRow& row : jobs) {
-    if (row.guessed) continue;
-    known[{WorkloadOf(row), row.scale_factor}] = {row.throughputs.begin(),
-                                                  row.throughputs.end()};
+  // Jobs behind the queue have only what their files give, so those in it come
+  // last, which may be measured.
+  for (const bool in_queue : {false, true}) {
+    for (const ForecastRow& row : jobs) {
+      if (row.guessed || (row.waits || row.held) == in_queue) continue;
+      known[{WorkloadOf(row), row.scale_factor}] = {row.throughputs.begin(),
+                                                    row.throughputs.end()};
+    }
   }
   return known;
 }
@@ -243,8 +275,15 @@ PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
   for (const auto& [type, on] : row.received) {
     job.received.types.push_back({type, on.since_reset_s, on.deficit_s});
   }
+  job.after = row.awaits;
+  job.not_before_s = row.not_before_s.value_or(0);
+  job.array = row.array;
+  job.at_once = row.array_at_once;
+  job.queued = !row.waits;
   return job;
 }
+
+bool IsEndless(const PredictedJob& job) { return job.steps >= kEndlessSteps; }
 
 // The jobs that keep their accelerators, nobody knows how long. A simulation
 // leaves out both: it would go on until its limit of time.
@@ -252,7 +291,7 @@ std::set<uint64_t> ImmovableOf(const LiveState& live, const Known& known) {
   std::set<uint64_t> immovable;
   for (const ForecastRow& row : live.jobs) {
     if (!IsSeated(row, known)) continue;
-    if (JobOf(row, known, 1).steps >= kEndlessSteps) immovable.insert(row.id);
+    if (IsEndless(JobOf(row, known, 1))) immovable.insert(row.id);
   }
   return immovable;
 }
@@ -274,6 +313,66 @@ std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes,
     }
   }
   return PartsOf(counts);
+}
+
+// The jobs, each behind those that it waits for, else in their order.
+std::vector<PredictedJob> ParentsFirst(std::vector<PredictedJob> jobs) {
+  std::map<uint64_t, std::vector<size_t>> named;  // by id of the job or array
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    named[jobs[i].id].push_back(i);
+    if (jobs[i].array != 0) named[jobs[i].array].push_back(i);
+  }
+  std::vector<PredictedJob> ordered;
+  std::set<uint64_t> parents;
+  std::set<size_t> placed;
+  const std::function<void(size_t)> place = [&](size_t i) {
+    if (!placed.insert(i).second) return;
+    for (const uint64_t parent : jobs[i].after) {
+      if (!parents.insert(parent).second || !named.contains(parent)) continue;
+      for (const size_t one : named.at(parent)) place(one);
+    }
+    ordered.push_back(std::move(jobs[i]));
+  };
+  for (size_t i = 0; i < jobs.size(); ++i) place(i);
+  return ordered;
+}
+
+// Whether a simulation has the job, unless it waits for one without an end.
+bool IsSimulated(const ForecastRow& row, const std::set<uint64_t>& immovable) {
+  return !row.held && !immovable.contains(row.id);
+}
+
+// Leaves out the jobs that wait for one without a known end (what_if.h).
+// `jobs`: those of `live` that are simulated, and the new one.
+std::vector<PredictedJob> LeaveOutEndless(const LiveState& live,
+                                          const std::set<uint64_t>& immovable,
+                                          std::vector<PredictedJob> jobs) {
+  std::set<uint64_t> present;  // jobs and arrays
+  std::set<uint64_t> endless;  // jobs, and arrays that have one of them
+  std::set<uint64_t> full;     // arrays in which an endless job keeps its turn
+  const auto add = [](const auto& job, std::set<uint64_t>* ids) {
+    ids->insert(job.id);
+    if (job.array != 0) ids->insert(job.array);
+  };
+  for (const ForecastRow& row : live.jobs) {
+    if (!IsSimulated(row, immovable)) add(row, &endless);
+    if (immovable.contains(row.id)) add(row, &full);
+  }
+  for (const PredictedJob& job : jobs) {
+    add(job, &present);
+    if (IsEndless(job)) add(job, &full);
+  }
+  std::vector<PredictedJob> kept;
+  for (PredictedJob& job : ParentsFirst(std::move(jobs))) {
+    const bool waits =
+        (!job.queued && full.contains(job.array)) ||
+        std::ranges::any_of(job.after, [&](uint64_t parent) {
+          return endless.contains(parent) || !present.contains(parent);
+        });
+    if (waits || IsEndless(job) || job.limited) add(job, &endless);
+    if (!waits) kept.push_back(std::move(job));
+  }
+  return kept;
 }
 
 bool IsAnyOf(const std::string& name, const std::vector<std::string>& names) {
@@ -303,7 +402,6 @@ absl::StatusOr<SimulationOptions> SimulationOptionsOf(
     return absl::FailedPreconditionError(
         "the cluster has no accelerators at present; start an agent");
   }
-  options.record_rounds = true;
   EngineOptions& engine = options.engine;
   engine.round_duration_s =
       status.round_duration_s.value_or(engine.round_duration_s);
@@ -326,7 +424,16 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
   PredictedJob job;
   job.name = spec.name;
   job.entity = spec.entity;
-  job.arrival_s = 2 * kMoment_s + spec.not_before_s.value_or(0);
+  for (const auto* names : {&spec.after_success, &spec.after_any}) {
+    for (const std::string& name : *names) {
+      uint64_t id = 0;  // stands for none
+      std::ignore = absl::SimpleAtoi(name, &id);
+      job.after.push_back(id);
+    }
+  }
+  // A parent is there when its child arrives.
+  job.arrival_s = job.after.empty() ? 2 * kMoment_s : kMoment_s;
+  job.not_before_s = spec.not_before_s.value_or(0);
   job.opaque = spec.opaque();
   job.weight = spec.weight;
   job.scale_factor = spec.scale_factor;
@@ -369,7 +476,8 @@ struct Ends {
   double simulated_s = 0;
 };
 
-// Simulates until all jobs with an end have ended.
+// Simulates until all jobs with an end have ended, and then long enough for the
+// others to start on accelerators that are free.
 absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
                               std::vector<PredictedJob> jobs,
                               double wall_limit_s) {
@@ -379,22 +487,23 @@ absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
                          TraceSimulation::Create(inputs.options, *inputs.trace,
                                                  *inputs.throughputs));
   const auto finite = static_cast<uint64_t>(std::ranges::count_if(
-      jobs, [](const PredictedJob& job) { return job.steps < kEndlessSteps; }));
+      jobs, [](const PredictedJob& job) { return !IsEndless(job); }));
   const Stopwatch clock;
   Ends ends;
-  while (simulation->jobs_ended() < finite && !simulation->Run(kEventsAtOnce)) {
+  Time until = kNever;
+  for (;;) {
+    if (until == kNever && simulation->jobs_ended() >= finite) {
+      until =
+          simulation->now() + kRoundsBehind * options.engine.round_duration_s;
+    }
+    if (simulation->now() >= until || simulation->Run(kEventsAtOnce)) break;
     if (clock.elapsed_s() < wall_limit_s) continue;
     ends.cut_short = true;
     break;
   }
   ends.simulated_s = simulation->now();
-  const SimulationResult result = simulation->Result();
-  for (const SimulatedJob& job : result.jobs) {
-    ends.by_id[jobs[job.job].id] = {kNever, job.completion_s};
-  }
-  for (const RecordedLease& lease : result.leases) {
-    Time& start = ends.by_id[jobs[lease.job].id].first;
-    start = std::min(start, lease.from_s);
+  for (const SimulatedJob& job : simulation->Result().jobs) {
+    ends.by_id[jobs[job.job].id] = {job.started_s, job.completion_s};
   }
   return ends;
 }
@@ -403,26 +512,6 @@ absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
 std::pair<Time, Time> EndsOf(const Ends& ends, uint64_t id) {
   const auto found = ends.by_id.find(id);
   return found == ends.by_id.end() ? std::pair(kNever, kNever) : found->second;
-}
-
-// When the last of the job's parents ends, which the job names by id; nullopt:
-// not known, such as of a parent that waits for others itself.
-std::optional<Time> EndOfParents(const JobSpec& spec,
-                                 const std::vector<PredictedJob>& jobs,
-                                 const Ends& ends) {
-  Time last_s = 0;
-  for (const auto* names : {&spec.after_success, &spec.after_any}) {
-    for (const std::string& name : *names) {
-      const auto parent = std::ranges::find_if(
-          jobs, [&](const auto& job) { return name == StrCat(job.id); });
-      if (parent == jobs.end() || parent->steps >= kEndlessSteps) {
-        return std::nullopt;
-      }
-      last_s = std::max(last_s, EndsOf(ends, parent->id).second);
-    }
-  }
-  if (!(last_s < kNever)) return std::nullopt;
-  return last_s;
 }
 
 // The job of that name or id, or all known elements of the array.
@@ -466,10 +555,13 @@ Json JobJson(const WhatIfJob& job) {
 
 }  // namespace
 
-absl::StatusOr<LiveState> QueryLiveState(Client& client) {
+absl::StatusOr<LiveState> QueryLiveState(Client& client,
+                                         std::string_view filter) {
   GAVEL_ASSIGN_OR_RETURN(const Json status, client.Query(QueryKind::kStatus));
   GAVEL_ASSIGN_OR_RETURN(const Json nodes, client.Query(QueryKind::kNodes));
-  GAVEL_ASSIGN_OR_RETURN(const Json jobs, client.Query(QueryKind::kForecast));
+  GAVEL_ASSIGN_OR_RETURN(
+      const Json jobs,
+      client.Query(QueryKind::kForecast, JobId(), std::string(filter)));
   return LiveState{ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
 }
 
@@ -514,24 +606,22 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                          SimulationOptionsOf(live, immovable));
   WhatIf answer;
   answer.policy = options.policy;
-  answer.endless = immovable.size();
-  std::vector<PredictedJob> jobs;
+  std::vector<PredictedJob> all;
   for (const ForecastRow& row : live.jobs) {
-    if (immovable.contains(row.id)) continue;
-    jobs.push_back(JobOf(row, known, 1));
-    answer.endless += jobs.back().steps >= kEndlessSteps ? 1 : 0;
+    if (IsSimulated(row, immovable)) all.push_back(JobOf(row, known, 1));
   }
+  all.push_back(added);
+  all = LeaveOutEndless(live, immovable, std::move(all));
+  std::vector<PredictedJob> jobs = all;
+  answer.after_parents = std::erase_if(jobs, [&](const PredictedJob& job) {
+                           return job.id == added.id;
+                         }) == 0;
+  answer.endless = immovable.size() +
+                   static_cast<size_t>(std::ranges::count_if(jobs, IsEndless));
   GAVEL_ASSIGN_OR_RETURN(const Ends without,
                          Simulate(options, jobs, wall_limit_s / 2));
-  const std::optional<Time> parents_end_s = EndOfParents(spec, jobs, without);
-  if (parents_end_s) {
-    added.arrival_s = std::max(added.arrival_s, kMoment_s + *parents_end_s);
-  }
-  answer.after_parents = !parents_end_s;
   Ends with = without;
-  if (parents_end_s) {
-    std::vector<PredictedJob> all = jobs;
-    all.push_back(added);
+  if (!answer.after_parents) {
     GAVEL_ASSIGN_OR_RETURN(with,
                            Simulate(options, std::move(all), wall_limit_s / 2));
   }
@@ -541,11 +631,12 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   answer.job = {0, spec.name, start_s, finish_s, kNever, added.at_most};
   answer.limited = added.limited;
   for (const PredictedJob& job : jobs) {
-    if (job.steps >= kEndlessSteps) continue;
+    if (IsEndless(job)) continue;
     const auto [from_s, to_s] = EndsOf(with, job.id);
     answer.others.push_back({job.id, job.name, from_s, to_s,
                              EndsOf(without, job.id).second, job.at_most});
   }
+  std::ranges::sort(answer.others, {}, &WhatIfJob::id);
   return answer;
 }
 
@@ -617,8 +708,6 @@ Json FitJson(const std::vector<FitRow>& rows) {
 
 namespace {
 
-constexpr int kForecastRuns = 9;
-
 Spread SpreadOf(std::vector<Time> times) {
   std::ranges::sort(times);
   return {times.front(), times[times.size() / 2], times.back()};
@@ -663,10 +752,9 @@ std::string SpreadText(const Spread& spread) {
   return earliest == latest ? earliest : StrCat(earliest, " to ", latest);
 }
 
-// When a job of the queue starts; one that waits for others, after these.
-std::string StartText(const QueueRow& row, const Spread& start) {
-  const bool waits = !row.awaits.empty() && !(start.median_s < kNever);
-  return waits ? "after its parents" : In(start.median_s);
+// It waits for others, of which the end is not known.
+bool IsAfterParents(const QueueRow& row, const Spread& start) {
+  return !row.awaits.empty() && !(start.median_s < kNever);
 }
 
 Json SpreadJson(const Spread& spread) {
@@ -690,22 +778,31 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
   std::uniform_real_distribution<double> exponent(-1, 1);
   std::map<uint64_t, std::pair<std::vector<Time>, std::vector<Time>>> times;
   std::set<uint64_t> at_most;
+  const Stopwatch clock;
+  double longest_s = 0;  // that a run has taken
   for (int run = 0; run < kForecastRuns; ++run) {
+    const double began_s = clock.elapsed_s();
+    if (run > 0 && began_s + longest_s > wall_limit_s) break;
     std::vector<PredictedJob> jobs;
     std::set<uint64_t> endless;
     for (const ForecastRow& row : live.jobs) {
-      if (immovable.contains(row.id)) continue;
+      if (!IsSimulated(row, immovable)) continue;
       // The first run is with the speeds that are expected.
       const double factor =
           run == 0 ? 1 : std::pow(kSpeedSpread, exponent(random));
       jobs.push_back(JobOf(row, known, factor));
-      if (jobs.back().steps >= kEndlessSteps) endless.insert(row.id);
+      if (IsEndless(jobs.back())) endless.insert(row.id);
       if (jobs.back().at_most) at_most.insert(row.id);
     }
     GAVEL_ASSIGN_OR_RETURN(
         const Ends ends,
-        Simulate(options, std::move(jobs), wall_limit_s / kForecastRuns));
-    forecast.cut_short |= ends.cut_short;
+        Simulate(options, LeaveOutEndless(live, immovable, std::move(jobs)),
+                 wall_limit_s - began_s));
+    // A part of a run would add jobs without an end.
+    if (run > 0 && ends.cut_short) break;
+    forecast.cut_short = ends.cut_short;
+    forecast.simulations = run + 1;
+    longest_s = std::max(longest_s, clock.elapsed_s() - began_s);
     for (const ForecastRow& row : live.jobs) {
       const auto [start_s, finish_s] = EndsOf(ends, row.id);
       times[row.id].first.push_back(start_s);
@@ -728,9 +825,11 @@ std::string RenderForecast(const QueueForecast& forecast,
     const QueueRow& row = *line.jobs.front();
     if (!Waits(row)) continue;
     const auto [id, start, finish, at_most] = ForecastOf(forecast, line);
-    cells.push_back({line.id, line.name, row.state, StartText(row, start),
-                     SpreadText(start), EndIn(finish.median_s, at_most),
-                     SpreadText(finish), row.reason});
+    cells.push_back(
+        {line.id, line.name, row.state,
+         IsAfterParents(row, start) ? "after its parents" : In(start.median_s),
+         SpreadText(start), EndIn(finish.median_s, at_most), SpreadText(finish),
+         row.reason});
   }
   if (cells.empty()) return "no job waits\n";
   std::string text = RenderTable(
@@ -741,6 +840,10 @@ std::string RenderForecast(const QueueForecast& forecast,
     text +=
         "the simulation took too long and was cut short; \"-\" is what it "
         "did not come to\n";
+  } else if (forecast.simulations < kForecastRuns) {
+    StrAppend(&text, "the spread is that of ", forecast.simulations,
+              " simulations instead of ", kForecastRuns,
+              ", which would take too long\n");
   }
   return text;
 }
@@ -751,6 +854,7 @@ Json ForecastJson(const QueueForecast& forecast,
   for (const QueueRow& row : rows) {
     if (!Waits(row)) continue;
     const JobForecast* const job = FindForecast(forecast, row.id);
+    const Spread start = job == nullptr ? Spread() : job->start;
     jobs.push_back(
         {{"id", row.id},
          {"array", row.array},
@@ -759,11 +863,14 @@ Json ForecastJson(const QueueForecast& forecast,
          {"state", row.state},
          {"reason", row.reason},
          {"awaits", row.awaits},
-         {"start", SpreadJson(job == nullptr ? Spread() : job->start)},
+         {"after_parents", IsAfterParents(row, start)},
+         {"start", SpreadJson(start)},
          {"finish", SpreadJson(job == nullptr ? Spread() : job->finish)},
          {"at_most", job != nullptr && job->at_most}});
   }
-  return {{"jobs", std::move(jobs)}, {"cut_short", forecast.cut_short}};
+  return {{"jobs", std::move(jobs)},
+          {"cut_short", forecast.cut_short},
+          {"simulations", forecast.simulations}};
 }
 
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
@@ -1099,7 +1206,7 @@ absl::Status Set(const PolicyOptions& options, Client& client) {
 }
 
 absl::Status ShowPreview(const PolicyOptions& options, Client& client) {
-  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client));
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client, ""));
   GAVEL_ASSIGN_OR_RETURN(const auto preview, Preview(live, options.name));
   const std::string text =
       options.json ? PreviewJson(preview).dump(2) + "\n"
@@ -1159,7 +1266,8 @@ struct WhatIfOptions : ClientOptions {
 absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(*client));
+  GAVEL_ASSIGN_OR_RETURN(const LiveState live,
+                         QueryLiveState(*client, kWithWaiting));
   absl::StatusOr<JobSpec> spec = WithParentsLeft(*client, files.front().spec);
   GAVEL_RETURN_IF_ERROR(Annotate(spec.status(), options.job));
   absl::StatusOr<WhatIf> answer = Predict(live, *spec, options.wall_limit_s);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,12 +43,19 @@ struct PredictedJob {
   std::map<std::string, double> steps_per_s;
   double pause_s = 0;  // lost by each pause
   event::Received received = {};
+  // The next five are as in SimulatedWaits. `after` has ids of jobs and arrays;
+  // those that are not among the jobs have ended.
+  std::vector<uint64_t> after = {};
+  double not_before_s = 0;  // after its arrival
+  uint64_t array = 0;
+  int at_once = 0;
+  bool queued = true;
 };
 
 // Returns the trace and throughputs of these jobs, in the order of arrival, and
-// `options` with their overheads added. Sorts `jobs` in the same order: job I
-// of the results is jobs[I]. INVALID_ARGUMENT: there are no jobs, or a value is
-// invalid.
+// `options` with their overheads and waits added. Sorts `jobs` in the same
+// order: job I of the results is jobs[I]. INVALID_ARGUMENT: there are no jobs,
+// or a value is invalid.
 absl::StatusOr<study::SimulationInputs> MakeInputs(
     SimulationOptions options, std::vector<PredictedJob>* jobs);
 
@@ -66,7 +74,11 @@ std::vector<ClusterPart> PartsOf(
 // knows neither which job holds which accelerator at present, except for opaque
 // jobs, nor the jobs still to come. A job without steps_total and time_limit,
 // and one whose speed nobody has given or measured, runs to the end of the
-// simulation. An opaque job then runs to its time_limit, if it has one.
+// simulation. An opaque job then runs to its time_limit, if it has one. Jobs
+// that wait for others, for a time or for their turn in an array are held by
+// the engine of the simulation as by that of the coordinator. A job is left out
+// if it waits for one without a known end: one that is held or left out itself,
+// that runs to the end of the simulation, or that its time_limit holds.
 
 // The coordinator's answers to the queries kStatus, kNodes and kForecast.
 struct LiveState {
@@ -96,8 +108,10 @@ struct WhatIf {
   double simulated_s = 0;
 };
 
-// Asks the coordinator for all three parts of the state.
-absl::StatusOr<LiveState> QueryLiveState(Client& client);
+// Asks the coordinator for all three parts of the state. `filter` is of
+// kForecast: empty, or kWithWaiting for a prediction.
+absl::StatusOr<LiveState> QueryLiveState(Client& client,
+                                         std::string_view filter);
 
 // The job with the parents that it would wait for if it were submitted now,
 // each by its id; all elements of an array are parents. Parents by index are
@@ -129,9 +143,12 @@ Json FitJson(const std::vector<FitRow>& rows);
 // ---- When the jobs that wait start and end (`gavel queue --start`).
 //
 // Nobody knows exactly how fast jobs will be. So the prediction is made several
-// times, with each job up to kSpeedSpread times as fast or as slow as expected.
+// times, with each job up to kSpeedSpread times as fast or as slow as expected:
+// kForecastRuns times, or as often as the time limit allows. The first time is
+// with the speeds that are expected.
 
 inline constexpr double kSpeedSpread = 1.25;
+inline constexpr int kForecastRuns = 9;
 
 struct Spread {
   Time earliest_s = kNever;  // from now; kNever: not within the simulation
@@ -146,7 +163,8 @@ struct JobForecast {
 };
 struct QueueForecast {
   std::vector<JobForecast> jobs;  // that have not ended, by id
-  bool cut_short = false;
+  bool cut_short = false;         // the first simulation was
+  int simulations = kForecastRuns;
 };
 // FAILED_PRECONDITION: there are no accelerators.
 absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,

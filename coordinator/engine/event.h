@@ -198,6 +198,13 @@ struct Received {
   std::vector<OnType> types;
 };
 
+// One element of an array, submitted alone. The spec's name is "NAME_INDEX".
+struct Element {
+  int index = 0;
+  int at_once = 0;      // how many of the array may run at once; 0: no limit
+  bool queued = false;  // it has had its turn
+};
+
 // `reply_to` is the server's own handle of the client that waits. A spec with
 // elements (job_array.h) makes several jobs.
 struct JobSubmitted {
@@ -210,6 +217,9 @@ struct JobSubmitted {
   // The jobs and arrays that its specification names as parents, without those
   // that have ended as they should. Set by the engine.
   std::vector<Parent> parents = {};
+  // Set in an engine that predicts the future of another one, where the job is
+  // an element of an array; not journaled.
+  std::optional<Element> element = {};
 };
 
 // A command to a job that has no argument: kCancel, kRelease, kHold, kRequeue

@@ -715,6 +715,7 @@ void Admit(State& s, Time now, event::JobSubmitted e) {
 
 void On(State& s, Time now, const event::JobSubmitted& e) {
   if (!IndicesOf(e.spec).empty()) return SubmitArray(s, now, e);
+  if (e.element.has_value()) return SubmitElement(s, now, e);
   s.isolated.CountChanged(now);
   Job& job = s.jobs.Add(now, e.spec);
   job.submitted_wall_s = now + s.options.wall_offset_s;

@@ -112,6 +112,29 @@ std::string WhyNotOne(const State& s, const event::JobCommanded& e,
   return WhyNot(one, &job, IsKeptOut(s, job));
 }
 
+// The element is held, for nothing yet.
+Job& AddElement(State& s, Time now, JobSpec spec, JobId array,
+                const event::Element& element) {
+  Job& job = s.jobs.AddHeld(now, std::move(spec));
+  job.array = array;
+  job.array_index = element.index;
+  job.array_at_once = element.at_once;
+  job.unqueued = true;
+  job.submitted_wall_s = now + s.options.wall_offset_s;
+  job.reason = reason::ArrayLimit{array, element.at_once};
+  s.arrays.NoteSubmitted(job);
+  return job;
+}
+
+// Holds a new element for its parents, its time or its turn.
+void HoldElement(State& s, Job& job, std::vector<Parent> parents) {
+  if (!parents.empty()) {
+    HoldForParents(s, job, std::move(parents));
+  } else if (!HoldElementUntilDue(s, job)) {
+    s.arrays.NoteWaiting(job);
+  }
+}
+
 }  // namespace
 
 void ArrayBook::NoteSubmitted(const Job& element) {
@@ -173,22 +196,25 @@ void SubmitArray(State& s, Time now, const event::JobSubmitted& e) {
   const int at_once = AtOnceOf(e.spec);
   const JobId array = s.jobs.TakeArrayId(e.spec);
   for (const int index : indices) {
-    Job& job = s.jobs.AddHeld(now, ElementSpec(e.spec, index));
-    job.array = array;
-    job.array_index = index;
-    job.array_at_once = at_once;
-    job.unqueued = true;
-    job.submitted_wall_s = now + s.options.wall_offset_s;
-    job.reason = reason::ArrayLimit{array, at_once};
-    s.arrays.NoteSubmitted(job);
-    std::vector<Parent> parents = ParentsOfElement(s, e.parents, index);
-    if (!parents.empty()) {
-      HoldForParents(s, job, std::move(parents));
-    } else if (!HoldElementUntilDue(s, job)) {
-      s.arrays.NoteWaiting(job);
-    }
+    Job& job = AddElement(s, now, ElementSpec(e.spec, index), array,
+                          {.index = index, .at_once = at_once});
+    HoldElement(s, job, ParentsOfElement(s, e.parents, index));
   }
   s.outbox.Emit(action::Reply{e.reply_to, array, ""});
+}
+
+void SubmitElement(State& s, Time now, const event::JobSubmitted& e) {
+  JobSpec whole;
+  whole.name = ArrayNameOf(e.spec.name);
+  whole.owner = e.spec.owner;
+  JobId array = s.jobs.LatestNamed(NameOf(whole));
+  if (!array.valid()) array = s.jobs.TakeArrayId(whole);
+  Job& job = AddElement(s, now, e.spec, array, *e.element);
+  s.outbox.Emit(action::Reply{e.reply_to, job.id, ""});
+  if (!e.element->queued) return HoldElement(s, job, e.parents);
+  s.arrays.NoteQueued(job);
+  EnterQueue(s, now, job);
+  s.ledger.TakeReceived(job.id, e.received);
 }
 
 void WaitForTurn(State& s, Job& element) {

@@ -92,6 +92,9 @@ bool WaitsForArray(const Job& job);
 
 // Makes the elements of a submission, all of which wait.
 void SubmitArray(State& s, Time now, const event::JobSubmitted& e);
+// Makes the one element that JobSubmitted::element describes. The first one of
+// its array makes the array, too.
+void SubmitElement(State& s, Time now, const event::JobSubmitted& e);
 // The element waits for its turn.
 void WaitForTurn(State& s, Job& element);
 // Lets the next elements into the queue, as many as there is room for: a row of

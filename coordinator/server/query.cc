@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/type_names.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/rows.h"
 #include "core/text.h"
@@ -206,11 +207,28 @@ double StepsDone(const Job& job, Time now) {
 std::optional<double> TimeLeft(const Job& job, double received_s, Time now) {
   if (!job.spec.time_limit_s) return std::nullopt;
   double used_s = received_s - job.limited_from_s;
-  if (job.spec.opaque()) {
+  if (job.spec.opaque() && !job.workers.empty()) {
     const Worker& first = job.workers.front();
     used_s = first.held_epoch != 0 ? now - first.leased_at : 0;
   }
   return std::max(0.0, *job.spec.time_limit_s - used_s);
+}
+
+// An element that was never in the queue is not in the matrix yet.
+Throughput ThroughputOf(const Job& job, const std::string& type,
+                        const Engine& engine) {
+  if (!job.unqueued) return engine.throughputs().Get(job.id, type);
+  const std::vector<std::string>& wanted = job.spec.types;
+  Throughput known = {1, ThroughputSource::kGuessed};
+  bool barred = !wanted.empty();
+  for (const std::string& name : NamesOfType(type, engine.cluster().types())) {
+    barred = barred && std::ranges::find(wanted, name) == wanted.end();
+    const auto given = job.spec.throughputs.find(name);
+    if (given == job.spec.throughputs.end()) continue;
+    if (known.source == ThroughputSource::kGiven) continue;
+    known = {given->second, ThroughputSource::kGiven};
+  }
+  return barred ? Throughput{0, ThroughputSource::kGiven} : known;
 }
 
 ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
@@ -233,20 +251,33 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
   row.age_s = view.now - job.submitted_at;
   row.guessed = true;
   for (const std::string& type : view.engine.cluster().types()) {
-    const Throughput known = view.engine.throughputs().Get(job.id, type);
+    const Throughput known = ThroughputOf(job, type, view.engine);
     if (known.steps_per_s > 0) {
       row.guessed &= known.source == ThroughputSource::kGuessed;
     }
     row.throughputs.emplace_back(type, known.steps_per_s);
     row.sources.emplace_back(type, SourceOf(job, type, view.engine));
   }
-  const event::Received received = view.engine.ReceivedOf(job.id, view.now);
+  event::Received received{job.received_s, {}};
+  if (job.active()) received = view.engine.ReceivedOf(job.id, view.now);
   row.time_left_s = TimeLeft(job, received.total_s, view.now);
   row.received_s = received.total_s;
   for (const event::Received::OnType& on : received.types) {
     row.received.push_back({on.type, {on.since_reset_s, on.deficit_s}});
   }
   row.opaque = spec.opaque();
+  row.waits = WaitsByItself(job);
+  row.held = !job.active() && !row.waits;
+  for (const Parent& parent : job.parents) {
+    row.awaits.push_back(parent.job.value());
+  }
+  const double due_s =
+      job.submitted_at + spec.not_before_s.value_or(0) - view.now;
+  // One whose turn is next was released, or its time has come.
+  const bool next = std::holds_alternative<reason::ArrayLimit>(job.reason);
+  if (row.waits && !next && due_s > 0) row.not_before_s = due_s;
+  row.array = job.array.value();
+  row.array_at_once = job.array_at_once;
   return row;
 }
 
@@ -255,7 +286,7 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
 std::string_view SourceOf(const Job& job, const std::string& type,
                           const Engine& engine) {
   if (engine.throughputs().IsExcluded(job.id, type)) return "out of memory";
-  return SourceName(engine.throughputs().Get(job.id, type).source);
+  return SourceName(ThroughputOf(job, type, engine).source);
 }
 
 std::string_view SourceName(ThroughputSource source) {
@@ -483,10 +514,12 @@ void AnswerForecast(const QueryRequest& request, const QueryView& view,
                     QueryReply* reply) {
   JsonPage page;
   uint64_t last = request.cursor;
+  const bool with_waiting = request.filter == kWithWaiting;
   const std::map<JobId, Job>& jobs = view.engine.jobs();
   for (auto it = jobs.upper_bound(JobId(last)); it != jobs.end(); ++it) {
     const auto& [id, job] = *it;
-    if (job.active() && !page.Add(ToJson(ForecastRowOf(job, view)))) {
+    const bool shown = job.active() || (with_waiting && HasName(job));
+    if (shown && !page.Add(ToJson(ForecastRowOf(job, view)))) {
       reply->next_cursor = last;
       break;
     }

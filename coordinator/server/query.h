@@ -91,7 +91,7 @@ struct QueryView {
 };
 
 // Answers kNodes (rows of servers; the cursor counts rows), kStatus (one
-// object) and kForecast (rows of active jobs). Queries about jobs are answered
+// object) and kForecast (rows of jobs). Queries about jobs are answered
 // by queue_view.h.
 QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
 
@@ -101,7 +101,8 @@ QueryReply AnswerQuery(const QueryRequest& request, const QueryView& view);
 void AnswerNodes(const QueryRequest& request, const QueryView& view,
                  QueryReply* reply);
 // The input of a prediction for each active job, for `gavel what-if`: the
-// client simulates, so that the coordinator never computes for it. Rows are
+// client simulates, so that the coordinator never computes for it. With the
+// filter kWithWaiting also for each other job that has not ended. Rows are
 // ordered by job id, and the cursor is the last one's. "steps_left" is null for
 // a job that runs until its program ends by itself.
 void AnswerForecast(const QueryRequest& request, const QueryView& view,

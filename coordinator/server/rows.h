@@ -419,10 +419,23 @@ struct ForecastRow {
   std::string workload;
   Named<std::string> sources;  // of `throughputs`, as in ThroughputRow
   bool opaque = false;         // as in QueueRow
+  // The job is behind the queue (kWithWaiting). It `waits` for its parents, for
+  // its time or for its turn in its array, or is `held` until its release.
+  bool waits = false;
+  bool held = false;
+  std::vector<uint64_t> awaits;        // as in QueueRow
+  std::optional<double> not_before_s;  // from now; null: it waits for no time
+  uint64_t array = 0;                  // as in QueueRow
+  int array_at_once = 0;               // of its elements; 0: no limit
 };
 GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
           deadline_s, scale_factor, steps_left, time_left_s, age_s, throughputs,
-          guessed, received_s, received, workload, sources, opaque)
+          guessed, received_s, received, workload, sources, opaque, waits, held,
+          awaits, not_before_s, array, array_at_once)
+
+// The filter of kForecast for the jobs behind the queue beside those in it. A
+// coordinator that does not know it leaves them out.
+inline constexpr std::string_view kWithWaiting = R"({"waiting": true})";
 
 // Null: there is none of that name.
 template <class T>

@@ -29,6 +29,30 @@ class WhatIfTest : public ::testing::Test {
                           {"throughputs", {{"v100", rate}}}});
   }
 
+  // A job behind the queue, with 10 steps/s.
+  Json& AddWaiting(uint64_t id, Json steps_left, Json awaits) {
+    AddJob(id, std::move(steps_left), 10);
+    live_.jobs.back()["waits"] = true;
+    live_.jobs.back()["awaits"] = std::move(awaits);
+    return live_.jobs.back();
+  }
+  void HaveAccelerators(int count) {
+    live_.nodes[0]["accelerators"] = Json::array();
+    for (int i = 0; i < count; ++i) {
+      live_.nodes[0]["accelerators"].push_back(
+          {{"type", "v100"}, {"state", "idle"}});
+    }
+  }
+  std::map<uint64_t, JobForecast> Forecast() {
+    std::map<uint64_t, JobForecast> by_id;
+    const auto forecast = PredictQueue(live_, 60);
+    EXPECT_OK(forecast);
+    if (!forecast.ok()) return by_id;
+    EXPECT_FALSE(forecast->cut_short);
+    for (const JobForecast& job : forecast->jobs) by_id[job.id] = job;
+    return by_id;
+  }
+
   // The live state as JSON, as the coordinator sends it.
   struct LiveJson {
     operator LiveState() const {
@@ -245,6 +269,129 @@ TEST_F(WhatIfTest, TheQueueSaysThatAJobStartsAfterItsParents) {
   row.state = "PD";
   row.awaits = {7};
   EXPECT_THAT(RenderForecast({}, {row}, 0), HasSubstr("after its parents"));
+  EXPECT_EQ(ForecastJson({}, {row})["jobs"][0]["after_parents"], true);
+  QueueForecast forecast;
+  forecast.jobs = {{9, {10, 20, 30}, {40, 50, 60}}};
+  EXPECT_THAT(RenderForecast(forecast, {row}, 0),
+              AllOf(HasSubstr("00:00:20"), Not(HasSubstr("parents"))));
+  EXPECT_EQ(ForecastJson(forecast, {row})["jobs"][0]["after_parents"], false);
+}
+
+TEST_F(WhatIfTest, AJobOfTheQueueStartsWhenTheLastOfItsParentsEnds) {
+  HaveAccelerators(3);
+  AddWaiting(1, 100.0, {4});  // `gavel update` may name a later job
+  AddJob(2, 300.0, 10);
+  AddJob(3, 500.0, 10);
+  AddWaiting(4, 200.0, {2, 3});
+  auto jobs = Forecast();
+  EXPECT_GE(jobs[4].start.median_s, jobs[3].finish.median_s);
+  EXPECT_LE(jobs[4].start.latest_s, jobs[3].finish.latest_s + 10);
+  EXPECT_GE(jobs[1].start.earliest_s, jobs[4].finish.earliest_s);
+  EXPECT_LE(jobs[1].finish.latest_s, 1.25 * (50 + 20 + 10) + 3 * 10);
+
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_EQ(answer->others.size(), 4u);
+  spec_.after_success = {"4"};
+  const auto after = Predict(live_, spec_, 10);
+  ASSERT_OK(after);
+  EXPECT_GE(after->job.start_s, answer->others.at(3).finish_s);
+}
+
+TEST_F(WhatIfTest, AJobWithoutAnEndStartsAfterItsParentsToo) {
+  AddJob(1, 300.0, 10);
+  AddWaiting(2, nullptr, {1});
+  AddWaiting(3, 100.0, {2});
+  auto jobs = Forecast();
+  EXPECT_GE(jobs[2].start.earliest_s, jobs[1].finish.earliest_s);
+  EXPECT_LT(jobs[2].start.latest_s, kNever);
+  EXPECT_EQ(jobs[2].finish.earliest_s, kNever);
+  EXPECT_EQ(jobs[3].start.earliest_s, kNever);
+}
+
+TEST_F(WhatIfTest, AJobWhoseParentIsHeldHasNoTime) {
+  HaveAccelerators(2);
+  AddJob(1, 300.0, 10);
+  live_.jobs.back()["held"] = true;
+  AddJob(2, 300.0, 10);  // its time_limit holds it before its end
+  live_.jobs.back()["time_left_s"] = 5.0;
+  AddWaiting(3, 100.0, {1});
+  AddWaiting(4, 100.0, {2});
+  AddWaiting(5, 100.0, {4});
+  AddWaiting(6, 100.0, {99});  // not there: ended otherwise than it should
+  auto jobs = Forecast();
+  EXPECT_EQ(jobs[1].start.earliest_s, kNever);
+  EXPECT_NEAR(jobs[2].finish.latest_s, 5, 0.1);
+  for (uint64_t id = 3; id <= 6; ++id) {
+    EXPECT_EQ(jobs[id].start.earliest_s, kNever) << id;
+  }
+}
+
+TEST_F(WhatIfTest, AnArrayRunsAtMostSoManyElementsAtOnceAsItsFileSays) {
+  HaveAccelerators(6);
+  for (uint64_t id = 11; id <= 15; ++id) {
+    AddWaiting(id, 300.0, Json::array());
+    live_.jobs.back()["waits"] = id > 12;
+    live_.jobs.back()["array"] = 10;
+    live_.jobs.back()["array_at_once"] = 2;
+  }
+  AddWaiting(16, 100.0, {10});
+  auto jobs = Forecast();
+  EXPECT_NEAR(jobs[12].start.latest_s, 0, 0.1);
+  EXPECT_GE(jobs[13].start.earliest_s, 24);
+  EXPECT_LE(jobs[13].start.latest_s, 37.5 + 10);
+  EXPECT_GE(jobs[15].start.earliest_s, 2 * 24);
+  EXPECT_LE(jobs[15].start.latest_s, 2 * (37.5 + 10));
+  EXPECT_GE(jobs[16].start.median_s, jobs[15].finish.median_s);
+  EXPECT_LE(jobs[16].start.latest_s, 3 * (37.5 + 10));
+
+  // Two elements without an end keep their turns, and the array has no end.
+  live_.jobs[0]["steps_left"] = nullptr;
+  jobs = Forecast();
+  EXPECT_LT(jobs[12].finish.latest_s, kNever);
+  EXPECT_EQ(jobs[13].start.earliest_s, kNever);
+  EXPECT_EQ(jobs[16].start.earliest_s, kNever);
+}
+
+TEST_F(WhatIfTest, AForecastThatTakesTooLongIsMadeFewerTimes) {
+  for (uint64_t id = 11; id <= 400; ++id) {
+    AddWaiting(id, 300.0, Json::array());
+    live_.jobs.back()["waits"] = id > 12;
+    live_.jobs.back()["array"] = 10;
+    live_.jobs.back()["array_at_once"] = 2;
+  }
+  const auto forecast = PredictQueue(live_, 1e-6);
+  ASSERT_OK(forecast);
+  EXPECT_TRUE(forecast->cut_short);
+  EXPECT_EQ(forecast->simulations, 1);
+  EXPECT_EQ(forecast->jobs.size(), 390u);
+  QueueForecast few;
+  few.simulations = 2;
+  QueueRow row;
+  row.id = 11;
+  row.state = "PD";
+  EXPECT_THAT(RenderForecast(few, {row}, 0),
+              HasSubstr("the spread is that of 2 simulations instead of 9"));
+  EXPECT_EQ(ForecastJson(few, {row})["simulations"], 2);
+}
+
+TEST_F(WhatIfTest, AJobThatWaitsForATimeStartsThen) {
+  AddWaiting(1, 100.0, Json::array())["not_before_s"] = 20'000.0;
+  AddWaiting(2, 100.0, {1});
+  auto jobs = Forecast();
+  EXPECT_GE(jobs[1].start.earliest_s, 20'000);
+  EXPECT_LE(jobs[1].start.latest_s, 20'010);
+  EXPECT_GE(jobs[2].start.earliest_s, jobs[1].finish.earliest_s);
+}
+
+TEST_F(WhatIfTest, WhatWasMeasuredInTheQueueCountsMoreThanWhatIsGivenBehindIt) {
+  AddJob(1, 500.0, 10);
+  AddWaiting(2, 500.0, {1})["throughputs"]["v100"] = 99.0;
+  spec_.throughputs.clear();
+  spec_.app = "lm";
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_GE(answer->job.finish_s - answer->job.start_s, 100);
 }
 
 TEST_F(WhatIfTest, TheElementsOfAnArrayThatHaveNotStartedShareALine) {

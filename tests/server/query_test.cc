@@ -405,6 +405,49 @@ TEST(ForecastRows, TheLimitOfAnOpaqueJobBeginsWithItsLease) {
   EXPECT_EQ(rows[1]["time_left_s"], 600.0);
 }
 
+TEST(ForecastRows, JobsBehindTheQueueAreShownWhereTheyAreAskedFor) {
+  EngineDriver driver(1);
+  const JobId parent = driver.Submit("prepare", 1, JobSpec());
+  JobSpec child;
+  child.after_success = {"prepare"};
+  child.not_before_s = 500;
+  driver.Submit("train", 1, child);
+  JobSpec array;
+  array.array = "0-2%1";
+  array.job_class = JobClass::kOpaque;
+  array.time_limit_s = 60;
+  array.types = {"k80"};
+  array.throughputs = {{"v100", 7.0}};
+  driver.Submit("lm", 1, array);
+  const JobId held = driver.Submit("held", 1, JobSpec());
+  driver.Step(event::JobCommanded{held, CommandKind::kHold});
+  driver.At(10);
+  QueryRequest request{1, QueryKind::kForecast, JobId(), 0};
+  const auto ask = [&] {
+    return json::parse(
+        AnswerQuery(request, {driver.engine(), driver.now, "fifo"}).json);
+  };
+  json rows = ask();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[1]["array_at_once"], 1);
+  EXPECT_EQ(rows[1]["waits"], false);
+
+  request.filter = kWithWaiting;
+  rows = ask();
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_EQ(rows[1]["waits"], true);
+  EXPECT_EQ(rows[1]["awaits"], json::array({parent.value()}));
+  EXPECT_NEAR(rows[1]["not_before_s"].get<double>(), 490, 1);
+  EXPECT_EQ(rows[4]["waits"], true);
+  EXPECT_EQ(rows[4]["array"], 3);
+  EXPECT_EQ(rows[4]["time_left_s"], 60.0);
+  EXPECT_EQ(rows[4]["throughputs"]["v100"], 0.0) << "its file bars it";
+  EXPECT_EQ(rows[5]["waits"], false);
+  EXPECT_EQ(rows[5]["held"], true);
+  driver.Step(event::JobCommanded{parent, CommandKind::kCancel});
+  EXPECT_EQ(ask().size(), 4u) << "those that are over are not shown";
+}
+
 TEST_F(QueryTest, BytesThatAreNoTextDoNotBreakTheJson) {
   Submit("a");
   JobSpec spec;

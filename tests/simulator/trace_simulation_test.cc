@@ -28,6 +28,45 @@ TEST(TraceSimulation, AJobAloneTakesItsStepsOverItsThroughput) {
   EXPECT_EQ(result.preemptions, 0u);
 }
 
+TEST(TraceSimulation, AJobWaitsForOthersAndForItsTime) {
+  SimulationOptions options = SmallOptions("fast:4", "fifo");
+  options.waits.resize(3);
+  options.waits[1].after = {0};
+  options.waits[2].not_before_s = 200'000;
+  const SimulationResult result =
+      Simulate(options, SmallTrace({{"a", 1000}, {"a", 1000}, {"a", 1000}}));
+  ASSERT_TRUE(result.complete) << result.stopped;
+  EXPECT_DOUBLE_EQ(result.jobs[0].completion_s, 250);
+  EXPECT_GE(result.jobs[1].started_s, 250);
+  EXPECT_LE(result.jobs[1].started_s, 300);
+  EXPECT_GE(result.jobs[2].started_s, 200'000);
+  EXPECT_LE(result.jobs[2].started_s, 200'100);
+}
+
+TEST(TraceSimulation, ElementsOfAnArrayWaitForTheirTurn) {
+  SimulationOptions options = SmallOptions("fast:4", "fifo");
+  options.waits.resize(5);
+  for (size_t i = 0; i < 4; ++i) {
+    options.waits[i].array = 7;
+    options.waits[i].at_once = 2;
+    options.waits[i].queued = i < 2;
+  }
+  options.waits[4].after_arrays = {7};
+  const SimulationResult result = Simulate(
+      options,
+      SmallTrace(
+          {{"a", 1000}, {"a", 2000}, {"a", 1000}, {"a", 1000}, {"a", 1000}}));
+  ASSERT_TRUE(result.complete) << result.stopped;
+  EXPECT_DOUBLE_EQ(result.jobs[0].started_s, 0);
+  EXPECT_DOUBLE_EQ(result.jobs[1].started_s, 0);
+  EXPECT_GE(result.jobs[2].started_s, 250);
+  EXPECT_LE(result.jobs[2].started_s, 300);
+  EXPECT_GE(result.jobs[3].started_s, 500);
+  EXPECT_LE(result.jobs[3].started_s, 600);
+  EXPECT_GE(result.jobs[4].started_s, result.jobs[3].completion_s);
+  EXPECT_LE(result.jobs[4].started_s, result.jobs[3].completion_s + 100);
+}
+
 TEST(TraceSimulation, TwoEqualJobsShareOneAcceleratorByRounds) {
   const SimulationResult result =
       Simulate(SmallOptions("fast:1"), SmallTrace({{"a", 2000}, {"a", 2000}}));
