@@ -16,6 +16,7 @@
 #include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
 #include "coordinator/workload/job_spec.h"
+#include "core/message_fields.h"
 #include "core/packer.h"
 #include "core/status.h"
 #include "core/text.h"

@@ -190,20 +190,20 @@ TEST(FairnessRecordTest, KeepsTheLastSamplesOfThoseThatHaveAny) {
   for (size_t i = 1; i < FairnessRecord::kSamplesMax; ++i) {
     record.Add(1.0 + static_cast<double>(i), totals);
   }
-  Json json = record.ToJson();
-  ASSERT_EQ(json["at_s"].size(), FairnessRecord::kSamplesMax);
-  ASSERT_EQ(json["users"].size(), 2u);
-  EXPECT_EQ(json["users"][0]["share"].front(), 0.5);
-  EXPECT_TRUE(json["users"][0]["rho"].front().is_null());
-  EXPECT_EQ(json["users"][1]["rho"].front(), 1.5);
-  EXPECT_TRUE(json["users"][1]["rho"].back().is_null());
-  EXPECT_EQ(json["apps"][0]["owner"], "ann");
+  Json kept = record.ToJson();
+  ASSERT_EQ(kept["at_s"].size(), FairnessRecord::kSamplesMax);
+  ASSERT_EQ(kept["users"].size(), 2u);
+  EXPECT_EQ(kept["users"][0]["share"].front(), 0.5);
+  EXPECT_TRUE(kept["users"][0]["rho"].front().is_null());
+  EXPECT_EQ(kept["users"][1]["rho"].front(), 1.5);
+  EXPECT_TRUE(kept["users"][1]["rho"].back().is_null());
+  EXPECT_EQ(kept["apps"][0]["owner"], "ann");
   record.Add(1000, totals);
-  json = record.ToJson();
-  EXPECT_EQ(json["at_s"].size(), FairnessRecord::kSamplesMax);
-  EXPECT_EQ(json["at_s"].front(), 2);
-  ASSERT_EQ(json["users"].size(), 1u) << "its last sample is forgotten";
-  EXPECT_EQ(json["users"][0]["share"].size(), FairnessRecord::kSamplesMax);
+  kept = record.ToJson();
+  EXPECT_EQ(kept["at_s"].size(), FairnessRecord::kSamplesMax);
+  EXPECT_EQ(kept["at_s"].front(), 2);
+  ASSERT_EQ(kept["users"].size(), 1u) << "its last sample is forgotten";
+  EXPECT_EQ(kept["users"][0]["share"].size(), FairnessRecord::kSamplesMax);
   for (size_t i = 0; i < 2 * FairnessRecord::kNamesMax; ++i) {
     totals.users = {{StrCat("user-", i), "", 1, 1, {}}};
     record.Add(2000.0 + static_cast<double>(i), totals);
