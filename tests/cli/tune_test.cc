@@ -122,7 +122,7 @@ TEST_F(TuneTest, HyperBandFindsTheBestTrialAndEachIsAsAlone) {
   }
   EXPECT_EQ(found["trials"][static_cast<size_t>(best_of_six)]["steps"], 60);
   const Ended replay = Run({"replay", state()});
-  EXPECT_THAT(replay.output, HasSubstr("AppGoalSet: app s, 50 steps to come"));
+  EXPECT_THAT(replay.output, HasSubstr("AppGoalSet: app s, 0 steps to come"));
   EXPECT_THAT(replay.output,
               HasSubstr("AppGoalSet: app s has ended, as its optimiser says"));
   EXPECT_THAT(ReadText(Path("eight/report.html")), HasSubstr("loss by steps"));
