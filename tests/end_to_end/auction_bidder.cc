@@ -2,8 +2,9 @@
 // jobs, in their order.
 //   auction_bidder APP COORDINATOR LOG VICTIM
 // Each bid adds a line to the file LOG. If there is a file VICTIM with the id
-// of a process, that process is killed before the bid is sent, while the
-// auction waits for it; the file is removed first. An id of 0 is this process.
+// of a process and the word "bid" or "divide", that process is killed before
+// the next bid or division is sent, while the auction waits for it; the file is
+// removed first. An id of 0 is this process.
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +29,7 @@ class Bidder : public gavel::AppScheduler {
   }
   RhoTable Bid(const Offer& offer) override {
     std::ofstream(log_, std::ios::app) << "bid\n";
-    Kill();
+    KillBefore("bid");
     RhoTable table;
     table.rho_nothing = Rho(offer);
     int wanted = 0;
@@ -45,6 +46,7 @@ class Bidder : public gavel::AppScheduler {
   }
   std::vector<Place> Divide(const Offer& offer,
                             const std::vector<int>& won) override {
+    KillBefore("divide");
     std::vector<Place> places;
     int left = won.at(0);
     for (const Job& job : offer.jobs) {
@@ -56,9 +58,11 @@ class Bidder : public gavel::AppScheduler {
   }
 
  private:
-  void Kill() {
+  void KillBefore(const std::string& answer) {
     pid_t pid = -1;
-    if (!(std::ifstream(victim_) >> pid) || pid < 0) return;
+    std::string before;
+    if (!(std::ifstream(victim_) >> pid >> before) || pid < 0) return;
+    if (before != answer) return;
     unlink(victim_.c_str());
     kill(pid == 0 ? getpid() : pid, SIGKILL);
   }

@@ -1,8 +1,9 @@
 // The auctions of `themis` under SIGKILL, with real processes: two apps of two
 // jobs each share two CPU slots, and a program bids for one of the apps
-// (docs/apps.md). While the coordinator waits for a bid, the coordinator, the
-// agent or the program itself is killed. The auction is held again, no two jobs
-// have one slot, and all jobs end with all their steps.
+// (docs/apps.md). While the coordinator waits for a bid, and once more while it
+// waits for a division, the coordinator, the agent or the program itself is
+// killed. The auction is held again, no two jobs have one slot, the journal has
+// no two leases of a slot at a time, and all jobs end with all their steps.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -59,16 +60,38 @@ class AuctionKills : public GavelClusterTest {
     return Eventually(
         [&] { return BidderShown().find(text) != std::string::npos; });
   }
-  // Has the next bid kill the process, and waits until it is dead.
-  void KillInAuction(Process& victim, bool itself = false) {
-    Write("victim.new", StrCat(itself ? 0 : victim.pid()));
+  // Has the process killed before the program's next answer, a "bid" or a
+  // "divide", and waits until it is dead.
+  void KillBefore(const std::string& answer, Process& victim,
+                  bool itself = false) {
+    Write("victim.new", StrCat(itself ? 0 : victim.pid(), " ", answer));
     std::filesystem::rename(Path("victim.new"), Path("victim"));
-    ASSERT_EQ(victim.Wait(), -SIGKILL) << "no auction was held";
+    ASSERT_EQ(victim.Wait(), -SIGKILL) << "no auction came to a " << answer;
     EXPECT_FALSE(std::filesystem::exists(Path("victim")));
   }
   bool BidsAgain() {
     const int bids = Bids();
     return Eventually([&] { return Bids() > bids; });
+  }
+
+  // By the history in the journal: each lease of a slot begins when the one
+  // before it has ended.
+  void ExpectNoLeaseTwice() {
+    const Ended history =
+        Run({"history", "--show", "leases", "--json", "--file", state()});
+    ASSERT_EQ(history.exit_code, 0) << history.errors;
+    // In the order in which they began.
+    const auto leases = nlohmann::json::parse(history.output);
+    EXPECT_GE(leases.size(), jobs_.size());
+    std::map<std::string, nlohmann::json> last;  // by slot
+    for (const nlohmann::json& lease : leases) {
+      ASSERT_GT(lease["to_s"], 0) << lease;
+      nlohmann::json& before = last[lease["uuid"]];
+      if (before.is_object()) {
+        EXPECT_GE(lease["from_s"], before["to_s"]) << before << lease;
+      }
+      before = lease;
+    }
   }
 
   void ExpectAllEndWithNothingLostOrShared() {
@@ -90,10 +113,12 @@ class AuctionKills : public GavelClusterTest {
     // The app has ended, so its program has nothing left to bid for.
     EXPECT_EQ(bidder_->Wait(), 0) << bidder_->errors();
   }
-  // The bids and divisions in the journal lead to the decisions that are there.
-  void ExpectReplayDecidesTheSame() {
+  // No lease is there twice, and the bids and divisions in the journal lead to
+  // the decisions that are there.
+  void ExpectSoundJournal() {
     coordinator_->Signal(SIGTERM);
     EXPECT_EQ(coordinator_->Wait(), 0) << coordinator_->errors();
+    ExpectNoLeaseTwice();
     const Ended replay = Run({"replay", state()});
     EXPECT_EQ(replay.exit_code, 0) << replay.errors;
     EXPECT_THAT(replay.output, HasSubstr(", 0 otherwise today"));
@@ -105,33 +130,43 @@ class AuctionKills : public GavelClusterTest {
 };
 
 TEST_F(AuctionKills, ACoordinatorThatDiesInAnAuctionHoldsItAgain) {
-  ASSERT_NO_FATAL_FAILURE(KillInAuction(*coordinator_));
-  const int bids = Bids();
-  ASSERT_NO_FATAL_FAILURE(StartThemis());
-  // The program registers again by itself.
-  EXPECT_TRUE(Eventually([&] { return Bids() > bids; })) << bidder_->errors();
-  EXPECT_TRUE(BidderIs("itself")) << BidderShown();
+  for (const char* answer : {"bid", "divide"}) {
+    SCOPED_TRACE(answer);
+    ASSERT_NO_FATAL_FAILURE(KillBefore(answer, *coordinator_));
+    const int bids = Bids();
+    ASSERT_NO_FATAL_FAILURE(StartThemis());
+    // The program registers again by itself.
+    EXPECT_TRUE(Eventually([&] { return Bids() > bids; })) << bidder_->errors();
+    EXPECT_TRUE(BidderIs("itself")) << BidderShown();
+  }
   ExpectAllEndWithNothingLostOrShared();
-  ExpectReplayDecidesTheSame();
+  ExpectSoundJournal();
 }
 
 TEST_F(AuctionKills, AnAgentThatDiesInAnAuctionComesBackToTheNextOne) {
-  ASSERT_NO_FATAL_FAILURE(KillInAuction(*agent_));
-  agent_ = StartAgent();
-  EXPECT_TRUE(BidsAgain()) << bidder_->errors();
+  for (const char* answer : {"bid", "divide"}) {
+    SCOPED_TRACE(answer);
+    ASSERT_NO_FATAL_FAILURE(KillBefore(answer, *agent_));
+    agent_ = StartAgent();
+    EXPECT_TRUE(BidsAgain()) << bidder_->errors();
+  }
   ExpectAllEndWithNothingLostOrShared();
-  ExpectReplayDecidesTheSame();
+  ExpectSoundJournal();
 }
 
 TEST_F(AuctionKills, AProgramThatDiesWhileItBidsIsStoodInForUntilItIsBack) {
-  ASSERT_NO_FATAL_FAILURE(KillInAuction(*bidder_, /*itself=*/true));
-  // `gavel apps` shows why the coordinator bids in its place.
-  EXPECT_TRUE(BidderIs("no bid came in time")) << BidderShown();
-  StartBidder();
-  EXPECT_TRUE(BidderIs("itself")) << bidder_->errors();
-  EXPECT_TRUE(BidsAgain()) << bidder_->errors();
+  for (const char* answer : {"bid", "divide"}) {
+    SCOPED_TRACE(answer);
+    ASSERT_NO_FATAL_FAILURE(KillBefore(answer, *bidder_, /*itself=*/true));
+    // `gavel apps` shows why the coordinator acts in its place: no bid or no
+    // division.
+    EXPECT_TRUE(BidderIs("came in time")) << BidderShown();
+    StartBidder();
+    EXPECT_TRUE(BidderIs("itself")) << bidder_->errors();
+    EXPECT_TRUE(BidsAgain()) << bidder_->errors();
+  }
   ExpectAllEndWithNothingLostOrShared();
-  ExpectReplayDecidesTheSame();
+  ExpectSoundJournal();
 }
 
 }  // namespace

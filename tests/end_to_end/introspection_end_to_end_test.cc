@@ -21,6 +21,8 @@ using Json = nlohmann::json;
 constexpr double kPatience_s = 100;
 // Steps of a job that the test ends by `gavel cancel`.
 constexpr char kForever[] = "1000000";
+// A training with LibTorch has this many steps in each epoch.
+constexpr int kStepsOfEpoch = 4;
 
 class IntrospectionEndToEnd : public GavelTest {
  protected:
@@ -46,6 +48,31 @@ class IntrospectionEndToEnd : public GavelTest {
                     {"--steps", steps, "--step-ms", "10", "--beside-step-ms",
                      beside_ms, "--log", Path(name + ".log")},
                     "[throughputs]\ncpu = 90\n");
+  }
+  // The job file of a training with LibTorch, which writes its weights to
+  // `weights.NAME` at its end.
+  std::string WriteTraining(const std::string& name, int epochs, int step_ms,
+                            const std::string& keys,
+                            const std::string& variables = "") {
+    return WriteCommand(
+        name, {GAVEL_GANG_WORKER, Path("weights." + name)},
+        StrCat(keys, "[environment]\nGAVEL_DEVICE = \"cpu\"\nEPOCHS = \"",
+               epochs, "\"\nSTEP_MS = \"", step_ms, "\"\n", variables));
+  }
+  // Trains as much in one process that nothing disturbs. Returns its weights.
+  std::string TrainAlone(int epochs) {
+    const std::vector<std::pair<const char*, std::string>> variables = {
+        {"EPOCHS", StrCat(epochs)},
+        {"GAVEL_DEVICE", "cpu"},
+        {"OMP_NUM_THREADS", "1"},
+        {"READ_FILE", Path("reads.alone")}};
+    for (const auto& [name, value] : variables) {
+      setenv(name, value.c_str(), 1);
+    }
+    Process alone({GAVEL_GANG_WORKER, Path("weights.alone")}, Path("alone"));
+    EXPECT_EQ(alone.Wait(kPatience_s), 0) << alone.errors();
+    for (const auto& [name, value] : variables) unsetenv(name);
+    return ReadText(Path("weights.alone"));
   }
   void StartLocalWith(const std::vector<std::string>& jobs,
                       const std::string& policy) {
@@ -134,6 +161,34 @@ TEST_F(IntrospectionEndToEnd, APairThatTurnsBeatIsPartedAndWhyTellsIt) {
   }
 }
 
+// On a slot that serves one step at a time, two trainings are slower together
+// than by turns.
+TEST_F(IntrospectionEndToEnd, TrainingsOfAPairThatIsUndoneEndWithTheSameBits) {
+  constexpr int kEpochs = 225;
+  WriteServers({{"here", 1}}, /*round_duration_s=*/4);
+  const auto write = [&](const std::string& name) {
+    return WriteTraining(name, kEpochs, /*step_ms=*/10,
+                         "[throughputs]\ncpu = 80\n",
+                         StrCat("TURNS_FILE = \"", Path("turns"), "\"\n"));
+  };
+  ASSERT_NO_FATAL_FAILURE(
+      StartLocalWith({write("a"), write("b")}, "max_min_fairness"));
+  ASSERT_TRUE(WhySays("a", "tried to run beside job 2: undone at 0."))
+      << Why("a") << local_->output();
+  EXPECT_THAT(Why("b"), HasSubstr("tried to run beside job 1: undone at 0."));
+  EXPECT_EQ(local_->Wait(kPatience_s), 0) << local_->errors();
+  // The journal has the trial, too.
+  const Ended journal = Run({"replay", state()});
+  EXPECT_THAT(journal.output,
+              ContainsRegex("TrialsNoted: job [12] beside job [12] tried"));
+  EXPECT_THAT(journal.output,
+              ContainsRegex("TrialsNoted: job [12] beside job [12] undone"));
+  const std::string alone = TrainAlone(kEpochs);
+  ASSERT_THAT(alone, Not(IsEmpty()));
+  EXPECT_EQ(ReadText(Path("weights.a")), alone);
+  EXPECT_EQ(ReadText(Path("weights.b")), alone);
+}
+
 TEST_F(IntrospectionEndToEnd, SwitchedOnLiveItPacksAndSwitchedOffItParts) {
   WriteServers({{"here", 1}}, /*round_duration_s=*/4, /*keys=*/"");
   ASSERT_NO_FATAL_FAILURE(StartLocalWith(
@@ -217,6 +272,59 @@ TEST_F(IntrospectionEndToEnd, AJobMovesToMakeRoomForAGangThatWaits) {
   }
 }
 
+// Each server has one job and one slot that is idle. A gang of two that may run
+// on "here" alone waits, until introspection moves the training there.
+TEST_F(IntrospectionEndToEnd, ATrainingMovesSoThatAGangThatNeverRanStarts) {
+  constexpr int kEpochs = 250;
+  constexpr int kEpochsOfGang = 50;
+  constexpr double kRound_s = 2;
+  WriteServers({{"here", 2}, {"there", 2}}, kRound_s, /*keys=*/"");
+  const auto write = [&](const std::string& name) {
+    return WriteJob(name, {"--steps", kForever, "--step-ms", "10"},
+                    "servers = [\"there\"]\n");
+  };
+  ASSERT_NO_FATAL_FAILURE(
+      StartLocalWith({write("stays"), write("leaves")}, "max_min_fairness"));
+  ASSERT_TRUE(Eventually(
+      [&] {
+        return AllRun({"stays", "leaves"});
+      },
+      kPatience_s))
+      << local_->output();
+  Submit(WriteTraining("moves", kEpochs, /*step_ms=*/25, ""));
+  ASSERT_TRUE(Eventually([&] { return AllRun({"moves"}); }, kPatience_s));
+  ASSERT_EQ(ServersOf("moves"), std::set<std::string>{"here"});
+  EXPECT_EQ(Do({"cancel", "leaves"}).exit_code, 0);
+  Submit(WriteTraining("gang", kEpochsOfGang, /*step_ms=*/25,
+                       "scale_factor = 2\nservers = [\"here\"]\n",
+                       StrCat("READ_FILE = \"", Path("reads"), "\"\n")));
+  EXPECT_FALSE(Eventually([&] { return AllRun({"gang"}); }, 2 * kRound_s));
+
+  const Ended on = Do({"policy", "--introspection", "on"});
+  ASSERT_EQ(on.exit_code, 0) << on.errors;
+  EXPECT_TRUE(Eventually(
+      [&] {
+        return AllRun({"gang", "moves", "stays"});
+      },
+      kPatience_s))
+      << Why("gang") << Why("moves");
+  EXPECT_EQ(ServersOf("gang"), std::set<std::string>{"here"});
+  EXPECT_EQ(ServersOf("moves"), std::set<std::string>{"there"});
+  EXPECT_THAT(Why("moves"), HasSubstr("tried a move to make room for job 4"));
+  EXPECT_TRUE(ReachesState(endpoint_, "gang", "CD")) << LogOf(4);
+  EXPECT_TRUE(ReachesState(endpoint_, "moves", "CD")) << LogOf(3);
+  EXPECT_EQ(Do({"cancel", "stays"}).exit_code, 0);
+  local_->Wait(kPatience_s);
+
+  const std::string alone = TrainAlone(kEpochs);
+  ASSERT_THAT(alone, Not(IsEmpty()));
+  EXPECT_EQ(ReadText(Path("weights.moves")), alone);
+  Reads reads_alone = ReadsOf(Path("reads.alone"));
+  reads_alone.erase(reads_alone.upper_bound(kStepsOfEpoch * kEpochsOfGang),
+                    reads_alone.end());
+  ExpectSameReads(ReadsOf(Path("reads")), reads_alone);
+}
+
 TEST_F(IntrospectionEndToEnd, AnElasticJobIsResizedAndLosesNoSample) {
   constexpr int kEpochs = 34;
   WriteServers({{"here", 2}}, /*round_duration_s=*/5);
@@ -248,14 +356,7 @@ TEST_F(IntrospectionEndToEnd, AnElasticJobIsResizedAndLosesNoSample) {
   EXPECT_THAT(Why("elastic"), Not(HasSubstr("tried to run beside")));
   EXPECT_EQ(local_->Wait(kPatience_s), 0) << local_->errors();
 
-  setenv("EPOCHS", StrCat(kEpochs).c_str(), 1);
-  setenv("GAVEL_DEVICE", "cpu", 1);
-  setenv("READ_FILE", Path("reads.alone").c_str(), 1);
-  Process alone({GAVEL_GANG_WORKER, Path("weights.alone")}, Path("alone"));
-  EXPECT_EQ(alone.Wait(kPatience_s), 0) << alone.errors();
-  for (const char* name : {"EPOCHS", "GAVEL_DEVICE", "READ_FILE"}) {
-    unsetenv(name);
-  }
+  TrainAlone(kEpochs);
   ExpectSameReads(ReadsOf(Path("reads")), ReadsOf(Path("reads.alone")));
 }
 

@@ -9,7 +9,7 @@
 //   [OUT_OF_MEMORY_WITH_THREADS=n]
 //   [EVALUATION_MS=n [EVALUATION_RANK=n] [EVALUATION_STEP=n]]
 //   [EPOCH_EVALUATION_MS=n]
-//   [BALLAST_MIB=n]
+//   [BALLAST_MIB=n] [TURNS_FILE=path]
 // READ_FILE gets a line for each sample that any rank read: the step that it is
 // read for, the process, and the sample's index. When there is a KILL_FILE,
 // rank 1 removes it and is killed as soon as its state is collected. Until it
@@ -18,9 +18,13 @@
 // EVALUATION_RANK (0) is busy alone for EVALUATION_MS, at the end of that step,
 // or of its loop. All ranks are for EPOCH_EVALUATION_MS at the end of the first
 // epoch, with a boundary each 10 ms. So many MiB of state are tracked beside
-// the model.
+// the model. Processes with one TURNS_FILE, which is created, sleep for STEP_MS
+// in turn, and three times as long if they had to wait for their turn: as on an
+// accelerator that two jobs should not share.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -55,6 +59,14 @@ void Sleep(int64_t ms) {
 void LimitFiles(rlim_t size_bytes) {
   const rlimit limit{size_bytes, RLIM_INFINITY};
   setrlimit(RLIMIT_FSIZE, &limit);
+}
+
+// Sleeps while it has the lock of the file, if there is one.
+void SleepInTurn(int turns, int64_t ms) {
+  const bool waits = turns >= 0 && flock(turns, LOCK_EX | LOCK_NB) != 0;
+  if (waits) flock(turns, LOCK_EX);
+  Sleep(waits ? 3 * ms : ms);
+  if (turns >= 0) flock(turns, LOCK_UN);
 }
 
 struct Sample {
@@ -120,6 +132,10 @@ void Write(const char* path, const Net& model) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   const int step_ms = Number("STEP_MS", 0);
+  const char* turns_file = std::getenv("TURNS_FILE");
+  const int turns = turns_file == nullptr
+                        ? -1
+                        : open(turns_file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const int sample_ms = Number("SAMPLE_MS", 0);
   const int epochs = Number("EPOCHS", 4);
   at::set_num_threads(1);
@@ -192,7 +208,7 @@ int main(int argc, char** argv) {
       if (!session->last_micro_batch()) continue;
       optimizer.step();
       optimizer.zero_grad();
-      Sleep(step_ms);
+      SleepInTurn(turns, step_ms);
       if (session->rank() == evaluation_rank &&
           session->steps_done() + 1 == evaluation_step) {
         Sleep(evaluation_ms);
