@@ -465,8 +465,10 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
   }
   LimitTo(spec.time_limit_s, &job);
   job.id = 1;
-  for (const ForecastRow& row : live.jobs)
-    job.id = std::max(job.id, row.id + 1);
+  for (const ForecastRow& row : live.jobs) {
+    job.id = std::max({job.id, row.id + 1, row.array + 1});
+  }
+  for (const uint64_t parent : job.after) job.id = std::max(job.id, parent + 1);
   return job;
 }
 

@@ -82,7 +82,7 @@ TEST(JournalFields, EverySettingIsListed) {
 template <class E>
 constexpr size_t kNotJournaled = 0;
 template <>
-constexpr size_t kNotJournaled<event::JobSubmitted> = 3;
+constexpr size_t kNotJournaled<event::JobSubmitted> = 4;
 template <>
 constexpr size_t kNotJournaled<event::JobCommanded> = 1;
 template <>

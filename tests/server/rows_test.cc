@@ -30,7 +30,7 @@ TEST(Rows, AreWrittenAsTextAsTheyAreAsValues) {
   const Json read = Json::parse(text.Take());
   EXPECT_EQ(read, ToJson(SomeRow()));
   EXPECT_EQ(read.begin().key(), "id");
-  EXPECT_EQ(std::prev(read.end()).key(), "sweep");
+  EXPECT_EQ(std::prev(read.end()).key(), "app_to_come_s");
   EXPECT_EQ(read["accelerators"][1],
             Json({{"server", "there"}, {"type", "k80"}, {"uuid", "x"}}));
   EXPECT_EQ(read["scalars"].dump(), R"({"loss":2.5,"accuracy":0.5})");
