@@ -63,7 +63,6 @@ RoundSimulation::RoundSimulation(SimulationOptions options, SimulatedWork work,
     last_due_ = std::max(
         last_due_, work_.job(i).arrival_s + options_.waits[i].not_before_s);
   }
-  told_.reserve(window_end_ - begin_);
   busy_at_ = work_.job(0).arrival_s;
   queue_.At(busy_at_, {Kind::kArrive, 0, 0});
 }

@@ -155,7 +155,7 @@ class WorkSimulation : public TraceSimulation {
   size_t begin_ = 0;
   size_t window_end_ = 0;
   uint64_t ended_in_window_ = 0;
-  std::vector<SimulatedJob> told_;  // of the window, as they end
+  std::vector<SimulatedJob> told_;  // as they end
   std::vector<UnfitJob> unfit_;
   Time last_end_ = 0;
   double present_s_ = 0;  // jobs x time

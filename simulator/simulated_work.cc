@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "coordinator/workload/trace_generator.h"
@@ -88,15 +90,21 @@ class Presence {
   std::map<Time, double> integrals_;
 };
 
-// The apps of the trace whose jobs have all ended. `jobs`: of the window.
+// The apps whose jobs are all in the window and have all ended. `jobs`: all
+// that have arrived, because the apps around the window were present, too.
 std::vector<SimulatedApp> AppsOf(const std::vector<SimulatedJob>& jobs,
-                                 const SimulatedWork& work) {
+                                 const SimulatedWork& work,
+                                 const std::function<bool(size_t)>& in_window) {
   struct Sum {
     SimulatedApp app;
     double longest_s = 0;  // of its jobs, alone where each is fastest
     double area_s = 0;     // accelerator-seconds of them
-    bool ended = true;
+    bool counts = true;
   };
+  std::set<size_t> outside;  // by TraceJob::app
+  for (size_t i = 0; i < work.size(); ++i) {
+    if (!in_window(i)) outside.insert(work.job(i).app);
+  }
   std::vector<Sum> sums;
   std::map<size_t, size_t> index_of;  // by TraceJob::app
   for (const SimulatedJob& job : jobs) {
@@ -117,7 +125,8 @@ std::vector<SimulatedApp> AppsOf(const std::vector<SimulatedJob>& jobs,
     sum.longest_s = std::max(sum.longest_s, alone_s);
     sum.area_s += alone_s * job.scale_factor;
     sum.app.completion_s = std::max(sum.app.completion_s, job.completion_s);
-    sum.ended &= job.completion_s < kNever;
+    sum.counts &= job.completion_s < kNever && in_window(job.job) &&
+                  (app == TraceJob::kNoApp || !outside.contains(app));
   }
   if (index_of.empty()) return {};
   const std::vector<int>& capacity = work.capacity();
@@ -130,7 +139,7 @@ std::vector<SimulatedApp> AppsOf(const std::vector<SimulatedJob>& jobs,
   presence.Close();
   std::vector<SimulatedApp> apps;
   for (Sum& sum : sums) {
-    if (!sum.ended) continue;
+    if (!sum.counts) continue;
     const double life_s = sum.app.completion_s - sum.app.arrival_s;
     const double average =
         (presence.At(sum.app.completion_s) - presence.At(sum.app.arrival_s)) /
@@ -561,7 +570,6 @@ void WorkSimulation::CountPresent(Time now, size_t jobs) {
 
 void WorkSimulation::TakeEnded(SimulatedJob job) {
   last_end_ = std::max(last_end_, job.completion_s);
-  if (!InWindow(job.job)) return;
   const std::vector<int>& capacity = work_.capacity();
   const double accelerators =
       std::accumulate(capacity.begin(), capacity.end(), 0.0);
@@ -574,18 +582,21 @@ void WorkSimulation::TakeEnded(SimulatedJob job) {
     job.rho_static = rho(static_cast<double>(work_.size()));
     job.rho_mean = rho((present_s_ - job.present_s) / job.jct_s);
   }
-  ++ended_in_window_;
+  if (InWindow(job.job)) ++ended_in_window_;
   told_.push_back(std::move(job));
 }
 
 SimulationResult WorkSimulation::Summary(
     std::vector<SimulatedJob> jobs, Time now, const std::vector<int>& capacity,
     const std::vector<double>& busy_s) const {
-  std::erase_if(jobs,
-                [this](const SimulatedJob& job) { return !InWindow(job.job); });
   jobs.insert(jobs.end(), told_.begin(), told_.end());
   std::ranges::sort(jobs, {}, &SimulatedJob::job);
   SimulationResult result;
+  result.apps =
+      AppsOf(jobs, work_, [this](size_t job) { return InWindow(job); });
+  SummariseApps(result);
+  std::erase_if(jobs,
+                [this](const SimulatedJob& job) { return !InWindow(job.job); });
   result.complete = WindowEnded();
   result.stopped = result.complete ? "" : stopped_;
   result.unfit = unfit_;
@@ -620,8 +631,6 @@ SimulationResult WorkSimulation::Summary(
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (jcts.empty()) result.worst_share = kNone;
   result.interactive = InteractiveOf(jobs);
-  result.apps = AppsOf(jobs, work_);
-  SummariseApps(result);
   result.jobs = std::move(jobs);
   const Time first_arrival = work_.job(0).arrival_s;
   const Time end = result.complete ? last_end_ : now;

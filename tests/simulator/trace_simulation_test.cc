@@ -801,6 +801,28 @@ TEST(TraceSimulation, SlaqLeavesAJobWhoseLossHasFallen) {
   EXPECT_EQ(Simulate(SmallOptions("fast:1", "srtf"), trace).preemptions, 0);
 }
 
+// ---- apps
+
+// The apps outside the window are present, too, and an app that is partly
+// outside does not count.
+TEST(TraceSimulation, AnAppOfTheWindowHasTheRhoThatItHasInTheWholeTrace) {
+  std::vector<SmallJob> jobs(8, {"a", 16'000});
+  Trace trace = SmallTrace(jobs);
+  trace.apps = {"w", "x", "y", "z"};
+  for (size_t i = 0; i < jobs.size(); ++i) trace.jobs[i].app = i / 2;
+  SimulationOptions options = SmallOptions("fast:2", "fifo");
+  const SimulationResult whole = Simulate(options, trace);
+  ASSERT_THAT(whole.apps, SizeIs(4));
+  options.window_begin = 1;
+  options.window_end = 6;
+  const SimulationResult window = Simulate(options, trace);
+  ASSERT_THAT(window.apps, SizeIs(2));
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(window.apps[i].name, whole.apps[i + 1].name);
+    EXPECT_NEAR(window.apps[i].rho, whole.apps[i + 1].rho, 1e-9);
+  }
+}
+
 // ---- lies
 
 // Three apps of two jobs of 4,000 s on two accelerators.
