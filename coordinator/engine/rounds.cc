@@ -626,6 +626,24 @@ void MakePlace(const State& s, const ShareUnit& unit, const Job& job,
   if (s.jobs.UnitOf(job) == unit) row.holds = job.assigned;
 }
 
+// The policy gives a share to a pair with the job.
+static bool HasPairs(const State& s, const Job& job) {
+  const std::span<const ShareUnit> units =
+      s.allocation.result().allocation.units();
+  return std::ranges::any_of(units, [&](const ShareUnit& unit) {
+    return unit.packed() && (unit.job == job.id || unit.partner == job.id);
+  });
+}
+
+// A process of the job was launched where the job is assigned, and has not
+// spoken yet.
+static bool IsStarting(const Job& job, Time at) {
+  return std::ranges::any_of(job.workers, [at](const Worker& worker) {
+    return worker.launched_on.valid() && !worker.leaving &&
+           worker.launch_sent_at <= at;
+  });
+}
+
 void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
               RoundUnit& row) {
   MakePlace(s, unit, job, row);
@@ -665,6 +683,19 @@ void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
     if (s.allocation.result().is_assignment) continue;  // see Book
     row.deficit_s[booked] -= seconds;
   }
+  // A process that has not spoken would be ended with its turn, and start anew
+  // in the next one. A job whose start takes longer than a round would never
+  // train. So the job keeps its accelerators until its processes have spoken,
+  // for the start timeout at most. Policies that choose types or pairs decide
+  // that themselves.
+  if (unit.packed() || !IsStarting(job, at) || HasPairs(s, job) ||
+      s.allocation.result().is_assignment) {
+    return;
+  }
+  row.share[type] = 1;
+  row.time_received_s[type] = 0;
+  row.deficit_s[type] = kTrialDebt_s / 2;  // after trials
+  std::ranges::fill(row.worth, 0.0);
 }
 
 static bool IsSettled(const State& s, const Job& job);

@@ -599,6 +599,27 @@ TEST(SilentPlace, KeepsAPausedOneFromStartingAgain) {
   EXPECT_NE(driver.worker(paused).held_epoch, 0u);
 }
 
+// A start that takes longer than a round comes to its end.
+TEST(SilentPlace, IsKeptOverRoundsUntilTheProcessSpeaks) {
+  EngineDriver driver(1, "max_min_fairness");
+  const JobId trained = driver.Submit("a");
+  const JobId slow = driver.Submit("b");
+  driver.Run(trained);
+  driver.EndRound();
+  const WorkerKey starting = driver.Key(slow);
+  for (int round = 0; round < 2; ++round) {
+    driver.GiveBack(trained, driver.worker(trained).progress);
+    driver.EndRound();
+    EXPECT_EQ(driver.job(slow).assigned.size(), 1u) << round;
+    EXPECT_EQ(driver.Key(slow), starting) << round;
+    EXPECT_EQ(driver.worker(slow).process, ProcessState::kLaunching) << round;
+  }
+  driver.Run(slow);
+  driver.EndRound();
+  EXPECT_EQ(driver.job(slow).assigned.size(), 0u);
+  EXPECT_EQ(driver.job(trained).assigned.size(), 1u);
+}
+
 TEST_F(SilentProcess, IsChargedForUntilItsEnd) {
   Cancel();
   const JobId gone = first_;
