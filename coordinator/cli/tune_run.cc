@@ -429,7 +429,7 @@ absl::Status TuneRun::Run(const std::atomic<bool>& stop,
     }
     show();
     if (const absl::Status failed = CheckFailures(); !failed.ok()) {
-      EndApp();
+      CancelJobs().status().IgnoreError();
       return failed;
     }
     if (client_) {

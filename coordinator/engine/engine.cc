@@ -227,6 +227,7 @@ void BeginTerm(State& s, Time now, const event::CoordinatorStarted& e) {
   s.terms.TakeDurations(now, e);
   TakeSettings(s, e.settings);
   TakePolicyOf(s, e);
+  RebuildTimes(s);
   s.agents.HearAll(now);
   s.apps.HearAll(now);
   s.round.ForgetPlans();

@@ -275,13 +275,20 @@ void Stop(State& s, Time now, Worker& worker, const WorkerKey& key,
 
 // ---- the times of job files
 
+Time NotBefore(const Job& job, double wall_offset_s) {
+  const bool has_wall = job.submitted_wall_s > 0 && wall_offset_s > 0;
+  const Time submitted_at =
+      has_wall ? job.submitted_wall_s - wall_offset_s : job.submitted_at;
+  return submitted_at + job.spec.not_before_s.value_or(0);
+}
+
 namespace {
 
 // So that rounding brings no deadline that has passed already.
 constexpr double kLater_s = 1e-3;
 
-Time DueAt(const Job& job) {
-  return job.submitted_at + job.spec.not_before_s.value_or(0);
+Time DueAt(const State& s, const Job& job) {
+  return NotBefore(job, s.options.wall_offset_s);
 }
 
 // All elements of an array are due at once.
@@ -311,7 +318,7 @@ bool IsAhead(const Job& job) {
 }
 
 static reason::NotBefore NoteAhead(State& s, const Job& job) {
-  const Time due = DueAt(job);
+  const Time due = DueAt(s, job);
   s.ahead.insert({due, AheadId(job)});
   s.agenda.Due(due);
   return {UtcText(due + s.options.wall_offset_s), job.id};
@@ -319,7 +326,7 @@ static reason::NotBefore NoteAhead(State& s, const Job& job) {
 
 void HoldUntilDue(State& s, Time now, Job& job) {
   if (!job.spec.not_before_s) return;
-  if (DueAt(job) <= now) return;
+  if (DueAt(s, job) <= now) return;
   EndJob(s, now, job, JobState::kHeld, NoteAhead(s, job));
 }
 
@@ -332,7 +339,7 @@ bool HoldElementUntilDue(State& s, Job& job) {
 void RebuildTimes(State& s) {
   s.ahead.clear();
   for (const auto& [id, job] : s.jobs.all()) {
-    if (IsAhead(job)) s.ahead.insert({DueAt(job), AheadId(job)});
+    if (IsAhead(job)) s.ahead.insert({DueAt(s, job), AheadId(job)});
   }
 }
 

@@ -24,6 +24,9 @@ void Sweep(State& s, Time now);
 // interactive job that was idle for its limit is over (interactive.h). Not
 // thread-safe; stateless.
 
+// When the job's not_before is over. The time while no coordinator ran counts,
+// as far as the machine's clock is known (EngineOptions::wall_offset_s).
+Time NotBefore(const Job& job, double wall_offset_s);
 // Whether it waits for its not_before.
 bool IsAhead(const Job& job);
 
@@ -32,7 +35,8 @@ void HoldUntilDue(State& s, Time now, Job& job);
 // The same of an element of an array that was never in the queue. False: it may
 // start.
 bool HoldElementUntilDue(State& s, Job& job);
-// Finds those jobs again, in a state that was read.
+// Finds those jobs again, in a state that was read or after a time without a
+// coordinator.
 void RebuildTimes(State& s);
 
 // Looks at the times of all jobs.

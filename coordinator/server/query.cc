@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coordinator/engine/operators.h"
+#include "coordinator/engine/sweeper.h"
 #include "coordinator/engine/type_names.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/rows.h"
@@ -272,7 +273,7 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
     row.awaits.push_back(parent.job.value());
   }
   const double due_s =
-      job.submitted_at + spec.not_before_s.value_or(0) - view.now;
+      engine::NotBefore(job, view.engine.options().wall_offset_s) - view.now;
   // One whose turn is next was released, or its time has come.
   const bool next = std::holds_alternative<reason::ArrayLimit>(job.reason);
   if (row.waits && !next && due_s > 0) row.not_before_s = due_s;

@@ -197,6 +197,9 @@ TEST_F(TuneTest, ATrialWithoutTheMetricEndsTheSearchWithTheReason) {
            "without", {FakeWorker(), "--name", "{lr}"});
   EXPECT_EQ(ended.exit_code, 1);
   EXPECT_THAT(ended.errors, HasSubstr("has no checkpoint at step 5"));
+  for (const nlohmann::json& row : Json({"queue", "--json"})) {
+    EXPECT_FALSE(row["ended_at_s"].is_null()) << row["name"];
+  }
   std::string file = SearchFile("method = \"random\"\ntrials = 3\nsteps = 5");
   file.replace(file.find("\"loss\""), 6, "\"accuracy\"");
   const Ended other = Tune(file, "other");

@@ -4,6 +4,7 @@
 #include <map>
 #include <variant>
 
+#include "coordinator/engine/sweeper.h"
 #include "coordinator/workload/job_array.h"
 #include "core/text.h"
 
@@ -398,7 +399,7 @@ void Invariants::CheckArrays(const Engine& engine) {
 void Invariants::CheckTimes(Time now, const Engine& engine) {
   for (const auto& [id, job] : engine.jobs()) {
     if (!job.spec.not_before_s || job.assigned.empty()) continue;
-    if (now >= job.submitted_at + *job.spec.not_before_s) continue;
+    if (now >= engine::NotBefore(job, engine.options().wall_offset_s)) continue;
     if (IsReleased(job)) continue;
     Broken(StrCat("job ", id.value(), " has started before its not_before"));
   }

@@ -27,6 +27,23 @@ void TrainUntil(EngineDriver& driver, JobId job, Time to) {
   }
 }
 
+// The engine's time stands still while no coordinator runs, a user's does not.
+TEST(NotBefore, CountsTheTimeWithoutACoordinator) {
+  EngineDriver driver;
+  event::CoordinatorStarted start{2};
+  start.wall_s = 1e9;
+  driver.Step(start);
+  const JobId job = driver.Submit("a", 1, Later(300));
+  EXPECT_TRUE(engine::IsAhead(driver.job(job)));
+  start = event::CoordinatorStarted{3};
+  start.wall_s = 1e9 + 200;
+  driver.Step(start);
+  driver.At(driver.now + 99);
+  EXPECT_TRUE(engine::IsAhead(driver.job(job)));
+  driver.At(driver.now + 2);
+  EXPECT_TRUE(driver.job(job).active());
+}
+
 TEST(TimeLimit, AsksTheJobToStopAtABoundaryAndHoldsIt) {
   EngineDriver driver;
   const JobId job = driver.Submit("a", 1, Limited(60));

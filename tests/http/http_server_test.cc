@@ -143,6 +143,19 @@ TEST_F(HttpServerTest, GivesEachDocumentWithItsQuery) {
   EXPECT_EQ(documents_.last().name, "fifo");
 }
 
+TEST_F(HttpServerTest, CompressesByGzipWhereABrowserTakesIt) {
+  const int port = Start();
+  const auto head_with = [&](const std::string& encodings) {
+    return Exchange(port, "GET /",
+                    StrCat("Host: 127.0.0.1\r\nAccept-Encoding: ", encodings,
+                           "\r\n"))
+        .head;
+  };
+  EXPECT_THAT(head_with("gzip, deflate, br, zstd"),
+              HasSubstr("Content-Encoding: gzip"));
+  EXPECT_THAT(head_with("br"), Not(HasSubstr("Content-Encoding")));
+}
+
 TEST_F(HttpServerTest, AnswersWhatIsNotThereWithAnErrorInJson) {
   const int port = Start();
   for (const char* path :
