@@ -1157,12 +1157,16 @@ class BundleSolver::Impl {
     *bound = std::min(*bound, tree.bound());
     Adopt(core, tree.row(), best, gain);
     if (*bound <= *gain + kTie || !limits_.finish_by_highs) return;
-    const BundleChoice highs = ChooseByHighs(core.program, without);
+    const BundleChoice highs =
+        ChooseByHighs(core.program, without, kInfinity, kHighsNodesMax);
     *bound = std::min(*bound, highs.bound);
     Adopt(core, highs.row, best, gain);
     choice->used_highs = true;
   }
 
+  // A round waits for the auction, and a node takes milliseconds. What is open
+  // after so many is reported as a gap.
+  static constexpr int kHighsNodesMax = 500;
   // Rows of a bid that local search looks at: the most profitable ones.
   static constexpr int kNearRows = 40;
   // A regret is compared with a gap after as many roundings as there are bids.
@@ -1201,7 +1205,7 @@ BundleChoice BundleSolver::SolveWithout(int bid, std::span<const int> known) {
 }
 
 BundleChoice ChooseByHighs(const BundleProgram& program, int without,
-                           double seconds_max) {
+                           double seconds_max, int nodes_max) {
   LinearProgram lp;
   std::vector<int> row_of;  // by column
   std::vector<std::vector<LpEntry>> used(program.capacity.size());
@@ -1228,7 +1232,7 @@ BundleChoice ChooseByHighs(const BundleProgram& program, int without,
   choice.row.assign(Of(program.bids()), kNoRow);
   if (row_of.empty()) return choice;
   const IntegerSolution solution =
-      SolveIntegers(lp, {.seconds_max = seconds_max});
+      SolveIntegers(lp, {.nodes_max = nodes_max, .seconds_max = seconds_max});
   std::vector<int> left = program.capacity;
   int bid = 0;
   for (size_t c = 0; c < solution.column_values.size(); ++c) {

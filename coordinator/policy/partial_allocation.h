@@ -145,9 +145,11 @@ class BundleSolver {
 };
 
 // The same by HiGHS alone, as an integer program. `without`: a bid to leave
-// out, -1: none. `seconds_max` is for benchmarks only.
+// out, -1: none. `nodes_max`: as IntegerOptions. `seconds_max` is for
+// benchmarks only.
 BundleChoice ChooseByHighs(const BundleProgram& program, int without = -1,
-                           double seconds_max = kInfinity);
+                           double seconds_max = kInfinity,
+                           int nodes_max = 100'000);
 
 inline constexpr size_t kBidsMax = 1024;
 inline constexpr size_t kBidRowsMax = 256;
