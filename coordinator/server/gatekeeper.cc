@@ -300,7 +300,7 @@ double CostOf(const Message& message) {
   return query != nullptr && query->cursor != 0 ? kNextPage : 1;
 }
 
-// What the sender of a message that is refused gets.
+// Answers the sender of a message that is refused.
 struct Refusal {
   std::optional<Message> operator()(const SubmitRequest& m) const {
     return SubmitReply{m.request, JobId(), error};
