@@ -18,6 +18,7 @@
 // with jobs and workers, prints its addresses as JSON, and ends with its
 // standard input: tests of the pages use it.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -357,13 +358,16 @@ class Browser {
   double log_due_ = 0;
 };
 
-// As many browsers on threads of their own, while this lives.
+// As many browsers on threads of their own, while this lives. They stand for
+// people's machines, so they leave the processor to the coordinator.
 class Browsers {
  public:
   Browsers(int port, int count, Reads& reads) : jobs_(RunningJobs(port)) {
     for (int i = 0; i < count; ++i) {
       const uint64_t job = jobs_[static_cast<size_t>(i) % jobs_.size()];
       threads_.emplace_back([this, port, i, job, &reads] {
+        constexpr int kLowest = 19;
+        setpriority(PRIO_PROCESS, 0, kLowest);  // 0: this thread
         Browser(port, i % 5, job, reads).Run(stopping_);
       });
     }
