@@ -686,8 +686,8 @@ void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
   // A process that has not spoken would be ended with its turn, and start anew
   // in the next one. A job whose start takes longer than a round would never
   // train. So the job keeps its accelerators until its processes have spoken,
-  // for the start timeout at most. Policies that choose types or pairs decide
-  // that themselves.
+  // for the start timeout at most. Not where the policy chooses a type for each
+  // job, or pairs: there a start has to fit into a round.
   if (unit.packed() || !IsStarting(job, at) || HasPairs(s, job) ||
       s.allocation.result().is_assignment) {
     return;

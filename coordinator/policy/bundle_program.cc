@@ -1164,8 +1164,8 @@ class BundleSolver::Impl {
     choice->used_highs = true;
   }
 
-  // A round waits for the auction, and a node takes milliseconds, so HiGHS
-  // stops after so many. The result then has a gap.
+  // A round waits for the auction, so HiGHS stops after so many nodes. The
+  // result then has a gap.
   static constexpr int kHighsNodesMax = 500;
   // Rows of a bid that local search looks at: the most profitable ones.
   static constexpr int kNearRows = 40;

@@ -82,25 +82,34 @@ class DashboardTest : public Test {
         std::make_unique<DashboardOf>(coordinator_.local(), tokens_, false);
   }
   std::string Token() { return client_->Query(QueryKind::kDashboard)["token"]; }
+  // Job 1, "lm", has a lease.
+  void RunJob() {
+    agent_ = std::make_unique<FakeAgent>(coordinator_.endpoint(), "here");
+    ASSERT_TRUE(agent_->Join(1).has_value());
+    ASSERT_EQ(client_->SubmitNamed("lm").error, "");
+    const auto launch = agent_->Receive<LaunchWorker>();
+    ASSERT_TRUE(launch.has_value());
+    worker_ =
+        std::make_unique<FakeWorker>(coordinator_.endpoint(), launch->worker);
+    ASSERT_TRUE(worker_->Hello());
+    const auto grant = worker_->AskForLease();
+    ASSERT_TRUE(grant.has_value());
+    epoch_ = grant->epoch;
+  }
 
   TemporaryFolder folder_;
   DashboardTokens tokens_;
   RunningCoordinator coordinator_;
   std::unique_ptr<FakeClient> client_;
   std::unique_ptr<DashboardOf> dashboard_;
+  std::unique_ptr<FakeAgent> agent_;
+  std::unique_ptr<FakeWorker> worker_;
+  uint64_t epoch_ = 0;  // of its lease
 };
 
 TEST_F(DashboardTest, ShowsAJobThatRuns) {
-  FakeAgent agent(coordinator_.endpoint(), "here");
-  ASSERT_TRUE(agent.Join(1).has_value());
-  ASSERT_EQ(client_->SubmitNamed("lm").error, "");
-  const auto launch = agent.Receive<LaunchWorker>();
-  ASSERT_TRUE(launch.has_value());
-  FakeWorker worker(coordinator_.endpoint(), launch->worker);
-  ASSERT_TRUE(worker.Hello());
-  const auto grant = worker.AskForLease();
-  ASSERT_TRUE(grant.has_value());
-  worker.Report(grant->epoch, 400, 25.0);
+  ASSERT_NO_FATAL_FAILURE(RunJob());
+  worker_->Report(epoch_, 400, 25.0);
 
   const json jobs = dashboard_->WaitFor("/api/jobs", [](const json& document) {
     return document["jobs"].size() == 1 &&
@@ -143,19 +152,11 @@ TEST_F(DashboardTest, ShowsAJobThatRuns) {
 }
 
 TEST_F(DashboardTest, SaysWhyALeaseEnded) {
-  FakeAgent agent(coordinator_.endpoint(), "here");
-  ASSERT_TRUE(agent.Join(1).has_value());
-  ASSERT_EQ(client_->SubmitNamed("lm").error, "");
-  const auto launch = agent.Receive<LaunchWorker>();
-  ASSERT_TRUE(launch.has_value());
-  FakeWorker worker(coordinator_.endpoint(), launch->worker);
-  ASSERT_TRUE(worker.Hello());
-  const auto grant = worker.AskForLease();
-  ASSERT_TRUE(grant.has_value());
+  ASSERT_NO_FATAL_FAILURE(RunJob());
   const RawAnswer held =
       Post(dashboard_->port(), Token(), R"({"action":"hold","target":"1"})");
   ASSERT_EQ(held.code, 200) << held.body;
-  worker.Release(grant->epoch, 400);
+  worker_->Release(epoch_, 400);
   const json job = dashboard_->WaitFor("/api/job/1", [](const json& document) {
     return document["leases"].size() == 1 &&
            document["leases"][0].contains("why_ended");
