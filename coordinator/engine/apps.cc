@@ -261,7 +261,7 @@ void EndStage(State& s, const std::string& why) {
 std::optional<BidRequest> OfferTo(const State& s, Time now, const App& app) {
   if (app.jobs.empty()) return std::nullopt;
   const PolicyProblem problem =
-      ProblemOfApp(s, now, &s.jobs.at(*app.jobs.begin()));
+      ProblemOfApp(s, now, s.jobs.at(*app.jobs.begin()));
   const Assigner assigner(problem);
   const std::vector<policy::FairApp> fair =
       policy::FairAppsOf(problem, assigner);

@@ -350,8 +350,18 @@ event::Received Engine::ReceivedOf(JobId job, Time now) const {
 }
 bool Engine::HasApps() const { return !state_->apps.all().empty(); }
 
-std::map<JobId, double> Engine::RhoOfJobs(Time now, const Job* of) const {
-  return engine::RhoOfJobs(*state_, now, of);
+size_t Engine::JobsOfApp(const Job& job) const {
+  const engine::App* const app = state_->apps.Find(job);
+  return app == nullptr ? 0 : app->jobs.size();
+}
+RhoProblem Engine::RhoProblemOfApp(Time now, const Job& job) const {
+  return engine::RhoProblemOfApp(*state_, now, job);
+}
+RhoProblem Engine::EmptyRhoProblem() const {
+  return engine::EmptyRhoProblem(*state_);
+}
+void Engine::AddToRho(const Job& job, Time now, RhoProblem& rho) const {
+  engine::AddToRho(*state_, now, job, rho);
 }
 const AppBid* Engine::BidOf(const Job& job) const {
   const engine::App* app = state_->apps.Find(job);
@@ -396,8 +406,13 @@ std::string Engine::WhyMoved(const Job& job, AcceleratorId from,
                              AcceleratorId to, Time now) const {
   return engine::WhyMoved(*state_, job, from, to, now);
 }
-RoundTable Engine::LineRows(Time now) const {
-  return engine::RoundUnits(*state_, now, /*with_trials=*/false);
+void Engine::AddToLine(const Job& job, Time now, RoundTable& rows) const {
+  if (state_->jobs.FindLive(job.id) == nullptr) return;
+  RoundUnit row;
+  engine::AddUnits(*state_, job, now, /*with_trials=*/false, row, rows);
+}
+void Engine::FinishLine(Time now, RoundTable& rows) const {
+  engine::FinishUnits(*state_, now, rows);
 }
 size_t Engine::CountChildren(const Job& job) const {
   return engine::CountChildren(*state_, job);

@@ -26,6 +26,8 @@
 
 namespace gavel {
 
+struct RhoProblem;
+
 namespace engine {
 struct State;
 }  // namespace engine
@@ -88,8 +90,14 @@ class Engine {
   event::Received ReceivedOf(JobId job, Time now) const;
   // Whether an app is present that jobs name.
   bool HasApps() const;
-  // rho of the app of each active job that can run, or of one job's app.
-  std::map<JobId, double> RhoOfJobs(Time now, const Job* of = nullptr) const;
+  // How many active jobs the app of the job has; 0: the job has no app.
+  size_t JobsOfApp(const Job& job) const;
+  // What rho of jobs is computed from (solver.h): of the job's app alone, or
+  // job by job. Between the calls the engine may go on; but the problem must
+  // have as many types as the cluster.
+  RhoProblem RhoProblemOfApp(Time now, const Job& job) const;
+  RhoProblem EmptyRhoProblem() const;
+  void AddToRho(const Job& job, Time now, RhoProblem& rho) const;
   // The job's app in the auction of the last allocation; null:
   // the policy holds none.
   const AppBid* BidOf(const Job& job) const;
@@ -104,14 +112,18 @@ class Engine {
   // the type where it is fastest. nullopt: none, or not known.
   std::optional<double> AppToCome(const Job& job) const;
   Reason Why(JobId job, Time now) const;
-  // The same without its place in line, which a WaitingLine of LineRows has.
+  // The same without its place in line, which a WaitingLine has.
   Reason WhyUnranked(JobId job, Time now) const;
   // As in explanations.h.
   std::string WhyPaused(const Job& job, int rank, AcceleratorId left,
                         Time now) const;
   std::string WhyMoved(const Job& job, AcceleratorId from, AcceleratorId to,
                        Time now) const;
-  RoundTable LineRows(Time now) const;
+  // The rows of a WaitingLine: AddToLine adds those of one job, FinishLine what
+  // is not of one job. Between the calls the engine may go on, and a job may
+  // end; but the table must have as many types as the cluster.
+  void AddToLine(const Job& job, Time now, RoundTable& rows) const;
+  void FinishLine(Time now, RoundTable& rows) const;
   // How many jobs wait for the job, or for all of its array.
   size_t CountChildren(const Job& job) const;
   // The rank that has stood still for longest, if that is a large part of the

@@ -24,7 +24,7 @@ namespace gavel {
 class WaitingLine {
  public:
   WaitingLine() = default;
-  // `rows` are those of Engine::LineRows, `types` those of the cluster, and
+  // `rows` are those of Engine::AddToLine, `types` those of the cluster, and
   // rounds have this length. O(rows log rows).
   WaitingLine(const RoundTable& rows, std::vector<std::string> types,
               double round_duration_s);

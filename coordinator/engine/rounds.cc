@@ -468,6 +468,18 @@ RoundTable RoundUnits(const State& s, Time at, bool with_trials) {
   RoundUnit row;
   for (const auto& [id, job] : s.jobs.live())
     AddUnits(s, *job, at, with_trials, row, units);
+  FinishUnits(s, at, units);
+  if (with_trials && !s.allocation.result().is_assignment) {
+    const std::vector<int> left = s.trials.AddTrials(units);
+    if (s.options.packing && s.options.pair_trials) {
+      AddPairTrials(s, units, at, left);
+    }
+  }
+  return units;
+}
+
+void FinishUnits(const State& s, Time at, RoundTable& units) {
+  RoundUnit row;
   const auto add_pair = [&](const ShareUnit& unit) {
     if (!unit.packed() || !s.candidates.MayRun(unit)) return;
     MakeUnit(s, unit, *s.jobs.live().at(unit.job), at, row);
@@ -486,13 +498,6 @@ RoundTable RoundUnits(const State& s, Time at, bool with_trials) {
   if (!s.options.entities.empty() && !s.allocation.result().is_assignment) {
     WeighEntities(s, units);
   }
-  if (with_trials && !s.allocation.result().is_assignment) {
-    const std::vector<int> left = s.trials.AddTrials(units);
-    if (s.options.packing && s.options.pair_trials) {
-      AddPairTrials(s, units, at, left);
-    }
-  }
-  return units;
 }
 
 // A priority compares units. It does not see the time that an entity had
@@ -516,7 +521,9 @@ void WeighEntities(const State& s, RoundTable& units) {
       entities.size() + 1,
       {std::vector<double>(types), std::vector<double>(types)});
   const auto entity_of = [&](JobId id) {
-    const auto found = number_of.find(s.jobs.at(id).spec.entity);
+    const Job* const job = s.jobs.Find(id);
+    if (job == nullptr) return entities.size();  // see Engine::AddToLine
+    const auto found = number_of.find(job->spec.entity);
     return found == number_of.end() ? entities.size() : found->second;
   };
   // Calls visit(entity, part of the unit) for each job of the unit.

@@ -119,6 +119,9 @@ void Look(State& s, Time now);
 
 // The units that may run, as of `at`.
 RoundTable RoundUnits(const State& s, Time at, bool with_trials);
+// The last part of RoundUnits without trials, behind the rows of all jobs: adds
+// the pairs that have a share, and weighs the shares of entities.
+void FinishUnits(const State& s, Time at, RoundTable& units);
 // Adds the row of the job alone, and that of the pair that it runs in if the
 // pair has no share. Without `at`, the rows have only the fields that decide
 // where a unit goes.

@@ -306,60 +306,63 @@ void AddProgress(const State& s, const Job& job, Time now, PolicyJob& row) {
   row.apps_average = s.apps.AveragePresent(job, now);
 }
 
-PolicyProblem ProblemOfApp(const State& s, Time now, const Job* of) {
-  PolicyProblem problem;
-  problem.types = s.cluster.types();
-  problem.capacity = s.cluster.Capacity();
-  const auto add = [&](const Job& job) {
-    if (!job.active() || job.pinned()) return;
-    PolicyJob& row = problem.jobs.emplace_back();
-    row.id = job.id;
-    row.scale_factor = job.scale_factor;
-    if (!job.assigned.empty()) {
-      row.running_on = s.cluster.TypeOf(job.assigned.front());
-    }
-    AddProgress(s, job, now, row);
-    for (const std::string& type : problem.types) {
-      problem.throughputs.push_back(
-          s.throughputs.Get(job.id, type).steps_per_s);
-    }
-  };
-  const App* app = of == nullptr ? nullptr : s.apps.Find(*of);
-  if (app != nullptr) {
-    for (const JobId id : app->jobs) add(s.jobs.at(id));
-  } else if (of != nullptr) {
-    add(*of);
-  } else {
-    for (const auto& [id, job] : s.jobs.live()) add(*job);
-  }
-  AddApps(s, now, problem);
-  return problem;
+PolicyApp FactsOf(const State& s, Time now, const App& app) {
+  return {.age_s = now - app.began_at,
+          .apps_average = s.apps.AveragePresent(app, now),
+          .ended_longest_s = app.ended_longest_s,
+          .ended_area_s = app.ended_area_s,
+          .goal = app.goal};
 }
 
-std::map<JobId, double> RhoOfJobs(const State& s, Time now, const Job* of) {
-  const PolicyProblem problem = ProblemOfApp(s, now, of);
-  const Assigner assigner(problem);
-  std::map<JobId, double> rho_of;
-  // The speed of a gang at its level, relative to one on a single server.
-  const auto pace = [&](size_t m) {
-    const PolicyJob& row = problem.jobs[m];
-    if (row.running_on < 0 || row.scale_factor == 1) return 1.0;
+RhoProblem EmptyRhoProblem(const State& s) {
+  RhoProblem rho;
+  rho.problem.types = s.cluster.types();
+  rho.problem.capacity = s.cluster.Capacity();
+  rho.round_duration_s = s.terms.round_duration_s();
+  return rho;
+}
+
+void AddToRho(const State& s, Time now, const Job& job, RhoProblem& rho) {
+  if (!job.active() || job.pinned()) return;
+  PolicyProblem& problem = rho.problem;
+  PolicyJob& row = problem.jobs.emplace_back();
+  row.id = job.id;
+  row.scale_factor = job.scale_factor;
+  if (!job.assigned.empty()) {
+    row.running_on = s.cluster.TypeOf(job.assigned.front());
+  }
+  AddProgress(s, job, now, row);
+  for (const std::string& type : problem.types) {
+    problem.throughputs.push_back(s.throughputs.Get(job.id, type).steps_per_s);
+  }
+  double& pace = rho.paces.emplace_back(1);
+  if (row.running_on >= 0 && row.scale_factor > 1) {
     const auto type = static_cast<size_t>(row.running_on);
-    const Job& job = s.jobs.at(row.id);
     const double best = ThroughputAt(s, row, type, Locality::kServer);
     const double there =
         ThroughputAt(s, row, type, s.cluster.LevelOf(job.assigned));
-    return there > 0 && there < best ? there / best : 1.0;
-  };
-  std::vector<double> paces;
-  for (const policy::FairApp& one : policy::FairAppsOf(problem, assigner)) {
-    paces.clear();
-    for (const size_t m : one.jobs) paces.push_back(pace(m));
-    const double rho =
-        policy::PresentRho(assigner, one, s.terms.round_duration_s(), paces);
-    for (const size_t job : one.jobs) rho_of[problem.jobs[job].id] = rho;
+    if (there > 0 && there < best) pace = there / best;
   }
-  return rho_of;
+  const App* const app = s.apps.Find(job);
+  if (app == nullptr) return;
+  const auto [known, is_new] = rho.apps.try_emplace(
+      {job.spec.owner, job.spec.app}, static_cast<int>(problem.apps.size()));
+  row.app = known->second;
+  if (is_new) problem.apps.push_back(FactsOf(s, now, *app));
+}
+
+RhoProblem RhoProblemOfApp(const State& s, Time now, const Job& of) {
+  RhoProblem rho = EmptyRhoProblem(s);
+  if (const App* const app = s.apps.Find(of)) {
+    for (const JobId id : app->jobs) AddToRho(s, now, s.jobs.at(id), rho);
+  } else {
+    AddToRho(s, now, of, rho);
+  }
+  return rho;
+}
+
+PolicyProblem ProblemOfApp(const State& s, Time now, const Job& of) {
+  return RhoProblemOfApp(s, now, of).problem;
 }
 
 PolicyJob ProblemJob(const State& s, const Job& job, Time now) {
@@ -403,11 +406,7 @@ void AddApps(const State& s, Time now, PolicyProblem& problem) {
         index_of.try_emplace(app, static_cast<int>(problem.apps.size()));
     row.app = found->second;
     if (!added) continue;
-    problem.apps.push_back({.age_s = now - app->began_at,
-                            .apps_average = s.apps.AveragePresent(*app, now),
-                            .ended_longest_s = app->ended_longest_s,
-                            .ended_area_s = app->ended_area_s,
-                            .goal = app->goal});
+    problem.apps.push_back(FactsOf(s, now, *app));
   }
 }
 
@@ -897,3 +896,21 @@ bool IsAnswerNear(const State& s, Time now) {
 }
 
 }  // namespace gavel::engine
+
+namespace gavel {
+
+std::map<JobId, double> RhoOfJobs(const RhoProblem& rho) {
+  const Assigner assigner(rho.problem);
+  std::map<JobId, double> rho_of;
+  std::vector<double> paces;
+  for (const policy::FairApp& one : policy::FairAppsOf(rho.problem, assigner)) {
+    paces.clear();
+    for (const size_t m : one.jobs) paces.push_back(rho.paces[m]);
+    const double own =
+        policy::PresentRho(assigner, one, rho.round_duration_s, paces);
+    for (const size_t job : one.jobs) rho_of[rho.problem.jobs[job].id] = own;
+  }
+  return rho_of;
+}
+
+}  // namespace gavel

@@ -91,6 +91,21 @@ struct Solving {
   Time retry_at = kNever;    // after a solve that failed
 };
 
+// What rho of jobs is computed from (RhoOfJobs). A value, made job by job.
+struct RhoProblem {
+  PolicyProblem problem;
+  // [n] the speed of a gang at its level, relative to one on a single server.
+  std::vector<double> paces;
+  // Indices into the problem's apps, by owner and name.
+  std::map<std::pair<std::string, std::string>, int> apps;
+  double round_duration_s = 0;
+};
+
+// rho of the app of each active job of the problem that can run, with the
+// accelerators that the app holds (policy/app_fairness.h). Pure: any thread may
+// call it.
+std::map<JobId, double> RhoOfJobs(const RhoProblem& rho);
+
 }  // namespace gavel
 
 namespace gavel::engine {
@@ -104,13 +119,13 @@ struct State;
 // Not thread-safe. No snapshot fields: the problem is built anew after a
 // restart.
 
-// The part of a problem that policy/app_fairness.h reads, with all jobs or
-// those of one job's app.
-PolicyProblem ProblemOfApp(const State& s, Time now, const Job* of);
-// rho of the app of each active job that can run, with the accelerators that
-// the app holds (policy/app_fairness.h). `of` limits it to one job's app.
-std::map<JobId, double> RhoOfJobs(const State& s, Time now,
-                                  const Job* of = nullptr);
+// The part of a problem that policy/app_fairness.h reads, with the jobs of the
+// app of `of`.
+PolicyProblem ProblemOfApp(const State& s, Time now, const Job& of);
+RhoProblem RhoProblemOfApp(const State& s, Time now, const Job& of);
+// The input of RhoOfJobs: a problem without jobs, and one job more.
+RhoProblem EmptyRhoProblem(const State& s);
+void AddToRho(const State& s, Time now, const Job& job, RhoProblem& rho);
 // Makes Solving::problem describe the present state.
 void BuildProblem(State& s, Time now);
 void Drop(State& s);

@@ -292,24 +292,12 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                           : List(now, from, request);
       break;
     case QueryKind::kNodes:
-    case QueryKind::kStatus:
-    case QueryKind::kForecast: {
-      QueryView view{engine_, now, engine_.operated().policy.name,
-                     options_.wire(), options_.troubles()};
-      // They may quote what a program of the operator's wrote.
-      if (from.identity.role != Role::kOperator && !view.troubles.empty()) {
-        view.troubles = {
-            "there is trouble with the coordinator; an operator "
-            "sees it in `gavel status`"};
-      }
-      if (request.kind == QueryKind::kStatus) {
-        view.counts = &views_.CountsAt(now);
-        view.stays = &stay_costs_.row();
-        if (options_.threads != nullptr) view.threads = options_.threads();
-      }
-      send_(from.peer, AnswerQuery(request, view));
+    case QueryKind::kForecast:
+      AnswerAtOnce(now, from, request);
       break;
-    }
+    case QueryKind::kStatus:
+      Await(now, from, request, &statuses_);
+      break;
     case QueryKind::kDashboard:
       AnswerDashboard(from, request);
       break;
@@ -318,6 +306,24 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                   WhyNotAdmitted(from, request.submission)});
   }
   return std::nullopt;
+}
+
+void ClientRequests::AnswerAtOnce(Time now, const Requester& from,
+                                  const QueryRequest& request) {
+  QueryView view{engine_, now, engine_.operated().policy.name, options_.wire(),
+                 options_.troubles()};
+  // They may quote what a program of the operator's wrote.
+  if (from.identity.role != Role::kOperator && !view.troubles.empty()) {
+    view.troubles = {
+        "there is trouble with the coordinator; an operator "
+        "sees it in `gavel status`"};
+  }
+  if (request.kind == QueryKind::kStatus) {
+    view.counts = &views_.counts();
+    view.stays = &stay_costs_.row();
+    if (options_.threads != nullptr) view.threads = options_.threads();
+  }
+  send_(from.peer, AnswerQuery(request, view));
 }
 
 void ClientRequests::RefuseQuery(const std::string& peer, uint64_t request,
@@ -349,9 +355,9 @@ void ClientRequests::AnswerDashboard(const Requester& from,
   send_(from.peer, QueryReply{request.request, *token, 0, ""});
 }
 
-// At once, but where the places in line are yet to be found out.
 void ClientRequests::AnswerOfOne(Time now, const Requester& from,
-                                 const QueryRequest& request) {
+                                 const QueryRequest& request,
+                                 std::shared_ptr<const QueueView> queue) {
   const Job* const job = engine_.FindJob(request.job);
   if (job == nullptr) {
     return RefuseQuery(from.peer, request.request, NoJob(request.job));
@@ -360,14 +366,23 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
   if (request.kind == QueryKind::kWhy)
     throughputs = ThroughputsOf(*job, engine_);
   JobView view = views_.MakeOne(*job, now);
-  if (!std::holds_alternative<reason::Priority>(view.reason)) {
+  const bool in_line = std::holds_alternative<reason::Priority>(view.reason);
+  const bool is_large = views_.HasLargeApp(*job);
+  if (!in_line && !is_large) {
     send_(from.peer, AnswerOfJob(request, from.identity, view, throughputs,
                                  WaitingLine(), now));
     return;
   }
+  std::shared_ptr<PlanLine> line = queue ? queue->line : views_.line();
+  if (queue == nullptr) queue = views_.Recent(now);
+  if (line == nullptr || (is_large && queue == nullptr)) {
+    return Await(now, from, request, &listings_);
+  }
   Ask(queries_, from, request.request,
       [request, now, reader = from.identity, view = std::move(view),
-       throughputs = std::move(throughputs), line = views_.Line(now)] {
+       throughputs = std::move(throughputs), line = std::move(line), is_large,
+       queue = std::move(queue)]() mutable {
+        if (is_large) view.rho = queue->RhoOf(view.id);
         return AnswerOfJob(request, reader, view, throughputs, line->Get(),
                            now);
       });
@@ -376,26 +391,35 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
 // The first page starts a new view; further pages continue the last one.
 void ClientRequests::List(Time now, const Requester& from,
                           const QueryRequest& request) {
-  if (auto view = views_.ForPage(now, request)) {
+  auto view = request.cursor != 0 ? views_.Recent(now) : nullptr;
+  if (view != nullptr) {
     return AskListing(from, request, std::move(view));
   }
+  Await(now, from, request, &listings_);
+}
+
+void ClientRequests::Await(Time now, const Requester& from,
+                           const QueryRequest& request,
+                           std::vector<Listing>* waiting) {
   const std::string& reader = ReaderOf(from);
-  const auto own = std::ranges::count_if(listings_, [&](const Listing& one) {
+  const auto own = std::ranges::count_if(*waiting, [&](const Listing& one) {
     return ReaderOf(one.from) == reader;
   });
-  if (listings_.size() >= kWaitingListingsMax ||
+  if (waiting->size() >= kWaitingListingsMax ||
       static_cast<size_t>(own) >= QueryThread::kListings.of_one_max) {
     return RefuseQuery(from.peer, request.request, kBusy);
   }
-  listings_.push_back({from, request});
+  waiting->push_back({from, request});
   SendAnswers(now);
 }
 
 void ClientRequests::AskListing(const Requester& from,
                                 const QueryRequest& request,
-                                std::shared_ptr<const QueueView> view) {
+                                std::shared_ptr<const QueueView> view,
+                                std::shared_ptr<const QueueView> before) {
   Ask(queries_, from, request.request,
-      [request, view = std::move(view), reader = from.identity] {
+      [request, view = std::move(view), reader = from.identity,
+       freed = std::move(before)] {
         return ListQueue(request, *view, reader);
       });
 }
@@ -413,6 +437,14 @@ void ClientRequests::Note(const Event& decided) {
       std::holds_alternative<event::RoundStarted>(decided) ||
       std::holds_alternative<event::UnitsAssigned>(decided)) {
     views_.NotePlan();
+  } else if (const auto* started = std::get_if<event::LeaseStarted>(&decided)) {
+    views_.NoteHolder(started->worker.job);
+  } else if (const auto* ended = std::get_if<event::LeaseEnded>(&decided)) {
+    views_.NoteHolder(ended->worker.job);
+  } else if (const auto* gone = std::get_if<event::WorkerGone>(&decided)) {
+    views_.NoteHolder(gone->exit.worker.job);
+  } else if (const auto* lost = std::get_if<event::WorkerAbandoned>(&decided)) {
+    views_.NoteHolder(lost->worker.job);
   }
 }
 
@@ -560,10 +592,31 @@ void ClientRequests::SendAnswers(Time now) {
       send_(answer->peer, std::move(answer->reply));
     }
   }
-  if (listings_.empty() || now < views_.due_at()) return;
-  const std::shared_ptr<const QueueView> view = views_.Make(now);
-  for (const Listing& listing : std::exchange(listings_, {})) {
-    AskListing(listing.from, listing.request, view);
+  if (now >= counts_due_at()) GoOnWithCounts(now);
+  if (now >= views_due_at()) GoOnWithView(now);
+}
+
+void ClientRequests::GoOnWithCounts(Time now) {
+  if (!views_.is_counting()) counted_for_ = std::exchange(statuses_, {});
+  if (!views_.CountSome(now)) return;
+  for (const Listing& one : std::exchange(counted_for_, {})) {
+    AnswerAtOnce(now, one.from, one.request);
+  }
+}
+
+void ClientRequests::GoOnWithView(Time now) {
+  // Who asks while a view is being made gets the next one, which has all that
+  // was done before the question.
+  if (!views_.is_making()) made_for_ = std::exchange(listings_, {});
+  std::shared_ptr<const QueueView> before = views_.last();
+  const std::shared_ptr<const QueueView> view = views_.Advance(now);
+  if (view == nullptr) return;
+  for (const Listing& one : std::exchange(made_for_, {})) {
+    if (one.request.job.valid()) {
+      AnswerOfOne(now, one.from, one.request, view);
+    } else {
+      AskListing(one.from, one.request, view, std::exchange(before, nullptr));
+    }
   }
 }
 

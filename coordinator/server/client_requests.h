@@ -150,7 +150,7 @@ class ClientRequests {
   static constexpr size_t kWaitingLogsMax = 1024;
   static constexpr size_t kWaitingTerminalsMax = 1024;
   static constexpr double kLogTimeout_s = 10;
-  // Listings that wait for the next view of the queue.
+  // Requests that wait for the next view of the queue.
   static constexpr size_t kWaitingListingsMax = 1024;
 
   using Send = std::function<void(const std::string& peer, Message)>;
@@ -203,9 +203,9 @@ class ClientRequests {
   // Sends the answers that the threads have written, and the listings that are
   // due.
   void SendAnswers(Time now);
-  // When listings are due; kNever: none wait.
+  // When views or counts of the jobs are due; kNever: nobody waits for them.
   Time NextDeadline() const {
-    return listings_.empty() ? kNever : views_.due_at();
+    return std::min(views_due_at(), counts_due_at());
   }
   // The decision may change places in line.
   void Note(const Event& decided);
@@ -255,11 +255,32 @@ class ClientRequests {
   std::optional<Event> Await(Time now, const Client& client,
                              absl::StatusOr<Event> event);
   void AnswerDashboard(const Requester& from, const QueryRequest& request);
-  void AnswerOfOne(Time now, const Requester& from,
-                   const QueryRequest& request);
+  // `queue` has what depends on many jobs: places in line, and the rho of a
+  // large app. Null: the answer waits for the next view if it needs that.
+  void AnswerOfOne(Time now, const Requester& from, const QueryRequest& request,
+                   std::shared_ptr<const QueueView> queue = nullptr);
   void List(Time now, const Requester& from, const QueryRequest& request);
+  // The next view of the queue, or the next counts, answer it; `waiting` has
+  // those that wait for the same.
+  void Await(Time now, const Requester& from, const QueryRequest& request,
+             std::vector<Listing>* waiting);
+  Time views_due_at() const {
+    const bool waits = !listings_.empty() || views_.is_making();
+    return waits ? views_.due_at() : kNever;
+  }
+  Time counts_due_at() const {
+    const bool waits = !statuses_.empty() || views_.is_counting();
+    return waits ? views_.counts_due_at() : kNever;
+  }
+  void GoOnWithView(Time now);
+  void GoOnWithCounts(Time now);
+  // Of servers, the status and forecasts.
+  void AnswerAtOnce(Time now, const Requester& from,
+                    const QueryRequest& request);
+  // Frees `before`, if there is one, on the thread that answers.
   void AskListing(const Requester& from, const QueryRequest& request,
-                  std::shared_ptr<const QueueView> view);
+                  std::shared_ptr<const QueueView> view,
+                  std::shared_ptr<const QueueView> before = nullptr);
   void Ask(QueryThread& thread, const Requester& from, uint64_t request,
            QueryThread::Write write);
   // A line of the audit log. `error`: why it was not done; empty: is not said.
@@ -284,6 +305,10 @@ class ClientRequests {
   StayCosts stay_costs_;
   QueryThread queries_;
   std::vector<Listing> listings_;
+  std::vector<Listing> made_for_;  // those of the view that is being made
+  // The same of requests for the status, and of its counts.
+  std::vector<Listing> statuses_;
+  std::vector<Listing> counted_for_;
   Quota quota_;
   bool shutdown_requested_ = false;
 };

@@ -45,6 +45,7 @@ std::string_view AcceleratorStateName(const Accelerator& accelerator,
 struct Nodes {
   Nodes(const Engine& of, Time at) : engine(of), now(at) {
     for (const auto& [id, job] : engine.jobs()) {
+      if (!job.AnyLive()) continue;
       if (const auto still = engine.StandstillOf(job)) {
         hung.insert(job.workers[static_cast<size_t>(still->rank)].held);
       }
@@ -302,17 +303,24 @@ std::string_view SourceName(ThroughputSource source) {
   return "unknown";
 }
 
-Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs) {
+Named<uint64_t> NoCounts() {
   Named<uint64_t> counts;
   for (const char* letters : {"PD", "R", "S", "CG", "CD", "F", "CA"}) {
     counts.emplace_back(letters, 0);
   }
-  for (const auto& [id, job] : jobs) {
-    ++std::ranges::find(
-          counts, StateLetters(job),
-          [](const auto& count) -> std::string_view { return count.first; })
-          ->second;
-  }
+  return counts;
+}
+
+void CountState(const Job& job, Named<uint64_t>* counts) {
+  ++std::ranges::find(
+        *counts, StateLetters(job),
+        [](const auto& count) -> std::string_view { return count.first; })
+        ->second;
+}
+
+Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs) {
+  Named<uint64_t> counts = NoCounts();
+  for (const auto& [id, job] : jobs) CountState(job, &counts);
   return counts;
 }
 

@@ -117,7 +117,10 @@ std::string_view SourceName(ThroughputSource source);
 // has failed there.
 std::string_view SourceOf(const Job& job, const std::string& type,
                           const Engine& engine);
-// Jobs by state letters; looks at each.
+// Jobs by state letters: 0 of each, one job more, and all jobs, looking at
+// each.
+Named<uint64_t> NoCounts();
+void CountState(const Job& job, Named<uint64_t>* counts);
 Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs);
 
 // Writes answers to queries on a thread of its own: a listing of thousands of

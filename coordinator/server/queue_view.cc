@@ -232,13 +232,14 @@ bool Passes(const JobView& job, const Filter& filter) {
 using Sharers = std::map<std::pair<std::string, std::string>, SharerRow>;
 
 void AddSharer(const std::string& name, const std::string& owner,
-               const JobView& job, Sharers* sharers) {
+               const JobView& job, std::optional<double> rho,
+               Sharers* sharers) {
   SharerRow& sum = (*sharers)[{owner, name}];
   sum.name = name;
   sum.owner = owner;
   sum.target += job.shares.target * job.scale_factor;
   sum.got += job.shares.received * job.scale_factor;
-  if (job.rho) sum.rho = std::max(*job.rho, sum.rho.value_or(*job.rho));
+  if (rho) sum.rho = std::max(*rho, sum.rho.value_or(*rho));
 }
 
 std::vector<SharerRow> Largest(Sharers sharers) {
@@ -270,9 +271,10 @@ JobTotalsRow TotalsOf(const QueueView& view, const Filter& filter,
     totals.deviation_max = std::max(totals.deviation_max, off);
     ++totals.sharing;
     const JobFacts& facts = *job.facts;
-    AddSharer(facts.owner.empty() ? facts.entity : facts.owner, "", job,
+    const std::optional<double> rho = view.RhoOf(job.id);
+    AddSharer(facts.owner.empty() ? facts.entity : facts.owner, "", job, rho,
               &users);
-    if (!facts.app.empty()) AddSharer(facts.app, facts.owner, job, &apps);
+    if (!facts.app.empty()) AddSharer(facts.app, facts.owner, job, rho, &apps);
     if (job.state != "R" || job.progress.steps_done == 0) continue;
     const Generation last = job.progress.last_generation;
     totals.running.push_back({job.id.value(), {last.epoch, last.step}});
@@ -320,7 +322,6 @@ std::map<JobId, const JobView*> ElementsToList(const QueueView& view,
 }  // namespace
 
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
-               const std::map<JobId, double>& rho_of,
                std::shared_ptr<const JobFacts> before) {
   JobView view;
   view.id = job.id;
@@ -340,9 +341,6 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   }
   view.shares = engine.SharesOf(job.id, now);
   view.received_s = ReceivedSeconds(job, now);
-  if (const auto rho = rho_of.find(job.id); rho != rho_of.end()) {
-    view.rho = rho->second;
-  }
   if (!job.spec.app.empty()) {
     view.left_s = engine.SecondsLeft(job, now);
     view.app_to_come_s = engine.AppToCome(job);
@@ -526,6 +524,13 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   return row;
 }
 
+std::optional<double> QueueView::RhoOf(JobId job) const {
+  if (rho == nullptr) return std::nullopt;
+  const auto found = rho->Get().find(job);
+  return found == rho->Get().end() ? std::nullopt
+                                   : std::optional(found->second);
+}
+
 QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
                      const Identity& reader) {
   QueryReply reply;
@@ -558,6 +563,7 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
     const auto element = elements.find(one.facts->array);
     if (element != elements.end() && element->second != &one) continue;
     FillQueueRow(one, line, view.now, reader, &row);
+    row.rho = view.RhoOf(one.id);
     text.Clear();
     text.Value(row);
     if (!page.AddText(text.text())) {
@@ -588,56 +594,149 @@ QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
   return reply;
 }
 
-std::shared_ptr<const QueueView> QueueViews::Make(Time now) {
+void QueueViews::NoteHolder(JobId job) {
+  if (!is_making() || making_->view->jobs.empty()) return;
+  const bool is_copied = job <= making_->view->jobs.back()->id;
+  if (is_copied) making_->changed_holders.push_back(job);
+}
+
+std::shared_ptr<const QueueView> QueueViews::Advance(Time now) {
+  const size_t types = engine_.cluster().types().size();
+  // A type has joined: the rows have too few columns.
+  if (is_making() && making_->types != types) making_.reset();
+  if (!is_making()) Begin();
   const Stopwatch work;
-  auto view = std::make_shared<QueueView>();
-  view->now = now;
-  view->line = Line(now);
-  view->jobs.reserve(engine_.jobs().size());
-  static const std::vector<std::shared_ptr<const JobView>> kNone;
-  const auto& jobs_before = last_ == nullptr ? kNone : last_->jobs;
-  auto before = jobs_before.begin();
-  // Where nobody has an app, listings do without: rho would double the time
-  // that the event loop takes for a view.
-  std::map<JobId, double> rho_of;
-  if (engine_.HasApps()) rho_of = engine_.RhoOfJobs(now);
-  for (const auto& [id, job] : engine_.jobs()) {
-    while (before != jobs_before.end() && (*before)->id < id) ++before;
-    const bool known = before != jobs_before.end() && (*before)->id == id;
-    if (known && (*before)->settled) {
-      view->jobs.push_back(*before);  // nothing changes any more
-      continue;
-    }
-    view->jobs.push_back(std::make_shared<const JobView>(
-        ViewOf(job, engine_, now, rho_of, known ? (*before)->facts : nullptr)));
-  }
-  last_ = std::move(view);
-  due_at_ = now + kPause * work.elapsed_s();
+  const bool all = CopySome(now);
+  if (all) Complete(now);
+  making_->work_s += work.elapsed_s();
+  if (!all) return nullptr;
+  due_at_ = now + kPause * making_->work_s;
+  making_.reset();
   return last_;
 }
 
-std::shared_ptr<const QueueView> QueueViews::ForPage(
-    Time now, const QueryRequest& request) const {
-  const bool goes_on = request.cursor != 0 && last_ != nullptr &&
-                       now - last_->now <= kListingAge_s;
-  return goes_on ? last_ : nullptr;
+void QueueViews::Begin() {
+  making_ = std::make_unique<Making>();
+  making_->view = std::make_shared<QueueView>();
+  making_->view->line = line_;
+  making_->view->jobs.reserve(engine_.jobs().size());
+  making_->before = last_;
+  making_->types = engine_.cluster().types().size();
+  if (engine_.HasApps()) making_->rho = engine_.EmptyRhoProblem();
+  if (line_ != nullptr) return;
+  making_->rows.emplace(making_->types);
+  planned_ = false;
 }
 
-const Named<uint64_t>& QueueViews::CountsAt(Time now) {
-  if (now < counts_due_at_) return counts_;
+bool QueueViews::CopySome(Time now) {
   const Stopwatch work;
-  counts_ = CountStates(engine_.jobs());
-  counts_due_at_ = now + kPause * work.elapsed_s();
-  return counts_;
+  const auto& copied = making_->view->jobs;
+  const std::map<JobId, Job>& jobs = engine_.jobs();
+  auto next =
+      copied.empty() ? jobs.begin() : jobs.upper_bound(copied.back()->id);
+  for (; next != jobs.end(); ++next) {
+    Copy(next->second, now);
+    if (work.elapsed_s() >= slice_s_) return std::next(next) == jobs.end();
+  }
+  return true;
 }
 
-std::shared_ptr<PlanLine> QueueViews::Line(Time now) {
-  if (line_ == nullptr) {
-    line_ = std::make_shared<PlanLine>(engine_.LineRows(now),
-                                       engine_.cluster().types(),
-                                       engine_.options().round_duration_s);
+void QueueViews::Copy(const Job& job, Time now) {
+  Making& making = *making_;
+  std::shared_ptr<const JobView> known;
+  if (making.before != nullptr) {
+    const auto& before = making.before->jobs;
+    while (making.passed < before.size() &&
+           before[making.passed]->id < job.id) {
+      ++making.passed;
+    }
+    const bool is_there =
+        making.passed < before.size() && before[making.passed]->id == job.id;
+    if (is_there) known = before[making.passed];
   }
-  return line_;
+  // Nothing changes any more of one that is settled.
+  if (known == nullptr || !known->settled) {
+    known = std::make_shared<const JobView>(
+        ViewOf(job, engine_, now, known == nullptr ? nullptr : known->facts));
+  }
+  making.view->jobs.push_back(std::move(known));
+  if (making.rows) engine_.AddToLine(job, now, *making.rows);
+  if (making.rho) engine_.AddToRho(job, now, *making.rho);
+}
+
+void QueueViews::Complete(Time now) {
+  QueueView& view = *making_->view;
+  for (const JobId id : making_->changed_holders) {
+    const Job* const job = engine_.FindJob(id);
+    const auto copied = std::ranges::lower_bound(
+        view.jobs, id, {}, [](const auto& one) { return one->id; });
+    if (job == nullptr || copied == view.jobs.end() || (*copied)->id != id) {
+      continue;
+    }
+    *copied = std::make_shared<const JobView>(
+        ViewOf(*job, engine_, now, (*copied)->facts));
+  }
+  if (making_->rows) {
+    engine_.FinishLine(now, *making_->rows);
+    view.line = std::make_shared<PlanLine>(
+        [rows = *std::move(making_->rows), types = engine_.cluster().types(),
+         round_s = engine_.options().round_duration_s] {
+          return WaitingLine(rows, types, round_s);
+        });
+    if (!planned_) line_ = view.line;
+  }
+  if (making_->rho) {
+    view.rho = std::make_shared<JobsRho>(
+        [rho = *std::move(making_->rho)] { return RhoOfJobs(rho); });
+  }
+  view.now = now;
+  last_ = making_->view;
+}
+
+std::shared_ptr<const QueueView> QueueViews::Recent(Time now) const {
+  const bool is_young = last_ != nullptr && now - last_->now <= kListingAge_s;
+  return is_young ? last_ : nullptr;
+}
+
+bool QueueViews::HasLargeApp(const Job& job) const {
+  constexpr size_t kLarge = 100;
+  return job.active() && engine_.JobsOfApp(job) > kLarge;
+}
+
+JobView QueueViews::MakeOne(const Job& job, Time now) const {
+  JobView view = ViewOf(job, engine_, now, nullptr);
+  if (!HasLargeApp(job)) {
+    const auto rho_of = RhoOfJobs(engine_.RhoProblemOfApp(now, job));
+    if (const auto rho = rho_of.find(job.id); rho != rho_of.end()) {
+      view.rho = rho->second;
+    }
+  }
+  view.auction = AuctionText(job, engine_);
+  view.parents = ParentsOf(job, engine_);
+  for (const auto& [steps, loss] : job.losses.points()) {
+    view.losses.push_back({steps, loss});
+  }
+  return view;
+}
+
+bool QueueViews::CountSome(Time now) {
+  constexpr int kAtOnce = 64;  // between two looks at the clock
+  if (!is_counting()) counting_ = Counting{JobId(), NoCounts()};
+  const Stopwatch work;
+  const std::map<JobId, Job>& jobs = engine_.jobs();
+  auto next = jobs.upper_bound(counting_->last);
+  while (next != jobs.end() && work.elapsed_s() < slice_s_) {
+    for (int i = 0; i < kAtOnce && next != jobs.end(); ++i, ++next) {
+      CountState(next->second, &counting_->counts);
+      counting_->last = next->first;
+    }
+  }
+  counting_->work_s += work.elapsed_s();
+  if (next != jobs.end()) return false;
+  counts_ = std::move(counting_->counts);
+  counts_due_at_ = now + kPause * counting_->work_s;
+  counting_.reset();
+  return true;
 }
 
 }  // namespace gavel

@@ -4,6 +4,7 @@
 #define GAVEL_COORDINATOR_SERVER_QUEUE_VIEW_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "coordinator/engine/engine.h"
 #include "coordinator/engine/explanations.h"
 #include "coordinator/engine/job.h"
+#include "coordinator/engine/solver.h"
 #include "coordinator/server/principals.h"
 #include "coordinator/server/rows.h"
 #include "core/ids.h"
@@ -75,7 +77,7 @@ struct JobView {
   Named<double> scalars;
   JobShares shares;
   double received_s = 0;
-  std::optional<double> rho;            // QueueRow::rho
+  std::optional<double> rho;            // QueueRow::rho; of one job alone
   std::optional<double> left_s;         // QueueRow::left_s
   std::optional<double> app_to_come_s;  // QueueRow::app_to_come_s
   std::string auction;                  // AuctionText; of one job alone
@@ -94,11 +96,10 @@ struct JobView {
   std::vector<ParentRow> parents;  // likewise
 };
 
-// `rho_of` has the rho of the job's app, if it is known. `before` has the facts
-// of an earlier view of the job, which are shared when they have not changed;
-// may be null. The cost does not grow with the number of jobs.
+// Without rho. `before` has the facts of an earlier view of the job, which are
+// shared when they have not changed; may be null. The cost does not grow with
+// the number of jobs.
 JobView ViewOf(const Job& job, const Engine& engine, Time now,
-               const std::map<JobId, double>& rho_of,
                std::shared_ptr<const JobFacts> before);
 
 // The queue's row of the job, as of `now`, for `reader`: words of the program
@@ -112,30 +113,26 @@ std::vector<ThroughputRow> ThroughputsOf(const Job& job, const Engine& engine);
 WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
                 const Identity& reader, std::vector<ThroughputRow> throughputs);
 
-// The places in line of one plan. The event loop copies the rows, and the first
-// thread that asks sorts them. Thread-safe.
-class PlanLine {
+// A value of a view that is made when it is first asked for. Thread-safe.
+template <class T>
+class Later {
  public:
-  PlanLine(RoundTable rows, std::vector<std::string> types,
-           double round_duration_s)
-      : rows_(std::move(rows)),
-        types_(std::move(types)),
-        round_duration_s_(round_duration_s) {}
-  const WaitingLine& Get() {
-    std::call_once(sorted_, [this] {
-      line_ = WaitingLine(rows_, std::move(types_), round_duration_s_);
-      rows_ = RoundTable(0);
-    });
-    return line_;
+  explicit Later(std::function<T()> make) : make_(std::move(make)) {}
+  const T& Get() {
+    std::call_once(made_, [this] { value_ = std::exchange(make_, nullptr)(); });
+    return value_;
   }
 
  private:
-  RoundTable rows_;
-  std::vector<std::string> types_;
-  double round_duration_s_;
-  std::once_flag sorted_;
-  WaitingLine line_;
+  std::function<T()> make_;
+  std::once_flag made_;
+  T value_;
 };
+
+// The event loop copies rows, and the first thread that asks computes with
+// them: the places in line of one plan, and the rho of the jobs of one view.
+using PlanLine = Later<WaitingLine>;
+using JobsRho = Later<std::map<JobId, double>>;
 
 // "rho 1.31; bid for 2 v100; won 2; share kept 0.87": the job's app in the
 // last auction. Empty: the policy holds none.
@@ -149,6 +146,9 @@ struct QueueView {
   Time now = 0;
   std::vector<std::shared_ptr<const JobView>> jobs;  // ascending
   std::shared_ptr<PlanLine> line;
+  std::shared_ptr<JobsRho> rho;  // null: nobody has an app
+
+  std::optional<double> RhoOf(JobId job) const;
 };
 
 // A page of `view`: rows of jobs above the cursor (the last one's id) that
@@ -173,53 +173,100 @@ QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
                        const std::vector<ThroughputRow>& throughputs,
                        const WaitingLine& line, Time now);
 
-// The queue at one moment, for any thread to list: the event loop copies it
-// when somebody asks, and everybody who asks meanwhile gets the same copy.
+// The queue for any thread to list: the event loop copies it when somebody
+// asks, and everybody who has asked until it begins gets the same copy. It
+// copies some jobs at a time (Advance), so that no lease waits for a long
+// queue. What a copy says of a job was true while the copy was made, and no
+// accelerator is with two jobs. Jobs are counted for the status likewise.
 //
 // QueueViews belongs to the event loop; a QueueView is immutable.
 class QueueViews {
  public:
-  // Views take at most one part in so many of the event loop's time.
+  // Views and counts take at most one part in so many of the event loop's time
+  // each.
   static constexpr double kPause = 5;
-  // How old one may be that the next page of a listing is taken from.
+  // How long Advance and CountSome take.
+  static constexpr double kSlice_s = 1e-3;
+  // How old a view may be that the next page of a listing is taken from.
   static constexpr double kListingAge_s = 2;
 
   // Borrows the engine.
-  explicit QueueViews(const Engine& engine) : engine_(engine) {}
+  explicit QueueViews(const Engine& engine, double slice_s = kSlice_s)
+      : engine_(engine), slice_s_(slice_s) {}
 
   // Something was planned: places in line are others.
-  void NotePlan() { line_.reset(); }
-
-  // Jobs by state letters; of some milliseconds ago where there are many.
-  const Named<uint64_t>& CountsAt(Time now);
-
-  // When Make may be called again.
-  Time due_at() const { return due_at_; }
-  // A few milliseconds for 10,000 jobs.
-  std::shared_ptr<const QueueView> Make(Time now);
-  // The last one, if it is young enough for `request`; null: none is.
-  std::shared_ptr<const QueueView> ForPage(Time now,
-                                           const QueryRequest& request) const;
-
-  // One job alone, whatever the number of jobs.
-  JobView MakeOne(const Job& job, Time now) const {
-    JobView view =
-        ViewOf(job, engine_, now, engine_.RhoOfJobs(now, &job), nullptr);
-    view.auction = AuctionText(job, engine_);
-    view.parents = ParentsOf(job, engine_);
-    for (const auto& [steps, loss] : job.losses.points()) {
-      view.losses.push_back({steps, loss});
-    }
-    return view;
+  void NotePlan() {
+    line_.reset();
+    planned_ = true;
   }
-  // The line of the last plan, which the first call after that plan makes.
-  std::shared_ptr<PlanLine> Line(Time now);
+  // The job has begun or ceased to hold an accelerator.
+  void NoteHolder(JobId job);
+
+  bool is_counting() const { return counting_.has_value(); }
+  // When CountSome may be called again.
+  Time counts_due_at() const {
+    return is_counting() ? -kNever : counts_due_at_;
+  }
+  // Counts jobs by state letters: begins, or goes on, for a slice. Whether
+  // counts() has them all.
+  bool CountSome(Time now);
+  const Named<uint64_t>& counts() const { return counts_; }
+
+  bool is_making() const { return making_ != nullptr; }
+  // When Advance may be called again.
+  Time due_at() const { return is_making() ? -kNever : due_at_; }
+  // Begins a view, or goes on with the one that is being made. Returns it once
+  // it is complete; null before.
+  std::shared_ptr<const QueueView> Advance(Time now);
+  // The last one that is complete; null: none is.
+  std::shared_ptr<const QueueView> last() const { return last_; }
+  // The same, if it is young enough for the next page of a listing; null: none
+  // is.
+  std::shared_ptr<const QueueView> Recent(Time now) const;
+
+  // One job alone, whatever the number of jobs; without its rho where its app
+  // is large (HasLargeApp), because that depends on all jobs of the app.
+  JobView MakeOne(const Job& job, Time now) const;
+  bool HasLargeApp(const Job& job) const;
+  // The line of the last plan; null: no view has been made since.
+  std::shared_ptr<PlanLine> line() const { return line_; }
 
  private:
+  // A view that is being made.
+  struct Making {
+    std::shared_ptr<QueueView> view;
+    // The view before, for what has not changed since, and the first of its
+    // jobs that is not yet passed.
+    std::shared_ptr<const QueueView> before;
+    size_t passed = 0;
+    size_t types = 0;  // of the cluster when it was begun
+    // Of the new line; none: the line is there already.
+    std::optional<RoundTable> rows;
+    // None: nobody has an app, and rho would double the time that the event
+    // loop takes.
+    std::optional<RhoProblem> rho;
+    std::vector<JobId> changed_holders;  // of those that are copied already
+    double work_s = 0;
+  };
+  struct Counting {
+    JobId last;  // that is counted
+    Named<uint64_t> counts;
+    double work_s = 0;
+  };
+  void Begin();
+  // Whether all jobs are copied.
+  bool CopySome(Time now);
+  void Copy(const Job& job, Time now);
+  void Complete(Time now);
+
   const Engine& engine_;
+  const double slice_s_;
+  std::unique_ptr<Making> making_;
   std::shared_ptr<const QueueView> last_;
   std::shared_ptr<PlanLine> line_;
+  bool planned_ = false;  // since the view that is being made was begun
   Time due_at_ = -kNever;
+  std::optional<Counting> counting_;
   Named<uint64_t> counts_;
   Time counts_due_at_ = -kNever;
 };

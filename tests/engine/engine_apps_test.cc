@@ -6,6 +6,12 @@
 namespace gavel {
 namespace {
 
+std::map<JobId, double> RhoOfAll(const Engine& engine, Time now) {
+  RhoProblem rho = engine.EmptyRhoProblem();
+  for (const auto& [id, job] : engine.jobs()) engine.AddToRho(job, now, rho);
+  return RhoOfJobs(rho);
+}
+
 class EngineAppsTest : public ::testing::Test {
  protected:
   JobId Submit(const std::string& name, const std::string& app,
@@ -89,7 +95,7 @@ TEST_F(EngineAppsTest, ARestartAndASnapshotKeepThem) {
   const JobId other = Submit("b", "");
   driver_.At(150);
   const auto rho_of = [&](const Engine& engine) {
-    return engine.RhoOfJobs(driver_.now);
+    return RhoOfAll(engine, driver_.now);
   };
   const std::map<JobId, double> before = rho_of(driver_.engine());
   ASSERT_EQ(before.size(), 2u);
@@ -222,8 +228,8 @@ TEST_F(EngineAppsTest, TheGoalReachesThePolicyAndSurvivesRestarts) {
                 40, 1e-9);
   };
   expect();
-  const auto rho = driver_.engine().RhoOfJobs(driver_.now);
-  EXPECT_EQ(driver_.Restored().RhoOfJobs(driver_.now), rho);
+  const auto rho = RhoOfAll(driver_.engine(), driver_.now);
+  EXPECT_EQ(RhoOfAll(driver_.Restored(), driver_.now), rho);
   driver_.Restart();
   expect();
 }

@@ -73,13 +73,12 @@ class QueryTest : public Test {
       return AnswerQuery(request, {engine_, now_, "fifo", wire_, {"row 7"}});
     }
     QueueViews views(engine_);
-    if (request.job == JobId()) {
-      return ListQueue(request, *views.Make(now_), reader_);
-    }
+    std::shared_ptr<const QueueView> queue;
+    while (queue == nullptr) queue = views.Advance(now_);
+    if (request.job == JobId()) return ListQueue(request, *queue, reader_);
     const Job& job = *engine_.FindJob(request.job);
     return AnswerOfJob(request, reader_, views.MakeOne(job, now_),
-                       ThroughputsOf(job, engine_), views.Line(now_)->Get(),
-                       now_);
+                       ThroughputsOf(job, engine_), queue->line->Get(), now_);
   }
 
   QueryReply Ask(QueryKind kind, JobId job = JobId(), uint64_t cursor = 0,

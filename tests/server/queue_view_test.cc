@@ -1,5 +1,6 @@
 #include "coordinator/server/queue_view.h"
 
+#include "coordinator/server/query.h"
 #include "coordinator/server/rows.h"
 #include "core/text.h"
 #include "nlohmann/json.hpp"
@@ -32,6 +33,12 @@ std::vector<uint64_t> List(const QueueView& view, const std::string& filter,
   return ids;
 }
 
+std::shared_ptr<const QueueView> MakeView(QueueViews& views, Time now) {
+  while (true) {
+    if (auto view = views.Advance(now)) return view;
+  }
+}
+
 TEST(QueueView, AFilterLeavesWhatItAsksFor) {
   EngineDriver driver(1);
   for (const char* owner : {"ann", "bob", "ann", "bob", "ann"}) {
@@ -43,7 +50,7 @@ TEST(QueueView, AFilterLeavesWhatItAsksFor) {
     driver.Step(event::JobCommanded{job, CommandKind::kCancel});
   }
   QueueViews views(driver.engine());
-  const auto view = views.Make(driver.now);
+  const auto view = MakeView(views, driver.now);
   EXPECT_THAT(List(*view, ""), ElementsAre(1, 2, 3, 4, 5));
   EXPECT_THAT(List(*view, R"({"user":"ann"})"), ElementsAre(1, 3, 5));
   EXPECT_THAT(List(*view, R"({"states":["CA"]})"), ElementsAre(2, 3, 4));
@@ -76,7 +83,7 @@ TEST(QueueView, TotalsAreTheSumsOfItsRows) {
   driver.At(driver.now + 1);
   driver.Step(event::JobCommanded{over, CommandKind::kCancel});
   QueueViews views(driver.engine());
-  const auto view = views.Make(driver.now);
+  const auto view = MakeView(views, driver.now);
   const QueryReply rows =
       ListQueue({1, QueryKind::kQueue, JobId(), 0, ""}, *view, Identity());
   double deviation = 0;
@@ -123,7 +130,7 @@ TEST(QueueView, TotalsNameTheUsersAndAppsWithTheGreatestTargets) {
   QueueViews views(driver.engine());
   const QueryReply reply =
       ListQueue({1, QueryKind::kQueue, JobId(), 0, R"({"totals":true})"},
-                *views.Make(driver.now), Identity());
+                *MakeView(views, driver.now), Identity());
   const json totals = json::parse(reply.json);
   ASSERT_EQ(totals["users"].size(), kSharersMax);
   ASSERT_EQ(totals["apps"].size(), kSharersMax);
@@ -142,7 +149,7 @@ TEST(QueueView, ElementsOfAnArrayAreFoundByItsIdAndItsName) {
   driver.Submit("lm", 1, spec);
   driver.Submit("lm_x");
   QueueViews views(driver.engine());
-  const auto view = views.Make(driver.now);
+  const auto view = MakeView(views, driver.now);
   EXPECT_THAT(List(*view, R"({"array":2})"), ElementsAre(3, 4, 5, 6, 7));
   EXPECT_THAT(List(*view, R"({"array":2,"array_index":3})"), ElementsAre(6));
   EXPECT_THAT(List(*view, R"({"array":1})"), IsEmpty());
@@ -171,7 +178,7 @@ TEST(QueueView, AnElementShowsItsValuesOfTheSweepToItsOwner) {
   spec.sweep = {{"depth", {"2", "4"}}, {"lr", {"0.1", std::string(500, '9')}}};
   driver.Submit("lm", 1, spec);
   QueueViews views(driver.engine());
-  const auto view = views.Make(driver.now);
+  const auto view = MakeView(views, driver.now);
   Identity reader;
   reader.name = "ada";
   reader.role = Role::kUser;
@@ -201,7 +208,7 @@ TEST(QueueView, OneElementMayStandForItsArray) {
   driver.Submit("lm", 1, spec);
   const auto list = [&](const std::string& filter) {
     QueueViews views(driver.engine());
-    return List(*views.Make(driver.now), filter);
+    return List(*MakeView(views, driver.now), filter);
   };
   EXPECT_THAT(list(R"({"one_of_array":true})"), ElementsAre(2, 7, 9));
   EXPECT_THAT(list(R"({"one_of_array":true,"name":"lm"})"), ElementsAre(2, 9));
@@ -226,7 +233,7 @@ TEST(QueueView, PlacesInLineAreThoseOfWhy) {
   }
   driver.At(150);
   QueueViews views(driver.engine());
-  const auto view = views.Make(driver.now);
+  const auto view = MakeView(views, driver.now);
   int in_line = 0;
   for (const auto& job : view->jobs) {
     Reason reason = job->reason;
@@ -242,12 +249,12 @@ TEST(QueueView, AViewStaysAsItWas) {
   EngineDriver driver(1);
   driver.Submit("a");
   QueueViews views(driver.engine());
-  const auto before = views.Make(driver.now);
+  const auto before = MakeView(views, driver.now);
   driver.Submit("b");
   driver.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
   EXPECT_THAT(List(*before, ""), ElementsAre(1));
   EXPECT_THAT(List(*before, R"({"states":["CA"]})"), IsEmpty());
-  const auto after = views.Make(driver.now);
+  const auto after = MakeView(views, driver.now);
   EXPECT_THAT(List(*after, ""), ElementsAre(1, 2));
   EXPECT_THAT(List(*after, R"({"states":["CA"]})"), ElementsAre(1));
 }
@@ -257,12 +264,93 @@ TEST(QueueView, ANextPageNeedsNoNewView) {
   EngineDriver driver(1);
   driver.Submit("a");
   QueueViews views(driver.engine());
-  QueryRequest request{1, QueryKind::kQueue, JobId(), 0, ""};
-  const auto view = views.Make(driver.now);
-  EXPECT_EQ(views.ForPage(driver.now, request), nullptr);
-  request.cursor = 1;
-  EXPECT_EQ(views.ForPage(driver.now + 1, request), view);
-  EXPECT_EQ(views.ForPage(driver.now + 60, request), nullptr);
+  EXPECT_EQ(views.Recent(driver.now), nullptr);
+  const auto view = MakeView(views, driver.now);
+  EXPECT_EQ(views.Recent(driver.now + 1), view);
+  EXPECT_EQ(views.Recent(driver.now + 60), nullptr);
+}
+
+// With slices of no length, each call copies one job.
+constexpr double kOneByOne = 0;
+
+TEST(QueueView, AnAcceleratorThatMovesWhileAViewIsMadeIsWithOneJob) {
+  EngineDriver driver(1);
+  const JobId first = driver.Submit("first");
+  const JobId second = driver.Submit("second");
+  driver.Run(first);
+  QueueViews views(driver.engine(), kOneByOne);
+  EXPECT_EQ(views.Advance(driver.now), nullptr);
+  EXPECT_TRUE(views.is_making());
+  driver.Gone(driver.Key(first), 0);
+  driver.At(driver.now + 1);
+  driver.Run(second);
+  views.NoteHolder(first);
+  views.NoteHolder(second);
+  const auto view = MakeView(views, driver.now);
+  ASSERT_EQ(view->jobs.size(), 2u);
+  EXPECT_THAT(view->jobs[0]->held, IsEmpty());
+  EXPECT_EQ(view->jobs[1]->held.size(), 1u);
+  EXPECT_FALSE(views.is_making());
+}
+
+TEST(QueueView, JobsThatComeAndEndWhileAViewIsMadeDoNoHarm) {
+  EngineDriver driver(1);
+  for (const char* name : {"a", "b", "c"}) {
+    JobSpec spec;
+    spec.app = "search";
+    driver.Submit(name, 1, spec);
+  }
+  QueueViews views(driver.engine(), kOneByOne);
+  EXPECT_EQ(views.Advance(driver.now), nullptr);
+  driver.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  driver.Step(event::JobCommanded{JobId(2), CommandKind::kCancel});
+  driver.Submit("d");
+  const auto view = MakeView(views, driver.now);
+  EXPECT_THAT(List(*view, ""), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(view->jobs[1]->state, "CA");
+  EXPECT_TRUE(view->RhoOf(JobId(3)).has_value());
+  EXPECT_FALSE(view->RhoOf(JobId(2)).has_value());
+}
+
+// The rows that are made have a column for each type.
+TEST(QueueView, AViewBeginsAnewWhenATypeJoins) {
+  EngineDriver driver(1);
+  driver.Submit("a");
+  driver.Submit("b");
+  QueueViews views(driver.engine(), kOneByOne);
+  EXPECT_EQ(views.Advance(driver.now), nullptr);
+  const size_t types = driver.engine().cluster().types().size();
+  driver.declare = [](AcceleratorInfo& info) { info.type = "h200"; };
+  driver.JoinServer("other", 1);
+  ASSERT_GT(driver.engine().cluster().types().size(), types);
+  EXPECT_EQ(views.Advance(driver.now), nullptr);
+  const auto view = MakeView(views, driver.now);
+  EXPECT_THAT(List(*view, ""), ElementsAre(1, 2));
+}
+
+TEST(QueueView, ALineThatWasPlannedAgainMeanwhileIsNotKept) {
+  EngineDriver driver(1);
+  driver.Submit("a");
+  driver.Submit("b");
+  QueueViews views(driver.engine(), kOneByOne);
+  EXPECT_EQ(views.Advance(driver.now), nullptr);
+  views.NotePlan();
+  EXPECT_NE(MakeView(views, driver.now)->line, nullptr);
+  EXPECT_EQ(views.line(), nullptr);
+  const auto next = MakeView(views, driver.now);
+  EXPECT_EQ(views.line(), next->line);
+  // Which later views share.
+  EXPECT_EQ(MakeView(views, driver.now)->line, next->line);
+}
+
+TEST(QueueView, CountsAreMadeInSlicesToo) {
+  EngineDriver driver(1);
+  for (int i = 0; i < 200; ++i) driver.Submit(StrCat("job-", i));
+  driver.Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  QueueViews views(driver.engine());
+  while (!views.CountSome(driver.now)) EXPECT_TRUE(views.is_counting());
+  EXPECT_FALSE(views.is_counting());
+  EXPECT_EQ(views.counts(), CountStates(driver.engine().jobs()));
 }
 
 TEST(QueueView, JobsThatHaveEndedAreCopiedOnce) {
@@ -273,9 +361,9 @@ TEST(QueueView, JobsThatHaveEndedAreCopiedOnce) {
   const JobId job(1);
   if (driver.engine().jobs().at(job).AnyLive()) driver.Gone(driver.Key(job), 0);
   QueueViews views(driver.engine());
-  const auto before = views.Make(driver.now);
+  const auto before = MakeView(views, driver.now);
   driver.At(driver.now + 10);
-  const auto after = views.Make(driver.now);
+  const auto after = MakeView(views, driver.now);
   EXPECT_EQ(before->jobs[0], after->jobs[0]);
   EXPECT_NE(before->jobs[1], after->jobs[1]);
   EXPECT_EQ(before->jobs[1]->facts, after->jobs[1]->facts);
@@ -290,12 +378,12 @@ TEST(QueueView, ACancelledJobIsShownToEndOnlyUntilItsProcessHas) {
   QueueViews views(driver.engine());
   driver.Step(event::JobCommanded{job, CommandKind::kCancel});
   ASSERT_TRUE(driver.engine().jobs().at(job).AnyLive());
-  EXPECT_EQ(views.Make(driver.now)->jobs[0]->state, "CG");
+  EXPECT_EQ(MakeView(views, driver.now)->jobs[0]->state, "CG");
   driver.Gone(driver.Key(job), 0);
-  const auto after = views.Make(driver.now);
+  const auto after = MakeView(views, driver.now);
   EXPECT_EQ(after->jobs[0]->state, "CA");
   EXPECT_THAT(after->jobs[0]->held, IsEmpty());
-  EXPECT_EQ(views.Make(driver.now)->jobs[0], after->jobs[0]);
+  EXPECT_EQ(MakeView(views, driver.now)->jobs[0], after->jobs[0]);
 }
 
 TEST(JsonText, IsWhatTheLibraryReads) {
