@@ -524,48 +524,74 @@ std::vector<std::string_view> QueueKeys() {
   return keys;
 }
 
-absl::Status CheckKey(const char* option, std::string_view key) {
+// A key of --sort: "-KEY" sorts by KEY, the largest first.
+struct SortKey {
+  explicit SortKey(std::string_view text)
+      : falls(text.starts_with('-')), key(text.substr(falls ? 1 : 0)) {}
+  bool falls = false;
+  std::string key;
+};
+
+// `forecast`: rows have kForecastKeys, too.
+absl::Status CheckKey(const char* option, std::string_view key, bool forecast) {
   const std::vector<std::string_view> keys = QueueKeys();
-  if (std::ranges::find(keys, key) != keys.end()) return absl::OkStatus();
+  const bool of_job = std::ranges::find(keys, key) != keys.end();
+  if (of_job || (forecast && std::ranges::find(kForecastKeys, key) !=
+                                 std::end(kForecastKeys))) {
+    return absl::OkStatus();
+  }
   const auto add = [](std::string* out, std::string_view name) {
     out->append(name);
   };
-  return absl::InvalidArgumentError(
-      StrCat(option, " \"", key, "\" is no key of a job; the keys are ",
-             absl::StrJoin(keys, ", ", add)));
+  return absl::InvalidArgumentError(StrCat(
+      option, " \"", key, "\" is no key of a job; the keys are ",
+      absl::StrJoin(keys, ", ", add), forecast ? ", " : "; with --start also ",
+      absl::StrJoin(kForecastKeys, ", ", add)));
 }
 
-// Sorts rows by some of their keys; a value that is not known comes last.
-absl::Status SortBy(const std::vector<std::string>& keys, Json* rows) {
-  std::vector<Json> sorted(rows->begin(), rows->end());
-  // The last key first, each time keeping the order of equals.
-  for (size_t i = keys.size(); i-- > 0;) {
-    const bool falls = keys[i].starts_with('-');
-    const std::string key = keys[i].substr(falls ? 1 : 0);
-    GAVEL_RETURN_IF_ERROR(CheckKey("--sort", key));
-    std::ranges::stable_sort(sorted, [&](const Json& left, const Json& right) {
-      const Json a = left.value(key, Json());
-      const Json b = right.value(key, Json());
-      if (a.is_null() || b.is_null()) return !a.is_null() && b.is_null();
-      return falls ? b < a : a < b;
-    });
+absl::Status CheckKeys(const QueryOptions& options) {
+  for (const std::string& text : options.sort) {
+    GAVEL_RETURN_IF_ERROR(CheckKey("--sort", SortKey(text).key, options.start));
   }
-  *rows = std::move(sorted);
+  for (const std::string& key : options.format) {
+    GAVEL_RETURN_IF_ERROR(CheckKey("--format", key, options.start));
+  }
   return absl::OkStatus();
 }
 
-// Leaves each row these keys only.
-absl::Status KeepKeys(const std::vector<std::string>& keys, Json* rows) {
-  for (const std::string& key : keys) {
-    GAVEL_RETURN_IF_ERROR(CheckKey("--format", key));
+// The value that a row is sorted by: of a spread of times the median. Null: not
+// known.
+Json RankOf(const Json& row, const std::string& key) {
+  const Json value = row.value(key, Json());
+  if (!value.is_object() || !value.contains("median_in_s")) return value;
+  const double median_s = value["median_in_s"].get<double>();
+  return median_s < kNever ? Json(median_s) : Json();
+}
+
+// Sorts rows by some of their keys; a value that is not known comes last.
+void SortBy(const std::vector<std::string>& keys, Json* rows) {
+  std::vector<Json> sorted(rows->begin(), rows->end());
+  // The last key first, each time keeping the order of equals.
+  for (size_t i = keys.size(); i-- > 0;) {
+    const SortKey by(keys[i]);
+    std::ranges::stable_sort(sorted, [&](const Json& left, const Json& right) {
+      const Json a = RankOf(left, by.key);
+      const Json b = RankOf(right, by.key);
+      if (a.is_null() || b.is_null()) return !a.is_null() && b.is_null();
+      return by.falls ? b < a : a < b;
+    });
   }
-  if (keys.empty()) return absl::OkStatus();
+  *rows = std::move(sorted);
+}
+
+// Leaves each row these keys only.
+void KeepKeys(const std::vector<std::string>& keys, Json* rows) {
+  if (keys.empty()) return;
   for (Json& row : *rows) {
     Json kept = Json::object();
     for (const std::string& key : keys) kept[key] = row.value(key, Json());
     row = std::move(kept);
   }
-  return absl::OkStatus();
 }
 
 std::string CellOf(const Json& value) {
@@ -682,27 +708,41 @@ absl::Status ShowForecast(Client& client, const QueryOptions& options,
   GAVEL_ASSIGN_OR_RETURN(const std::string filter, FilterOf(options));
   GAVEL_ASSIGN_OR_RETURN(Json rows,
                          client.Query(QueryKind::kQueue, JobId(), filter));
-  GAVEL_RETURN_IF_ERROR(SortBy(options.sort, &rows));
-  const std::vector<QueueRow> jobs = ParseQueue(rows);
   GAVEL_ASSIGN_OR_RETURN(const LiveState live,
                          QueryLiveState(client, kWithWaiting));
   GAVEL_ASSIGN_OR_RETURN(const QueueForecast forecast,
                          PredictQueue(live, kSimulationLimit_s));
-  terminal.Show(options.json
-                    ? ForecastJson(forecast, jobs).dump(2) + "\n"
-                    : RenderForecast(forecast, jobs, terminal.table_width()));
+  AddForecast(forecast, &rows);
+  SortBy(options.sort, &rows);
+  const size_t width = terminal.table_width();
+  if (options.json) {
+    Json json = ForecastJson(forecast, ParseQueue(rows));
+    if (!options.format.empty()) {
+      KeepKeys(options.format, &rows);
+      json["jobs"] = std::move(rows);
+    }
+    terminal.Show(json.dump(2) + "\n");
+  } else if (!options.format.empty()) {
+    FormatForecast(forecast, &rows);
+    KeepKeys(options.format, &rows);
+    terminal.Show(RenderKeys(options.format, rows, width) +
+                  ForecastNote(forecast));
+  } else {
+    terminal.Show(RenderForecast(forecast, ParseQueue(rows), width));
+  }
   return absl::OkStatus();
 }
 
 absl::Status ShowQueue(Client& client, const QueryOptions& options,
                        Terminal& terminal) {
+  GAVEL_RETURN_IF_ERROR(CheckKeys(options));
   if (options.start) return ShowForecast(client, options, terminal);
   GAVEL_ASSIGN_OR_RETURN(const std::string filter, FilterOf(options));
   GAVEL_ASSIGN_OR_RETURN(Json rows,
                          client.Query(QueryKind::kQueue, JobId(), filter));
   const std::string note = EndedNote(options, rows);
-  GAVEL_RETURN_IF_ERROR(SortBy(options.sort, &rows));
-  GAVEL_RETURN_IF_ERROR(KeepKeys(options.format, &rows));
+  SortBy(options.sort, &rows);
+  KeepKeys(options.format, &rows);
   const size_t width = terminal.table_width();
   std::string text;
   if (options.json) {
@@ -815,7 +855,8 @@ void AddQueryCommands(CLI::App& app, int* exit_code) {
   AddOption(queue, "--app", of_queue.app, "APP", "of one app only")
       ->check(CheckNonEmpty);
   AddOption(queue, "--format", of_queue.format, "KEY",
-            "these columns, by the keys of --json: id,name,state,steps_done")
+            "these columns, by the keys of --json: id,name,state,steps_done; "
+            "with --start also start and finish")
       ->delimiter(',')
       ->allow_extra_args(false);
   AddOption(queue, "--sort", of_queue.sort, "KEY",

@@ -759,11 +759,30 @@ bool IsAfterParents(const QueueRow& row, const Spread& start) {
   return !row.awaits.empty() && !(start.median_s < kNever);
 }
 
+// "5m", "5m (2m to 9m)".
+std::string MedianText(const Spread& spread, bool at_most) {
+  std::string text = EndIn(spread.median_s, at_most);
+  if (In(spread.earliest_s) != In(spread.latest_s)) {
+    StrAppend(&text, " (", SpreadText(spread), ")");
+  }
+  return text;
+}
+
 Json SpreadJson(const Spread& spread) {
   // kNever becomes null.
   return {{"earliest_in_s", spread.earliest_s},
           {"median_in_s", spread.median_s},
           {"latest_in_s", spread.latest_s}};
+}
+
+// kForecastKeys.
+Json ForecastKeysOf(const QueueForecast& forecast, const QueueRow& row) {
+  const JobForecast* const found = FindForecast(forecast, row.id);
+  const JobForecast job = found == nullptr ? JobForecast() : *found;
+  return {{"after_parents", IsAfterParents(row, job.start)},
+          {"start", SpreadJson(job.start)},
+          {"finish", SpreadJson(job.finish)},
+          {"at_most", job.at_most}};
 }
 
 }  // namespace
@@ -834,20 +853,45 @@ std::string RenderForecast(const QueueForecast& forecast,
          row.reason});
   }
   if (cells.empty()) return "no job waits\n";
-  std::string text = RenderTable(
+  const std::string text = RenderTable(
       {Right("JOBID", 7), Left("NAME", 14), Left("ST", 2), Right("STARTS IN"),
        Right("SPREAD"), Right("ENDS IN"), Right("SPREAD"), Left("REASON")},
       cells, width);
+  return text + ForecastNote(forecast);
+}
+
+std::string ForecastNote(const QueueForecast& forecast) {
   if (forecast.cut_short) {
-    text +=
-        "the simulation took too long and was cut short; \"-\" is what it "
-        "did not come to\n";
-  } else if (forecast.simulations < kForecastRuns) {
-    StrAppend(&text, "the spread is that of ", forecast.simulations,
-              " simulations instead of ", kForecastRuns,
-              ", which would take too long\n");
+    return "the simulation took too long and was cut short; \"-\" is what it "
+           "did not come to\n";
   }
-  return text;
+  if (forecast.simulations == kForecastRuns) return "";
+  return StrCat("the spread is that of ", forecast.simulations,
+                " simulations instead of ", kForecastRuns,
+                ", which would take too long\n");
+}
+
+void AddForecast(const QueueForecast& forecast, Json* rows) {
+  Json waiting = Json::array();
+  for (Json& row : *rows) {
+    const auto job = ReadJson<QueueRow>(row);
+    if (!Waits(job)) continue;
+    row.update(ForecastKeysOf(forecast, job));
+    waiting.push_back(std::move(row));
+  }
+  *rows = std::move(waiting);
+}
+
+void FormatForecast(const QueueForecast& forecast, Json* rows) {
+  for (Json& row : *rows) {
+    const auto job = ReadJson<QueueRow>(row);
+    const JobForecast* const found = FindForecast(forecast, job.id);
+    const JobForecast known = found == nullptr ? JobForecast() : *found;
+    row["start"] = IsAfterParents(job, known.start)
+                       ? "after its parents"
+                       : MedianText(known.start, /*at_most=*/false);
+    row["finish"] = MedianText(known.finish, known.at_most);
+  }
 }
 
 Json ForecastJson(const QueueForecast& forecast,
@@ -855,20 +899,15 @@ Json ForecastJson(const QueueForecast& forecast,
   Json jobs = Json::array();
   for (const QueueRow& row : rows) {
     if (!Waits(row)) continue;
-    const JobForecast* const job = FindForecast(forecast, row.id);
-    const Spread start = job == nullptr ? Spread() : job->start;
-    jobs.push_back(
-        {{"id", row.id},
-         {"array", row.array},
-         {"array_index", row.array_index ? Json(*row.array_index) : Json()},
-         {"name", row.name},
-         {"state", row.state},
-         {"reason", row.reason},
-         {"awaits", row.awaits},
-         {"after_parents", IsAfterParents(row, start)},
-         {"start", SpreadJson(start)},
-         {"finish", SpreadJson(job == nullptr ? Spread() : job->finish)},
-         {"at_most", job != nullptr && job->at_most}});
+    Json& job = jobs.emplace_back();
+    job = {{"id", row.id},
+           {"array", row.array},
+           {"array_index", row.array_index ? Json(*row.array_index) : Json()},
+           {"name", row.name},
+           {"state", row.state},
+           {"reason", row.reason},
+           {"awaits", row.awaits}};
+    job.update(ForecastKeysOf(forecast, row));
   }
   return {{"jobs", std::move(jobs)},
           {"cut_short", forecast.cut_short},

@@ -174,6 +174,17 @@ std::string RenderForecast(const QueueForecast& forecast,
                            const std::vector<QueueRow>& rows, size_t width);
 Json ForecastJson(const QueueForecast& forecast,
                   const std::vector<QueueRow>& rows);
+// Whether the simulations were fewer than they should be, as a line of text, or
+// empty.
+std::string ForecastNote(const QueueForecast& forecast);
+
+// The keys that the JSON of a forecast has beside those of a job.
+inline constexpr std::string_view kForecastKeys[] = {"after_parents", "start",
+                                                     "finish", "at_most"};
+// Leaves of `rows`, jobs as JSON, those that wait, and adds these keys.
+void AddForecast(const QueueForecast& forecast, Json* rows);
+// Puts text for a table in place of `start` and `finish` of each row.
+void FormatForecast(const QueueForecast& forecast, Json* rows);
 
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s);
 Json WhatIfJson(const WhatIf& answer);

@@ -191,6 +191,31 @@ TEST_F(SubmitTest, QueueTellsWhenJobsThatWaitAreExpected) {
   EXPECT_THAT(Do({"queue", "--start"}).output, HasSubstr("STARTS IN"));
 }
 
+TEST_F(SubmitTest, TheForecastOfAQueueTakesColumnsAndAnOrder) {
+  StartCluster(1);
+  for (const char* name : {"a", "b", "c"}) {
+    DoWith({"submit", "--name", name, "--set", "steps_total=100000", "--set",
+            "throughputs.cpu=100"},
+           Trainer("100000"));
+  }
+  ASSERT_TRUE(ReachesStep(endpoint_, "a", 20));
+  const std::string text =
+      Do({"queue", "--start", "--format", "name,start", "--sort=-name"}).output;
+  EXPECT_THAT(text, AllOf(HasSubstr("NAME START\nc    "), HasSubstr("\nb    "),
+                          Not(HasSubstr("\na "))));
+  const json rows =
+      Json({"queue", "--start", "--sort=start", "--format", "start,finish"});
+  ASSERT_EQ(rows["jobs"].size(), 2u);
+  EXPECT_EQ(rows["jobs"][0].size(), 2u);
+  EXPECT_LE(rows["jobs"][0]["start"]["median_in_s"],
+            rows["jobs"][1]["start"]["median_in_s"]);
+  EXPECT_TRUE(rows.contains("simulations"));
+  EXPECT_THAT(Do({"queue", "--start", "--sort", "colour"}).errors,
+              HasSubstr("app_to_come_s, after_parents, start, finish"));
+  EXPECT_THAT(Do({"queue", "--sort", "start"}).errors,
+              HasSubstr("with --start also after_parents, start, finish"));
+}
+
 TEST_F(SubmitTest, SecretsOfAFileAreSeenByTheJobAlone) {
   StartCluster(1);
   Write("secrets.env", "TOKEN=hunter2-is-secret\n");

@@ -422,6 +422,32 @@ TEST_F(WhatIfTest, TheElementsOfAnArrayThatHaveNotStartedShareALine) {
       AllOf(HasSubstr("00:00:10 to 00:00:30"), Not(HasSubstr("00:01"))));
 }
 
+TEST_F(WhatIfTest, TheForecastOfAQueueHasColumnsToChooseFrom) {
+  Json rows = Json::array({{{"id", 5}, {"name", "a"}, {"state", "PD"}},
+                           {{"id", 6}, {"name", "b"}, {"state", "R"}},
+                           {{"id", 7}, {"name", "c"}, {"state", "S"}},
+                           {{"id", 8},
+                            {"name", "d"},
+                            {"state", "PD"},
+                            {"awaits", Json::array({9})}}});
+  QueueForecast forecast;
+  forecast.jobs = {{5, {10, 20, 30}, {40, 50, 60}, /*at_most=*/true},
+                   {7, {15, 15, 15}, {kNever, kNever, kNever}}};
+  AddForecast(forecast, &rows);
+  ASSERT_EQ(rows.size(), 3u) << "those that run have started";
+  EXPECT_EQ(rows[0]["name"], "a");
+  EXPECT_EQ(rows[0]["start"]["median_in_s"], 20);
+  EXPECT_EQ(
+      rows[1]["finish"].dump(),
+      ForecastJson(forecast, ParseQueue(rows))["jobs"][1]["finish"].dump());
+  FormatForecast(forecast, &rows);
+  EXPECT_EQ(rows[0]["start"], "00:00:20 (00:00:10 to 00:00:30)");
+  EXPECT_EQ(rows[0]["finish"], "at most 00:00:50 (00:00:40 to 00:01:00)");
+  EXPECT_EQ(rows[1]["start"], "00:00:15");
+  EXPECT_EQ(rows[1]["finish"], "-");
+  EXPECT_EQ(rows[2]["start"], "after its parents");
+}
+
 TEST_F(WhatIfTest, JobsWithoutAnEndStay) {
   live_.status["policy"] = "max_min_fairness";
   AddJob(1, nullptr, 10);
