@@ -728,7 +728,10 @@ absl::Status ShowForecast(Client& client, const QueryOptions& options,
     terminal.Show(RenderKeys(options.format, rows, width) +
                   ForecastNote(forecast));
   } else {
-    terminal.Show(RenderForecast(forecast, ParseQueue(rows), width));
+    const bool are_chosen = !options.user.empty() || !options.app.empty() ||
+                            !options.states.empty();
+    terminal.Show(
+        RenderForecast(forecast, ParseQueue(rows), width, are_chosen));
   }
   return absl::OkStatus();
 }

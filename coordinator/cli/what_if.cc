@@ -840,7 +840,8 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
 }
 
 std::string RenderForecast(const QueueForecast& forecast,
-                           const std::vector<QueueRow>& rows, size_t width) {
+                           const std::vector<QueueRow>& rows, size_t width,
+                           bool are_chosen) {
   TableRows cells;
   for (const QueueLine& line : LinesOf(rows)) {
     const QueueRow& row = *line.jobs.front();
@@ -852,7 +853,10 @@ std::string RenderForecast(const QueueForecast& forecast,
          SpreadText(start), EndIn(finish.median_s, at_most), SpreadText(finish),
          row.reason});
   }
-  if (cells.empty()) return "no job waits\n";
+  if (cells.empty()) {
+    return are_chosen ? "none of the jobs that were asked for waits\n"
+                      : "no job waits\n";
+  }
   const std::string text = RenderTable(
       {Right("JOBID", 7), Left("NAME", 14), Left("ST", 2), Right("STARTS IN"),
        Right("SPREAD"), Right("ENDS IN"), Right("SPREAD"), Left("REASON")},

@@ -169,9 +169,11 @@ struct QueueForecast {
 // FAILED_PRECONDITION: there are no accelerators.
 absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
                                            double wall_limit_s);
-// The jobs of `rows` that wait, in their order.
+// The jobs of `rows` that wait, in their order. `are_chosen`: other jobs may
+// wait that are not among them.
 std::string RenderForecast(const QueueForecast& forecast,
-                           const std::vector<QueueRow>& rows, size_t width);
+                           const std::vector<QueueRow>& rows, size_t width,
+                           bool are_chosen = false);
 Json ForecastJson(const QueueForecast& forecast,
                   const std::vector<QueueRow>& rows);
 // Whether the simulations were fewer than they should be, as a line of text, or

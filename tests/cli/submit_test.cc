@@ -210,6 +210,8 @@ TEST_F(SubmitTest, TheForecastOfAQueueTakesColumnsAndAnOrder) {
   EXPECT_LE(rows["jobs"][0]["start"]["median_in_s"],
             rows["jobs"][1]["start"]["median_in_s"]);
   EXPECT_TRUE(rows.contains("simulations"));
+  EXPECT_EQ(Do({"queue", "--start", "--state", "held"}).output,
+            "none of the jobs that were asked for waits\n");
   EXPECT_THAT(Do({"queue", "--start", "--sort", "colour"}).errors,
               HasSubstr("app_to_come_s, after_parents, start, finish"));
   EXPECT_THAT(Do({"queue", "--sort", "start"}).errors,

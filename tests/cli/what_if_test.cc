@@ -148,6 +148,8 @@ TEST_F(WhatIfTest, JobsThatWaitAreExpectedWithASpread) {
   ASSERT_EQ(json["jobs"].size(), 1u) << "those that run have started";
   EXPECT_EQ(json["jobs"][0]["start"]["median_in_s"], second.start.median_s);
   EXPECT_EQ(RenderForecast({}, {}, 200), "no job waits\n");
+  EXPECT_EQ(RenderForecast({}, {}, 200, /*are_chosen=*/true),
+            "none of the jobs that were asked for waits\n");
 }
 
 TEST_F(WhatIfTest, WithoutAcceleratorsNothingIsExpected) {
