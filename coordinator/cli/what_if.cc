@@ -113,8 +113,10 @@ absl::StatusOr<study::SimulationInputs> MakeInputs(
     trace.templates.push_back(std::move(job_template));
     trace.jobs.push_back(row);
     options.received.push_back(job.received);
-    if (job.pause_s > 0) {
-      options.overheads.by_type[TypeName(job)] = {0, job.pause_s, job.pause_s};
+    if (job.pause_s > 0 || job.idle_s > 0) {
+      options.overheads.by_type[TypeName(job)] = {.resume_s = job.pause_s,
+                                                  .move_s = job.pause_s,
+                                                  .start_s = job.idle_s};
     }
   }
   study::SimulationInputs inputs;
@@ -164,9 +166,12 @@ constexpr double kEndlessSteps = 1e15;
 constexpr uint64_t kEventsAtOnce = 64;
 constexpr double kRoundsBehind = 2;  // simulated after the last known end
 constexpr size_t kOthersShown = 20;
-// Opaque jobs that run arrive at 0, so that they keep their accelerators; the
-// other jobs so much later, and the new one after these.
+// Jobs that have accelerators arrive when the present round begins, at 0, so
+// that they keep them until its end. The other jobs arrive so much after the
+// present time, and the new one after these.
 constexpr double kMoment_s = 1e-3;
+// The part of a round that is left at the least when the other jobs arrive.
+constexpr double kPartLeftMin = 0.01;
 
 std::string WorkloadOf(const ForecastRow& row) {
   JobSpec spec;
@@ -219,10 +224,20 @@ void LimitTo(std::optional<double> time_s, PredictedJob* job) {
 struct Known {
   KnownSpeeds speeds;
   std::map<uint64_t, std::string> running;  // the type, by job
+  double elapsed_s = 0;                     // of the present round
 };
 
+// 0 where nothing has accelerators, or the coordinator does not tell it.
+double ElapsedOf(const LiveState& live) {
+  const double round_s = live.status.round_duration_s.value_or(0);
+  const bool any = std::ranges::any_of(live.jobs, &ForecastRow::placed);
+  if (!any || !(round_s > 0) || !live.status.round_ends_in_s) return 0;
+  return round_s - std::clamp(*live.status.round_ends_in_s,
+                              kPartLeftMin * round_s, round_s);
+}
+
 Known KnownOf(const LiveState& live) {
-  Known known{KnownSpeedsOf(live.jobs), {}};
+  Known known{KnownSpeedsOf(live.jobs), {}, ElapsedOf(live)};
   for (const NodeRow& node : live.nodes) {
     for (const AcceleratorRow& one : node.accelerators) {
       for (const auto* jobs : {&one.jobs, &one.starting_jobs}) {
@@ -238,11 +253,27 @@ bool IsSeated(const ForecastRow& row, const Known& known) {
   return row.opaque && known.running.contains(row.id);
 }
 
+// The time that the job had received when the present round began: the
+// simulation counts the time since then itself.
+event::Received ReceivedBefore(const ForecastRow& row, const Known& known) {
+  const double again_s = row.placed ? known.elapsed_s : 0;
+  const auto held = known.running.find(row.id);
+  event::Received received;
+  received.total_s = std::max(0.0, row.received_s - again_s);
+  for (const auto& [type, on] : row.received) {
+    const bool there = held != known.running.end() && held->second == type;
+    const double since_reset_s = on.since_reset_s - (there ? again_s : 0);
+    received.types.push_back(
+        {type, std::max(0.0, since_reset_s), on.deficit_s});
+  }
+  return received;
+}
+
 // A job of a speed that nobody knows has no known end. `factor`: of the steps
 // that are expected.
 PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
   PredictedJob job;
-  job.arrival_s = kMoment_s;
+  job.arrival_s = known.elapsed_s + kMoment_s;
   job.opaque = row.opaque;
   job.id = row.id;
   job.name = row.name;
@@ -263,18 +294,18 @@ PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
       }
     }
   }
+  if (row.placed || IsSeated(row, known)) {
+    // It has not ended when the others arrive, which may wait for it.
+    job.idle_s = std::exchange(job.arrival_s, 0);
+  }
   if (IsSeated(row, known)) {
-    job.arrival_s = 0;
     const std::string& type = known.running.at(row.id);
     std::erase_if(job.steps_per_s,
                   [&](const auto& entry) { return entry.first != type; });
   }
   if (job.steps < kEndlessSteps) job.steps *= factor;
   LimitTo(row.time_left_s, &job);
-  job.received.total_s = row.received_s;
-  for (const auto& [type, on] : row.received) {
-    job.received.types.push_back({type, on.since_reset_s, on.deficit_s});
-  }
+  job.received = ReceivedBefore(row, known);
   job.after = row.awaits;
   job.not_before_s = row.not_before_s.value_or(0);
   job.array = row.array;
@@ -418,7 +449,7 @@ absl::StatusOr<SimulationOptions> SimulationOptionsOf(
 
 // Types without a given throughput get that of jobs of the same workload.
 absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
-                                    const KnownSpeeds& known) {
+                                    const Known& known) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<FitRow> fits,
                          FitOf(spec, live.nodes));
   PredictedJob job;
@@ -432,7 +463,8 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
     }
   }
   // A parent is there when its child arrives.
-  job.arrival_s = job.after.empty() ? 2 * kMoment_s : kMoment_s;
+  job.arrival_s =
+      known.elapsed_s + (job.after.empty() ? 2 * kMoment_s : kMoment_s);
   job.not_before_s = spec.not_before_s.value_or(0);
   job.opaque = spec.opaque();
   job.weight = spec.weight;
@@ -440,8 +472,8 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
   job.steps = spec.steps_total > 0 ? static_cast<double>(spec.steps_total)
                                    : kEndlessSteps;
   job.pause_s = spec.resume_s.value_or(0) + spec.pause_s.value_or(0);
-  const auto like = known.find({spec.Workload(), spec.scale_factor});
-  if (like != known.end()) job.steps_per_s = like->second;
+  const auto like = known.speeds.find({spec.Workload(), spec.scale_factor});
+  if (like != known.speeds.end()) job.steps_per_s = like->second;
   for (const auto& [type, rate] : spec.throughputs) {
     job.steps_per_s[type] = rate;
   }
@@ -479,9 +511,10 @@ struct Ends {
 };
 
 // Simulates until all jobs with an end have ended, and then long enough for the
-// others to start on accelerators that are free.
+// others to start on accelerators that are free. `elapsed_s`: the time of the
+// simulation that is the present one.
 absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
-                              std::vector<PredictedJob> jobs,
+                              std::vector<PredictedJob> jobs, double elapsed_s,
                               double wall_limit_s) {
   if (jobs.empty() || options.cluster.empty()) return Ends();
   GAVEL_ASSIGN_OR_RETURN(const auto inputs, MakeInputs(options, &jobs));
@@ -503,9 +536,13 @@ absl::StatusOr<Ends> Simulate(const SimulationOptions& options,
     ends.cut_short = true;
     break;
   }
-  ends.simulated_s = simulation->now();
+  const auto from_now = [&](Time at) { return std::max(0.0, at - elapsed_s); };
+  ends.simulated_s = from_now(simulation->now());
   for (const SimulatedJob& job : simulation->Result().jobs) {
-    ends.by_id[jobs[job.job].id] = {job.started_s, job.completion_s};
+    const PredictedJob& one = jobs[job.job];
+    const bool placed = one.idle_s > 0;
+    ends.by_id[one.id] = {placed ? 0.0 : from_now(job.started_s),
+                          from_now(job.completion_s)};
   }
   return ends;
 }
@@ -602,7 +639,7 @@ absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec) {
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
   const Known known = KnownOf(live);
-  GAVEL_ASSIGN_OR_RETURN(PredictedJob added, NewJob(spec, live, known.speeds));
+  GAVEL_ASSIGN_OR_RETURN(PredictedJob added, NewJob(spec, live, known));
   const std::set<uint64_t> immovable = ImmovableOf(live, known);
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
                          SimulationOptionsOf(live, immovable));
@@ -620,12 +657,13 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                          }) == 0;
   answer.endless = immovable.size() +
                    static_cast<size_t>(std::ranges::count_if(jobs, IsEndless));
-  GAVEL_ASSIGN_OR_RETURN(const Ends without,
-                         Simulate(options, jobs, wall_limit_s / 2));
+  GAVEL_ASSIGN_OR_RETURN(
+      const Ends without,
+      Simulate(options, jobs, known.elapsed_s, wall_limit_s / 2));
   Ends with = without;
   if (!answer.after_parents) {
-    GAVEL_ASSIGN_OR_RETURN(with,
-                           Simulate(options, std::move(all), wall_limit_s / 2));
+    GAVEL_ASSIGN_OR_RETURN(with, Simulate(options, std::move(all),
+                                          known.elapsed_s, wall_limit_s / 2));
   }
   answer.cut_short = with.cut_short || without.cut_short;
   answer.simulated_s = with.simulated_s;
@@ -818,7 +856,7 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
     GAVEL_ASSIGN_OR_RETURN(
         const Ends ends,
         Simulate(options, LeaveOutEndless(live, immovable, std::move(jobs)),
-                 wall_limit_s - began_s));
+                 known.elapsed_s, wall_limit_s - began_s));
     // A part of a run would add jobs without an end.
     if (run > 0 && ends.cut_short) break;
     forecast.cut_short = ends.cut_short;

@@ -42,6 +42,7 @@ struct PredictedJob {
   // missing.
   std::map<std::string, double> steps_per_s;
   double pause_s = 0;  // lost by each pause
+  double idle_s = 0;   // for which it has accelerators before its first step
   event::Received received = {};
   // The next five are as in SimulatedWaits. `after` has ids of jobs and arrays;
   // those that are not among the jobs have ended.
@@ -70,15 +71,17 @@ std::vector<ClusterPart> PartsOf(
 
 // ---- The prediction, in virtual time.
 //
-// The simulation begins with the time that each job has received so far. It
-// knows neither which job holds which accelerator at present, except for opaque
-// jobs, nor the jobs still to come. A job without steps_total and time_limit,
-// and one whose speed nobody has given or measured, runs to the end of the
-// simulation. An opaque job then runs to its time_limit, if it has one. Jobs
-// that wait for others, for a time or for their turn in an array are held by
-// the engine of the simulation as by that of the coordinator. A job is left out
-// if it waits for one without a known end: one that is held or left out itself,
-// that runs to the end of the simulation, or that its time_limit holds.
+// The simulation begins with the time that each job has received so far, in the
+// middle of the present round. The jobs that have accelerators, on which they
+// run or start, keep as many until that round ends. Which ones these are is
+// known of opaque jobs only. The jobs still to come are not known. A job
+// without steps_total and time_limit, and one whose speed nobody has given or
+// measured, runs to the end of the simulation. An opaque job then runs to its
+// time_limit, if it has one. Jobs that wait for others, for a time or for their
+// turn in an array are held by the engine of the simulation as by that of the
+// coordinator. A job is left out if it waits for one without a known end: one
+// that is held or left out itself, that runs to the end of the simulation, or
+// that its time_limit holds.
 
 // The coordinator's answers to the queries kStatus, kNodes and kForecast.
 struct LiveState {

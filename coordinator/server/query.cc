@@ -280,6 +280,7 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
   if (row.waits && !next && due_s > 0) row.not_before_s = due_s;
   row.array = job.array.value();
   row.array_at_once = job.array_at_once;
+  row.placed = job.active() && !job.assigned.empty();
   return row;
 }
 

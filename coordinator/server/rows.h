@@ -427,11 +427,13 @@ struct ForecastRow {
   std::optional<double> not_before_s;  // from now; null: it waits for no time
   uint64_t array = 0;                  // as in QueueRow
   int array_at_once = 0;               // of its elements; 0: no limit
+  // It has accelerators in this round: it runs there, or its processes start.
+  bool placed = false;
 };
 GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
           deadline_s, scale_factor, steps_left, time_left_s, age_s, throughputs,
           guessed, received_s, received, workload, sources, opaque, waits, held,
-          awaits, not_before_s, array, array_at_once)
+          awaits, not_before_s, array, array_at_once, placed)
 
 // The filter of kForecast for the jobs behind the queue beside those in it. A
 // coordinator that does not know it leaves them out.

@@ -460,6 +460,37 @@ TEST_F(WhatIfTest, JobsWithoutAnEndStay) {
   EXPECT_LE(answer->job.finish_s, 220);
 }
 
+// By its share it is the other job's turn, at the next round.
+TEST_F(WhatIfTest, AJobThatStartsKeepsItsAcceleratorUntilTheRoundEnds) {
+  live_.status["policy"] = "max_min_fairness";
+  live_.status["round_ends_in_s"] = 4.0;
+  AddJob(1, 200.0, 10);
+  AddJob(2, 200.0, 10);
+  live_.jobs[1]["placed"] = true;
+  live_.jobs[1]["received_s"] = 40.0;
+  live_.jobs[1]["received"] = {
+      {"v100", {{"since_reset_s", 40.0}, {"deficit_s", -20.0}}}};
+  live_.nodes[0]["accelerators"][0]["state"] = "starting";
+  live_.nodes[0]["accelerators"][0]["starting_jobs"] = Json::array({2});
+  auto jobs = Forecast();
+  EXPECT_EQ(jobs[2].start.earliest_s, 0);
+  EXPECT_EQ(jobs[2].start.latest_s, 0);
+  EXPECT_NEAR(jobs[1].start.earliest_s, 4, 0.1);
+  EXPECT_NEAR(jobs[1].start.latest_s, 4, 0.1);
+  // Each takes 16 to 25 s, and the other one has a round in between.
+  EXPECT_GE(jobs[2].finish.earliest_s, 16 + 10 - 0.1);
+  EXPECT_LE(jobs[2].finish.latest_s, 2 * 25 + 0.1);
+
+  HaveAccelerators(2);
+  jobs = Forecast();
+  EXPECT_NEAR(jobs[1].start.latest_s, 0, 0.1);
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_EQ(answer->others.at(1).start_s, 0);
+  EXPECT_NEAR(answer->others.at(1).finish_without_s, 20, 0.1);
+  EXPECT_GE(answer->job.start_s, 3.9);
+}
+
 TEST_F(WhatIfTest, AnOpaqueJobThatRunsKeepsItsAccelerator) {
   live_.status["policy"] = "max_min_fairness";
   AddJob(1, 500.0, 10);

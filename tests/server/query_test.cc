@@ -404,6 +404,23 @@ TEST(ForecastRows, TheLimitOfAnOpaqueJobBeginsWithItsLease) {
   EXPECT_EQ(rows[1]["time_left_s"], 600.0);
 }
 
+TEST(ForecastRows, AJobHasItsPlaceWhileItsProcessStarts) {
+  EngineDriver driver(1);
+  const JobId starts = driver.Submit("starts");
+  driver.Submit("waits");
+  EXPECT_EQ(StateLetters(driver.job(starts)), "PD");
+  const QueryRequest request{1, QueryKind::kForecast, JobId(), 0};
+  const auto ask = [&] {
+    return json::parse(
+        AnswerQuery(request, {driver.engine(), driver.now, "fifo"}).json);
+  };
+  EXPECT_EQ(ask()[0]["placed"], true);
+  EXPECT_EQ(ask()[1]["placed"], false);
+  driver.Run(starts);
+  EXPECT_EQ(StateLetters(driver.job(starts)), "R");
+  EXPECT_EQ(ask()[0]["placed"], true);
+}
+
 TEST(ForecastRows, JobsBehindTheQueueAreShownWhereTheyAreAskedFor) {
   EngineDriver driver(1);
   const JobId parent = driver.Submit("prepare", 1, JobSpec());
