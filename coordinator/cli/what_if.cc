@@ -346,6 +346,22 @@ std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes,
   return PartsOf(counts);
 }
 
+// Puts the elements of an array that are in the queue ahead of its others. The
+// engine lets an element in as soon as it sees room for it, and counts only
+// those that it knows already.
+void QueuedFirst(std::vector<PredictedJob>& jobs) {
+  for (auto begin = jobs.begin(); begin != jobs.end();) {
+    const auto end = std::ranges::find_if(
+        begin, jobs.end(), [array = begin->array](const PredictedJob& job) {
+          return job.array != array;
+        });
+    if (begin->array != 0) {
+      std::ranges::stable_partition(begin, end, &PredictedJob::queued);
+    }
+    begin = end;
+  }
+}
+
 // The jobs, each behind those that it waits for, else in their order.
 std::vector<PredictedJob> ParentsFirst(std::vector<PredictedJob> jobs) {
   std::map<uint64_t, std::vector<size_t>> named;  // by id of the job or array
@@ -394,6 +410,7 @@ std::vector<PredictedJob> LeaveOutEndless(const LiveState& live,
     if (IsEndless(job)) add(job, &full);
   }
   std::vector<PredictedJob> kept;
+  QueuedFirst(jobs);
   for (PredictedJob& job : ParentsFirst(std::move(jobs))) {
     const bool waits =
         (!job.queued && full.contains(job.array)) ||

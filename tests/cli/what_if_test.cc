@@ -355,6 +355,23 @@ TEST_F(WhatIfTest, AnArrayRunsAtMostSoManyElementsAtOnceAsItsFileSays) {
   EXPECT_EQ(jobs[16].start.earliest_s, kNever);
 }
 
+// The first element was held and released, so it has the lowest id of those
+// that wait for their turn.
+TEST_F(WhatIfTest, AnElementThatWaitsForItsTurnTakesNoneOfThoseInTheQueue) {
+  HaveAccelerators(4);
+  for (uint64_t id = 11; id <= 13; ++id) {
+    AddWaiting(id, 300.0, Json::array());
+    live_.jobs.back()["waits"] = id == 11;
+    live_.jobs.back()["array"] = 10;
+    live_.jobs.back()["array_at_once"] = 2;
+  }
+  auto jobs = Forecast();
+  EXPECT_NEAR(jobs[12].start.latest_s, 0, 0.1);
+  EXPECT_NEAR(jobs[13].start.latest_s, 0, 0.1);
+  EXPECT_GE(jobs[11].start.earliest_s, 24 - 0.1);
+  EXPECT_LE(jobs[11].start.latest_s, 37.5 + 10);
+}
+
 TEST_F(WhatIfTest, AForecastThatTakesTooLongIsMadeFewerTimes) {
   for (uint64_t id = 11; id <= 400; ++id) {
     AddWaiting(id, 300.0, Json::array());
