@@ -349,6 +349,10 @@ JobSpec SimulatedWork::Spec(size_t i) const {
     }
     if (waits->not_before_s > 0) spec.not_before_s = waits->not_before_s;
   }
+  if (i < options_.owners.size()) {
+    spec.owner = options_.owners[i].name;
+    spec.owner_weight = options_.owners[i].weight;
+  }
   spec.argv = {"-"};
   if (job.interactive) {
     spec.job_class = JobClass::kInteractive;

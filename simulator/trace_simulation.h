@@ -117,6 +117,13 @@ struct SimulatedWaits {
   bool queued = false;  // an element that has had its turn when it arrives
 };
 
+// The user of a job, for fairness between users (EngineOptions::user_shares)
+// and between apps.
+struct SimulatedOwner {
+  std::string name;   // empty: nobody's
+  double weight = 1;  // that the owner's jobs divide, > 0
+};
+
 struct SimulationOptions {
   EngineOptions engine;
   Profiling profiling;
@@ -149,6 +156,9 @@ struct SimulationOptions {
   // By number. Jobs beyond the end of the vector wait for nothing. Unused when
   // `ideal`.
   std::vector<SimulatedWaits> waits;
+  // By number. Jobs beyond the end of the vector are nobody's. A job waits for
+  // jobs of its owner only. Unused when `ideal`.
+  std::vector<SimulatedOwner> owners;
 };
 
 // The outcome of one job of the trace.

@@ -659,8 +659,8 @@ absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
 
 absl::Status TryAll(Client& client, const std::vector<JobFile>& files,
                     bool json) {
-  GAVEL_ASSIGN_OR_RETURN(const LiveState live,
-                         QueryLiveState(client, kWithWaiting));
+  GAVEL_ASSIGN_OR_RETURN(LiveState live, QueryLiveState(client, kWithWaiting));
+  GAVEL_RETURN_IF_ERROR(NoteUser(client, &live));
   Json all = Json::array();
   std::set<std::string> earlier;
   const absl::Status status = ForEach(files, [&](const JobFile& file) {

@@ -99,6 +99,13 @@ absl::StatusOr<study::SimulationInputs> MakeInputs(
   std::ranges::stable_sort(*jobs, {}, &PredictedJob::arrival_s);
   options.waits = WaitsOf(*jobs);
   Trace trace;
+  for (const PolicyEntity& entity : options.engine.entities) {
+    trace.entities.push_back({entity.name, entity.weight, entity.policy});
+  }
+  options.engine.entities.clear();  // those of the trace are added to them
+  const bool in_groups =
+      options.engine.user_shares || options.engine.app_shares;
+  std::map<std::string, size_t> apps;
   for (const PredictedJob& job : *jobs) {
     TraceJob row;
     row.job_template = trace.templates.size();
@@ -108,6 +115,12 @@ absl::StatusOr<study::SimulationInputs> MakeInputs(
     row.arrival_s = job.arrival_s;
     row.entity = EntityOf(job, &trace);
     row.opaque = job.opaque;
+    if (!job.app.empty()) {
+      const auto [app, added] = apps.try_emplace(job.app, trace.apps.size());
+      if (added) trace.apps.push_back(job.app);
+      row.app = app->second;
+    }
+    if (in_groups) options.owners.push_back(job.owner);
     JobTemplate job_template;
     job_template.type = TypeName(job);
     trace.templates.push_back(std::move(job_template));
@@ -278,6 +291,8 @@ PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
   job.id = row.id;
   job.name = row.name;
   job.entity = row.entity;
+  job.owner = {row.owner, row.owner_weight};
+  job.app = row.app;
   job.weight = row.weight;
   job.scale_factor = row.scale_factor;
   job.steps = std::max(1.0, row.steps_left.value_or(kEndlessSteps));
@@ -461,6 +476,11 @@ absl::StatusOr<SimulationOptions> SimulationOptionsOf(
   engine.placement_sensitive =
       status.placement_sensitive.value_or(engine.placement_sensitive);
   engine.introspection = status.introspection;
+  engine.user_shares = status.user_shares;
+  engine.app_shares = status.app_shares;
+  for (const EntityRow& row : status.entities) {
+    engine.entities.push_back({row.name, row.weight, row.policy});
+  }
   return options;
 }
 
@@ -472,6 +492,11 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
   PredictedJob job;
   job.name = spec.name;
   job.entity = spec.entity;
+  job.owner.name = live.user;
+  for (const ForecastRow& row : live.jobs) {
+    if (row.owner == live.user) job.owner.weight = row.owner_weight;
+  }
+  job.app = spec.app;
   for (const auto* names : {&spec.after_success, &spec.after_any}) {
     for (const std::string& name : *names) {
       uint64_t id = 0;  // stands for none
@@ -619,6 +644,19 @@ absl::StatusOr<LiveState> QueryLiveState(Client& client,
       const Json jobs,
       client.Query(QueryKind::kForecast, JobId(), std::string(filter)));
   return LiveState{ParseStatus(status), ParseNodes(nodes), ParseForecast(jobs)};
+}
+
+absl::Status NoteUser(Client& client, LiveState* live) {
+  if (!live->status.user_shares && !live->status.app_shares) {
+    return absl::OkStatus();
+  }
+  GAVEL_ASSIGN_OR_RETURN(
+      const Json json,
+      client.Query(QueryKind::kQueue, JobId(),
+                   R"({"own": true, "ended_max": 0, "one_of_array": true})"));
+  const std::vector<QueueRow> rows = ParseQueue(json);
+  if (!rows.empty()) live->user = rows.front().owner;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec) {
@@ -1366,8 +1404,8 @@ struct WhatIfOptions : ClientOptions {
 absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  GAVEL_ASSIGN_OR_RETURN(const LiveState live,
-                         QueryLiveState(*client, kWithWaiting));
+  GAVEL_ASSIGN_OR_RETURN(LiveState live, QueryLiveState(*client, kWithWaiting));
+  GAVEL_RETURN_IF_ERROR(NoteUser(*client, &live));
   absl::StatusOr<JobSpec> spec = WithParentsLeft(*client, files.front().spec);
   GAVEL_RETURN_IF_ERROR(Annotate(spec.status(), options.job));
   absl::StatusOr<WhatIf> answer = Predict(live, *spec, options.wall_limit_s);

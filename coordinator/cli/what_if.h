@@ -30,6 +30,10 @@ struct PredictedJob {
   uint64_t id = 0;
   std::string name;
   std::string entity;
+  // Both count where the engine is fair between users or apps, the app also for
+  // policies that read apps.
+  SimulatedOwner owner = {};
+  std::string app = {};
   double arrival_s = 0;
   double weight = 1;
   int scale_factor = 1;
@@ -88,6 +92,8 @@ struct LiveState {
   StatusRow status;
   std::vector<NodeRow> nodes;
   std::vector<ForecastRow> jobs;
+  // The user who asks; empty: not known, or one without jobs (NoteUser).
+  std::string user = {};
 };
 
 struct WhatIfJob {
@@ -115,6 +121,9 @@ struct WhatIf {
 // kForecast: empty, or kWithWaiting for a prediction.
 absl::StatusOr<LiveState> QueryLiveState(Client& client,
                                          std::string_view filter);
+
+// Finds the user who asks, where that matters for the forecast of a new job.
+absl::Status NoteUser(Client& client, LiveState* live);
 
 // The job with the parents that it would wait for if it were submitted now,
 // each by its id; all elements of an array are parents. Parents by index are

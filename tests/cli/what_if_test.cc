@@ -595,6 +595,40 @@ TEST_F(WhatIfTest, AnAppThatRunsLendsItsThroughputs) {
   EXPECT_NEAR(answer->job.finish_s - answer->job.start_s, 50, 0.5);
 }
 
+// Each job takes 100 s. Four of the five are ann's.
+TEST_F(WhatIfTest, UsersDivideTheClusterWhereTheCoordinatorIsFairToThem) {
+  live_.status["policy"] = "max_min_fairness";
+  for (uint64_t id = 1; id <= 5; ++id) {
+    AddJob(id, 1000.0, 10);
+    live_.jobs.back()["owner"] = id == 5 ? "bob" : "ann";
+  }
+  const auto end_of_bobs_s = [&](const std::string& user, Time* added_s) {
+    LiveState live = live_;
+    live.user = user;
+    const auto answer = Predict(live, spec_, 30);
+    EXPECT_OK(answer);
+    if (!answer.ok()) return 0.0;
+    *added_s = answer->job.finish_s;
+    return answer->others.at(4).finish_without_s;
+  };
+  Time added_s = 0;
+  EXPECT_GE(end_of_bobs_s("", &added_s), 350);
+  live_.status["user_shares"] = true;
+  EXPECT_LE(end_of_bobs_s("", &added_s), 300);
+  EXPECT_LE(added_s, 450) << "of a third user";
+  EXPECT_LE(end_of_bobs_s("ann", &added_s), 300);
+  EXPECT_GE(added_s, 450);
+
+  // Parents are found by the name of their owner, too.
+  spec_.after_success = {"5"};
+  LiveState live = live_;
+  live.user = "bob";
+  const auto after = Predict(live, spec_, 30);
+  ASSERT_OK(after);
+  EXPECT_GE(after->job.start_s, after->others.at(4).finish_s);
+  EXPECT_LT(after->job.finish_s, kNever);
+}
+
 TEST_F(WhatIfTest, WhatIsMissingIsNamed) {
   spec_.throughputs.clear();
   EXPECT_THAT(
