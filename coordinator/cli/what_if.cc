@@ -595,6 +595,16 @@ std::pair<Time, Time> EndsOf(const Ends& ends, uint64_t id) {
   return found == ends.by_id.end() ? std::pair(kNever, kNever) : found->second;
 }
 
+// The first end of these jobs, each of which may end sooner. All jobs that
+// start from then on are taken to start sooner in that case.
+Time FirstOpenEnd(const Ends& ends, const std::set<uint64_t>& at_most) {
+  Time first = kNever;
+  for (const uint64_t id : at_most) {
+    first = std::min(first, EndsOf(ends, id).second);
+  }
+  return first;
+}
+
 // The job of that name or id, or all known elements of the array.
 absl::StatusOr<std::vector<QueueRow>> ParentRows(Client& client,
                                                  const std::string& name) {
@@ -612,7 +622,7 @@ std::string In(Time seconds) {
   return seconds < kNever ? FormatElapsed(seconds) : "-";
 }
 
-std::string EndIn(Time seconds, bool at_most) {
+std::string LatestIn(Time seconds, bool at_most) {
   return StrCat(at_most && seconds < kNever ? "at most " : "", In(seconds));
 }
 
@@ -631,6 +641,7 @@ Json JobJson(const WhatIfJob& job) {
                {"finish_in_s", job.finish_s}};
   if (job.id != 0) json["finish_without_in_s"] = job.finish_without_s;
   json["at_most"] = job.at_most;
+  json["start_at_most"] = job.start_at_most;
   return json;
 }
 
@@ -722,14 +733,28 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   }
   answer.cut_short = with.cut_short || without.cut_short;
   answer.simulated_s = with.simulated_s;
-  const auto [start_s, finish_s] = EndsOf(with, added.id);
-  answer.job = {0, spec.name, start_s, finish_s, kNever, added.at_most};
+  std::set<uint64_t> at_most;
+  for (const PredictedJob& job : jobs) {
+    if (job.at_most) at_most.insert(job.id);
+  }
+  if (added.at_most) at_most.insert(added.id);
+  const Time open_s = FirstOpenEnd(with, at_most);
+  const auto forecast_of = [&](const PredictedJob& job) {
+    const auto [from_s, to_s] = EndsOf(with, job.id);
+    const bool start_at_most = from_s >= open_s && from_s < kNever;
+    return WhatIfJob{job.id,
+                     job.name,
+                     from_s,
+                     to_s,
+                     EndsOf(without, job.id).second,
+                     job.at_most || start_at_most,
+                     start_at_most};
+  };
+  answer.job = forecast_of(added);
+  answer.job.id = 0;
   answer.limited = added.limited;
   for (const PredictedJob& job : jobs) {
-    if (IsEndless(job)) continue;
-    const auto [from_s, to_s] = EndsOf(with, job.id);
-    answer.others.push_back({job.id, job.name, from_s, to_s,
-                             EndsOf(without, job.id).second, job.at_most});
+    if (!IsEndless(job)) answer.others.push_back(forecast_of(job));
   }
   std::ranges::sort(answer.others, {}, &WhatIfJob::id);
   return answer;
@@ -829,6 +854,9 @@ JobForecast ForecastOf(const QueueForecast& forecast, const QueueLine& line) {
   for (const QueueRow* const row : line.jobs) {
     const JobForecast* const job = FindForecast(forecast, row->id);
     const JobForecast one = job == nullptr ? JobForecast() : *job;
+    if (one.start.median_s < all.start.median_s) {
+      all.start_at_most = one.start_at_most;
+    }
     all.start.earliest_s = std::min(all.start.earliest_s, one.start.earliest_s);
     all.start.median_s = std::min(all.start.median_s, one.start.median_s);
     all.start.latest_s = std::min(all.start.latest_s, one.start.latest_s);
@@ -854,7 +882,7 @@ bool IsAfterParents(const QueueRow& row, const Spread& start) {
 
 // "5m", "5m (2m to 9m)".
 std::string MedianText(const Spread& spread, bool at_most) {
-  std::string text = EndIn(spread.median_s, at_most);
+  std::string text = LatestIn(spread.median_s, at_most);
   if (In(spread.earliest_s) != In(spread.latest_s)) {
     StrAppend(&text, " (", SpreadText(spread), ")");
   }
@@ -875,7 +903,8 @@ Json ForecastKeysOf(const QueueForecast& forecast, const QueueRow& row) {
   return {{"after_parents", IsAfterParents(row, job.start)},
           {"start", SpreadJson(job.start)},
           {"finish", SpreadJson(job.finish)},
-          {"at_most", job.at_most}};
+          {"at_most", job.at_most},
+          {"start_at_most", job.start_at_most}};
 }
 
 }  // namespace
@@ -892,6 +921,7 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
   std::uniform_real_distribution<double> exponent(-1, 1);
   std::map<uint64_t, std::pair<std::vector<Time>, std::vector<Time>>> times;
   std::set<uint64_t> at_most;
+  std::set<uint64_t> start_at_most;  // in some run
   const Stopwatch clock;
   double longest_s = 0;  // that a run has taken
   for (int run = 0; run < kForecastRuns; ++run) {
@@ -917,17 +947,20 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
     forecast.cut_short = ends.cut_short;
     forecast.simulations = run + 1;
     longest_s = std::max(longest_s, clock.elapsed_s() - began_s);
+    const Time open_s = FirstOpenEnd(ends, at_most);
     for (const ForecastRow& row : live.jobs) {
       const auto [start_s, finish_s] = EndsOf(ends, row.id);
+      if (start_s >= open_s && start_s < kNever) start_at_most.insert(row.id);
       times[row.id].first.push_back(start_s);
       times[row.id].second.push_back(endless.contains(row.id) ? kNever
                                                               : finish_s);
     }
   }
   for (auto& [id, of_job] : times) {
+    const bool is_open = start_at_most.contains(id);
     forecast.jobs.push_back({id, SpreadOf(std::move(of_job.first)),
                              SpreadOf(std::move(of_job.second)),
-                             at_most.contains(id)});
+                             at_most.contains(id) || is_open, is_open});
   }
   return forecast;
 }
@@ -939,12 +972,14 @@ std::string RenderForecast(const QueueForecast& forecast,
   for (const QueueLine& line : LinesOf(rows)) {
     const QueueRow& row = *line.jobs.front();
     if (!Waits(row)) continue;
-    const auto [id, start, finish, at_most] = ForecastOf(forecast, line);
-    cells.push_back(
-        {line.id, line.name, row.state,
-         IsAfterParents(row, start) ? "after its parents" : In(start.median_s),
-         SpreadText(start), EndIn(finish.median_s, at_most), SpreadText(finish),
-         row.reason});
+    const auto [id, start, finish, at_most, start_at_most] =
+        ForecastOf(forecast, line);
+    cells.push_back({line.id, line.name, row.state,
+                     IsAfterParents(row, start)
+                         ? "after its parents"
+                         : LatestIn(start.median_s, start_at_most),
+                     SpreadText(start), LatestIn(finish.median_s, at_most),
+                     SpreadText(finish), row.reason});
   }
   if (cells.empty()) {
     return are_chosen ? "none of the jobs that were asked for waits\n"
@@ -986,7 +1021,7 @@ void FormatForecast(const QueueForecast& forecast, Json* rows) {
     const JobForecast known = found == nullptr ? JobForecast() : *found;
     row["start"] = IsAfterParents(job, known.start)
                        ? "after its parents"
-                       : MedianText(known.start, /*at_most=*/false);
+                       : MedianText(known.start, known.start_at_most);
     row["finish"] = MedianText(known.finish, known.at_most);
   }
 }
@@ -1013,7 +1048,7 @@ Json ForecastJson(const QueueForecast& forecast,
 
 std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
   const auto at = [&](Time seconds, bool at_most = false) {
-    return seconds < kNever ? StrCat("in ", EndIn(seconds, at_most),
+    return seconds < kNever ? StrCat("in ", LatestIn(seconds, at_most),
                                      at_most ? ", by " : ", at ",
                                      FormatWallTime(wall_now_s + seconds))
                             : std::string("not within what was simulated");
@@ -1023,7 +1058,8 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
   if (answer.after_parents) {
     text += "  starts    after its parents, whose end is not known\n";
   } else {
-    StrAppend(&text, "  starts    ", at(answer.job.start_s),
+    StrAppend(&text, "  starts    ",
+              at(answer.job.start_s, answer.job.start_at_most),
               answer.limited ? "\n  is held   " : "\n  finishes  ",
               at(answer.job.finish_s, answer.job.at_most),
               answer.limited ? ", by its time_limit, before its last step" : "",
@@ -1048,8 +1084,8 @@ std::string RenderWhatIf(const WhatIf& answer, double wall_now_s) {
   for (const WhatIfJob* other : changed) {
     if (rows.size() == kOthersShown) break;
     rows.push_back({StrCat(other->id), other->name,
-                    EndIn(other->finish_without_s, other->at_most),
-                    EndIn(other->finish_s, other->at_most),
+                    LatestIn(other->finish_without_s, other->at_most),
+                    LatestIn(other->finish_s, other->at_most),
                     Difference(*other)});
   }
   if (!rows.empty()) {

@@ -103,6 +103,8 @@ struct WhatIfJob {
   Time finish_s = kNever;
   Time finish_without_s = kNever;  // if the new job were not submitted
   bool at_most = false;            // the times of its end are the latest
+  // So is the start: an opaque job, which may end sooner, ends before it.
+  bool start_at_most = false;
 };
 
 struct WhatIf {
@@ -172,6 +174,7 @@ struct JobForecast {
   Spread start;
   Spread finish;         // a job without steps_total and time_limit: never
   bool at_most = false;  // `finish` is the latest end
+  bool start_at_most = false;  // as in WhatIfJob
 };
 struct QueueForecast {
   std::vector<JobForecast> jobs;  // that have not ended, by id
@@ -193,8 +196,8 @@ Json ForecastJson(const QueueForecast& forecast,
 std::string ForecastNote(const QueueForecast& forecast);
 
 // The keys that the JSON of a forecast has beside those of a job.
-inline constexpr std::string_view kForecastKeys[] = {"after_parents", "start",
-                                                     "finish", "at_most"};
+inline constexpr std::string_view kForecastKeys[] = {
+    "after_parents", "start", "finish", "at_most", "start_at_most"};
 // Leaves of `rows`, jobs as JSON, those that wait, and adds these keys.
 void AddForecast(const QueueForecast& forecast, Json* rows);
 // Puts text for a table in place of `start` and `finish` of each row.

@@ -586,6 +586,40 @@ TEST_F(WhatIfTest, AnOpaqueJobEndsAtTheLatestWithItsTimeLimit) {
   EXPECT_EQ(ForecastJson(*forecast, rows)["jobs"][0]["at_most"], true);
 }
 
+TEST_F(WhatIfTest, WhatComesBehindAnOpaqueJobStartsAtTheLatestThen) {
+  HaveAccelerators(2);
+  for (uint64_t id = 1; id <= 4; ++id) AddJob(id, 1000.0, 10);
+  live_.jobs[0] = {{"id", 1},
+                   {"opaque", true},
+                   {"guessed", true},
+                   {"time_left_s", 60.0},
+                   {"placed", true},
+                   {"scale_factor", 1},
+                   {"throughputs", {{"v100", 1.0}}}};
+  live_.nodes[0]["accelerators"][0]["state"] = "allocated";
+  live_.nodes[0]["accelerators"][0]["jobs"] = Json::array({1});
+  const auto forecast = PredictQueue(live_, 60);
+  ASSERT_OK(forecast);
+  ASSERT_EQ(forecast->jobs.size(), 4u);
+  EXPECT_FALSE(forecast->jobs[1].start_at_most) << "it has room of its own";
+  EXPECT_FALSE(forecast->jobs[1].at_most);
+  EXPECT_NEAR(forecast->jobs[2].start.median_s, 60, 10.1);
+  EXPECT_TRUE(forecast->jobs[2].start_at_most);
+  EXPECT_TRUE(forecast->jobs[2].at_most);
+  QueueRow row;
+  row.id = 3;
+  row.state = "PD";
+  EXPECT_THAT(RenderForecast(*forecast, {row}, 200),
+              HasSubstr(" at most 00:01:"));
+  EXPECT_EQ(ForecastJson(*forecast, {row})["jobs"][0]["start_at_most"], true);
+
+  const auto answer = Predict(live_, spec_, 30);
+  ASSERT_OK(answer);
+  EXPECT_TRUE(answer->job.start_at_most);
+  EXPECT_THAT(RenderWhatIf(*answer, 1e9), HasSubstr("starts    in at most "));
+  EXPECT_EQ(WhatIfJson(*answer)["others"][1]["start_at_most"], false);
+}
+
 TEST_F(WhatIfTest, AnAppThatRunsLendsItsThroughputs) {
   AddJob(1, 10.0, 20);
   spec_.throughputs.clear();
