@@ -209,16 +209,23 @@ std::string RenderHistory(std::string_view table, const Json& rows,
 std::map<std::string, UserUsage> UsageOf(const UsageHistory& history,
                                          double since_s, double until_s) {
   std::map<std::string, UserUsage> usage;
-  std::map<uint64_t, std::string> users;
+  struct Owner {
+    std::string user;
+    bool opaque = false;
+  };
+  std::map<uint64_t, Owner> owners;
   for (const Json& job : history.jobs) {
-    users[job.value("job", uint64_t{0})] = job.value("user", "");
+    owners[job.value("job", uint64_t{0})] = {job.value("user", ""),
+                                             job.value("opaque", 0) != 0};
   }
   const Sharing sharing(history.leases);
   for (const Json& lease : history.leases) {
     const double hours = sharing.Hours(lease, since_s, until_s);
     if (hours <= 0) continue;
-    UserUsage& user = usage[users[lease.value("job", uint64_t{0})]];
+    const Owner& owner = owners[lease.value("job", uint64_t{0})];
+    UserUsage& user = usage[owner.user];
     user.used_h += hours;
+    if (owner.opaque) user.opaque_h += hours;
     user.used_h_by_type[lease.value("type", "")] += hours;
   }
   for (size_t i = 0; i < history.shares.size(); ++i) {
@@ -247,25 +254,30 @@ std::string RenderUsage(const std::map<std::string, UserUsage>& usage,
     for (const auto& [type, hours] : user.used_h_by_type) {
       types.push_back(absl::StrFormat("%s %.2f", type, hours));
     }
+    // Sums of many hours may differ by their rounding.
+    const double compared_h = std::max(0.0, user.used_h - user.opaque_h);
     return std::vector<std::string>{
-        name, absl::StrFormat("%.2f", user.used_h),
+        name,
+        absl::StrFormat("%.2f", user.used_h),
+        absl::StrFormat("%.2f", user.opaque_h),
         absl::StrFormat("%.2f", user.entitled_h),
         user.entitled_h > 0
-            ? absl::StrFormat("%.0f %%", 100 * user.used_h / user.entitled_h)
+            ? absl::StrFormat("%.0f %%", 100 * compared_h / user.entitled_h)
             : "-",
         absl::StrJoin(types, ", ")};
   };
   for (const auto& [name, user] : usage) {
     rows.push_back(cells(name.empty() ? "-" : name, user));
     all.used_h += user.used_h;
+    all.opaque_h += user.opaque_h;
     all.entitled_h += user.entitled_h;
     for (const auto& [type, hours] : user.used_h_by_type) {
       all.used_h_by_type[type] += hours;
     }
   }
   if (rows.size() > 1) rows.push_back(cells("all", all));
-  return RenderTable({Left("USER", 24), Right("USED H"), Right("ENTITLED H"),
-                      Right("USED"), Left("BY TYPE")},
+  return RenderTable({Left("USER", 24), Right("USED H"), Right("OPAQUE H"),
+                      Right("ENTITLED H"), Right("USED"), Left("BY TYPE")},
                      rows, width);
 }
 
@@ -275,6 +287,7 @@ Json UsageJson(const std::map<std::string, UserUsage>& usage, double since_s,
   for (const auto& [name, user] : usage) {
     users.push_back({{"user", name},
                      {"used_h", user.used_h},
+                     {"opaque_h", user.opaque_h},
                      {"entitled_h", user.entitled_h},
                      {"used_h_by_type", user.used_h_by_type}});
   }

@@ -33,7 +33,10 @@ struct UsageHistory {
 };
 
 struct UserUsage {
-  double used_h = 0;      // accelerator hours: one of two in a pair has half
+  double used_h = 0;  // accelerator hours: one of two in a pair has half
+  // The part of `used_h` that opaque jobs used. The policy gives such jobs no
+  // share, so a comparison with `entitled_h` leaves these hours out.
+  double opaque_h = 0;
   double entitled_h = 0;  // share of time by the policy, times scale factors
   std::map<std::string, double> used_h_by_type;
 };

@@ -169,11 +169,16 @@ export function fairnessPage(context) {
       ` since ${dateTime(fairness.since_s)}` : ''}`;
     redraw(usage, JSON.stringify(used), () => plainTable('Used so far',
         [{label: 'User'}, {label: 'Used', number: true},
+          {label: 'Of it opaque', number: true, title: 'By jobs that keep their ' +
+            'accelerators until their end: no share is intended for them'},
           {label: 'Intended', number: true},
-          {label: 'Used / intended', number: true}],
+          {label: 'Used / intended', number: true, title: 'Without opaque hours'}],
         used.slice(0, ROWS_MAX).map((one) => [orDash(one.user),
-          `${fixed(one.used_h)} h`, `${fixed(one.entitled_h)} h`,
-          verdict(one.entitled_h, one.used_h)])));
+          `${fixed(one.used_h)} h`,
+          one.opaque_h > 0 ? `${fixed(one.opaque_h)} h` : DASH,
+          `${fixed(one.entitled_h)} h`,
+          verdict(one.entitled_h,
+              Math.max(0, one.used_h - (one.opaque_h || 0)))])));
   }, (error) => {
     fault.textContent = `Fairness could not be read: ${error.message}`;
     fault.hidden = false;

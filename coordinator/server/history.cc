@@ -54,7 +54,7 @@ struct Field {
 struct Table {
   std::string_view name;
   std::vector<Field> fields;
-  std::string_view begins;  // column of when it began
+  std::string_view begins;  // column of when it began, for readers
   std::string_view ends;    // and ended; 0 there: not yet
   bool has_readers = true;
 };
@@ -79,7 +79,8 @@ const std::vector<Table>& Tables() {
       TableOf<HistoryShares>("from_s", "to_s"),
       TableOf<HistoryReason>("at_s", "at_s"),
       TableOf<HistoryCheckpoint>("at_s", "at_s"),
-      TableOf<HistoryNotice>("at_s", "at_s", /*has_readers=*/false)};
+      TableOf<HistoryNotice>("at_s", "at_s", /*has_readers=*/false),
+      TableOf<HistoryOpaque>("", "", /*has_readers=*/false)};
   return tables;
 }
 
@@ -240,11 +241,26 @@ class RowFilter {
   int job_, user_, state_, begins_, ends_;  // columns; -1: it does not matter
 };
 
-// The key counts up; of one job the index finds the rows.
-std::string SelectOf(const Table& table, const HistoryFilter& filter) {
+// False in a file that an earlier version wrote and none has opened since.
+absl::StatusOr<bool> KnowsOpaqueJobs(SqliteDatabase& database) {
+  GAVEL_ASSIGN_OR_RETURN(SqliteStatement select,
+                         database.Prepare("SELECT 1 FROM sqlite_master"
+                                          " WHERE name = 'history_opaque'"));
+  return select.Step();
+}
+
+// The key counts up; of one job the index finds the rows. `tells_opaque`: a
+// last column says whether the job is opaque.
+std::string SelectOf(const Table& table, const HistoryFilter& filter,
+                     bool tells_opaque) {
   std::string columns;
   for (const Field& field : table.fields) {
     StrAppend(&columns, columns.empty() ? "" : ", ", field.name);
+  }
+  if (tells_opaque) {
+    columns +=
+        ", EXISTS(SELECT 1 FROM history_opaque AS o"
+        " WHERE o.job = history_jobs.job)";
   }
   const std::string_view key = table.fields.front().name;
   const bool by_job = filter.job != 0 && ColumnOf(table, "job") >= 0;
@@ -294,6 +310,9 @@ absl::Status PruneHistory(SqliteDatabase& database, uint64_t seq) {
         "DELETE FROM history_jobs WHERE last_seq <= ? AND over"}) {
     GAVEL_RETURN_IF_ERROR(database.Run(sql, seq));
   }
+  GAVEL_RETURN_IF_ERROR(
+      database.Run("DELETE FROM history_opaque"
+                   " WHERE job NOT IN (SELECT job FROM history_jobs)"));
   return database.Run("DELETE FROM history_notices WHERE id < ?",
                       (seq + 1) * HistoryNotice::kPerRowMax);
 }
@@ -390,7 +409,12 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
                                         const Identity* reader) {
   const Table* table = FindTable(filter.table);
   if (table == nullptr) return absl::InvalidArgumentError("no such table");
-  const std::string sql = SelectOf(*table, filter);
+  const bool of_jobs = table->name == HistoryJob::kTable;
+  bool tells_opaque = false;
+  if (of_jobs) {
+    GAVEL_ASSIGN_OR_RETURN(tells_opaque, KnowsOpaqueJobs(database));
+  }
+  const std::string sql = SelectOf(*table, filter, tells_opaque);
   GAVEL_ASSIGN_OR_RETURN(SqliteStatement select, database.Prepare(sql, cursor));
   if (sql.find("?2") != std::string::npos) select.BindInteger(2, filter.job);
   const RowFilter wanted(filter, *table);
@@ -405,6 +429,10 @@ absl::StatusOr<HistoryPage> ReadHistory(SqliteDatabase& database,
     const uint64_t key = select.Integer(0);
     if (wanted.Takes(select)) {
       Json row = ReadRow(select, *table);
+      if (of_jobs) {
+        const auto last = static_cast<int>(table->fields.size());
+        row["opaque"] = tells_opaque ? select.Integer(last) : 0;
+      }
       if (now_s > 0 && row.value("over", 1) == 0) {
         GAVEL_RETURN_IF_ERROR(AddUpToNow(database, now_s, row));
       }
@@ -980,8 +1008,10 @@ struct HistoryProjector::Observation {
     shares.to_s = shares.from_s + own.round_duration_s_;
     for (const auto& [id, open] : own.jobs_) {
       const Job* const job = engine.FindJob(id);
-      if (job == nullptr || !job->active() || !(job->target_share > 0))
+      if (job == nullptr || !job->active() || job->spec.opaque() ||
+          !(job->target_share > 0)) {
         continue;
+      }
       shares.entitled[job->spec.owner] += job->target_share * job->scale_factor;
     }
     if (!shares.entitled.empty()) rows.emplace_back(std::move(shares));
@@ -1034,6 +1064,7 @@ struct HistoryProjector::Observation {
       row.steps_per_s[type] = rate.steps / rate.seconds;
     }
     rows.emplace_back(row);
+    if (job.spec.opaque()) rows.emplace_back(HistoryOpaque{row.job});
     NoteState(job, *open);
     if (row.over) own.jobs_.erase(id);
   }

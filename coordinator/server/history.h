@@ -113,8 +113,9 @@ struct HistoryRound {
 };
 GAVEL_ROW(HistoryRound, seq, round, from_s, running, waiting, busy)
 
-// The shares that the policy intended for users when a round began. They hold
-// until the next round begins or the round is over.
+// The shares that the policy intended for users when a round began, without
+// those of opaque jobs, which it gives none once they run. They hold until the
+// next round begins or the round is over.
 struct HistoryShares {
   static constexpr std::string_view kTable = "shares";
   uint64_t seq = 0;  // of its RoundStarted
@@ -155,6 +156,14 @@ GAVEL_ROW(HistoryCheckpoint, seq, job, number, epoch, step, at_s, state_bytes,
           server)
 inline constexpr uint64_t kHistoryCheckpointsMax = 64;
 
+// A job that keeps its accelerators until its end, so that it has no share.
+// Read as the key "opaque" of the table "jobs".
+struct HistoryOpaque {
+  static constexpr std::string_view kTable = "opaque";
+  uint64_t job = 0;
+};
+GAVEL_ROW(HistoryOpaque, job)
+
 // Keeps only those of the job's reports whose number is divisible by `stride`.
 struct HistoryThinned {
   uint64_t job = 0;
@@ -184,7 +193,7 @@ GAVEL_ROW(HistoryNotice, id, chosen, event, job, name, user, app, at_s, text,
 using HistoryRow =
     std::variant<HistoryJob, HistoryLease, HistoryRound, HistorySteps,
                  HistoryThinned, HistoryShares, HistoryNotice, HistoryReason,
-                 HistoryCheckpoint>;
+                 HistoryCheckpoint, HistoryOpaque>;
 
 // The tables of history in the journal's file: written by the journal in the
 // transaction of the rows that they follow from, read by the coordinator for

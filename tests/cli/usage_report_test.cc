@@ -45,6 +45,31 @@ TEST(Usage, OnlyTheTimeThatIsAskedForCounts) {
   EXPECT_FALSE(usage.contains("bob"));
 }
 
+// No policy intends hours for a job that keeps its accelerators until its end.
+TEST(Usage, HoursOfOpaqueJobsAreNotComparedWithThoseIntended) {
+  UsageHistory history = TwoUsers();
+  history.jobs.push_back({{"job", 3}, {"user", "ada"}, {"opaque", 1}});
+  history.leases.push_back({{"job", 3},
+                            {"server", "s"},
+                            {"uuid", "x"},
+                            {"type", "v100"},
+                            {"from_s", 3600},
+                            {"to_s", 10800}});
+  const auto usage = UsageOf(history, 3600, 10800);
+  const UserUsage& ada = usage.at("ada");
+  EXPECT_NEAR(ada.used_h, 3.75, 1e-9);
+  EXPECT_NEAR(ada.used_h_by_type.at("v100"), 3.75, 1e-9);
+  EXPECT_NEAR(ada.opaque_h, 2, 1e-9);
+  EXPECT_NEAR(usage.at("bob").opaque_h, 0, 1e-9);
+  const std::string text = RenderUsage(usage, 200);
+  EXPECT_THAT(text, HasSubstr("OPAQUE H"));
+  EXPECT_THAT(text, HasSubstr("100 %"));
+  EXPECT_THAT(text, Not(HasSubstr("214 %")));
+  const Json json = UsageJson(usage, 3600, 10800);
+  EXPECT_NEAR(json["users"][0]["opaque_h"].get<double>(), 2, 1e-9);
+  EXPECT_NEAR(json["users"][0]["used_h"].get<double>(), 3.75, 1e-9);
+}
+
 TEST(Usage, IsATableWithASum) {
   const std::string text = RenderUsage(UsageOf(TwoUsers(), 3600, 10800), 200);
   EXPECT_THAT(text, HasSubstr("ada"));

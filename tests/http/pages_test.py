@@ -781,6 +781,12 @@ class Looks(PageTest):
         page = self.open("#/fairness")
         expect(page.locator("main")).to_contain_text("In no share: 1 job without reports of steps")
 
+    def test_opaque_hours_are_not_compared_with_those_intended(self):
+        page = self.open("#/fairness")
+        table = page.get_by_role("table", name="Used so far")
+        expect(table.get_by_role("columnheader", name="Of it opaque")).to_be_visible()
+        expect(table.locator("tbody tr").first).to_contain_text("100 % (even)")
+
     def test_a_narrow_window_does_not_scroll_sideways(self):
         page = self.open("#/cluster", viewport={"width": 400, "height": 800})
         for route in PAGES:

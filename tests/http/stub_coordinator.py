@@ -237,8 +237,8 @@ class Documents:
             begin = int(time.time()) - 3 * 3600
             return {
                 "since_s": begin - 27 * 86400, "until_s": time.time(),
-                "users": [{"user": user, "used_h": 12.5 * i + 3, "entitled_h": 11.0 * i + 4, "used_h_by_type": {}}
-                          for i, user in enumerate(USERS)],
+                "users": [{"user": user, "used_h": 12.5 * i + 6, "opaque_h": 0 if i else 2.0, "entitled_h": 11.0 * i + 4,
+                           "used_h_by_type": {}} for i, user in enumerate(USERS)],
                 "apps": self.answer("/api/apps", query),
                 "samples": {
                     "at_s": [begin + 360 * n for n in range(30)],

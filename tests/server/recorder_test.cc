@@ -278,6 +278,63 @@ TEST_F(RecorderTest, HistoryTellsFailures) {
   EXPECT_NE(job["reason"].get<std::string>(), "");
 }
 
+TEST_F(RecorderTest, HistoryTellsWhichJobsAreOpaque) {
+  Record({}, [](BusyEngine& busy) {
+    busy.AddAccelerators(1);
+    busy.Submit("a");
+    JobSpec spec;
+    spec.name = "b";
+    spec.argv = {"./command"};
+    spec.owner = "ada";
+    spec.job_class = JobClass::kOpaque;
+    busy.Step(event::JobSubmitted{spec, 1});
+  });
+  const json jobs = History("jobs");
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[0]["opaque"], 0);
+  EXPECT_EQ(jobs[1]["opaque"], 1);
+  // A file that an earlier version wrote has no such table.
+  auto database = SqliteDatabase::Open(path());
+  ASSERT_OK(database);
+  ASSERT_OK(database->Execute("DROP TABLE history_opaque"));
+  EXPECT_EQ(History("jobs").at(1)["opaque"], 0);
+}
+
+// While it waits, the policy has a share for it.
+TEST(HistoryProjectorTest, NoHoursAreIntendedForAnOpaqueJob) {
+  Engine engine(BusyOptions());
+  HistoryProjector projector;
+  uint64_t seq = 0;
+  std::vector<HistoryRow> rows;
+  const auto replay = [&](Time now, const Event& event) {
+    engine.Replay(++seq, 1, now, event);
+    rows = projector.Observe(seq, now, event, engine);
+  };
+  event::JobSubmitted submitted;
+  submitted.spec.name = "a";
+  submitted.spec.argv = {"./train"};
+  submitted.spec.owner = "ada";
+  event::JobSubmitted opaque = submitted;
+  opaque.spec.owner = "olga";
+  opaque.spec.job_class = JobClass::kOpaque;
+  event::AllocationReady ready;
+  ready.result.outcome = SolveOutcome::kOptimal;
+  ready.result.allocation = Allocation::FromRows(
+      {{JobId(1), JobId()}, {JobId(2), JobId()}}, 1, {0.5, 0.5});
+  replay(0, event::CoordinatorStarted{1, 360, 60});
+  replay(1, submitted);
+  replay(2, opaque);
+  replay(3, ready);
+  ASSERT_EQ(engine.jobs().at(JobId(2)).target_share, 0.5);
+  replay(4, event::RoundStarted());
+  const HistoryShares* shares = nullptr;
+  for (const HistoryRow& row : rows) {
+    if (const auto* one = std::get_if<HistoryShares>(&row)) shares = one;
+  }
+  ASSERT_NE(shares, nullptr);
+  EXPECT_EQ(shares->entitled, (std::map<std::string, double>{{"ada", 0.5}}));
+}
+
 TEST_F(RecorderTest, HistoryIsFilteredByUserStateAndTime) {
   Record({}, [](BusyEngine& busy) {
     busy.AddAccelerators(1);
