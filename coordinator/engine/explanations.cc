@@ -20,6 +20,7 @@
 #include "coordinator/engine/related_jobs.h"
 #include "coordinator/engine/rounds.h"
 #include "coordinator/engine/state.h"
+#include "coordinator/engine/sweeper.h"
 #include "coordinator/engine/workers.h"
 #include "coordinator/mechanism/mechanism.h"
 #include "core/text.h"
@@ -40,8 +41,10 @@ std::string FailuresOf(const Job& job) {
 static Reason WhyWaiting(const State& s, const Job& job, Time now);
 static std::optional<reason::KeptOut> WhyKeptOut(const State& s,
                                                  const Job& job);
-static std::optional<reason::WaitsForRelease> WhyReserved(const State& s,
-                                                          const Job& job);
+static std::optional<Reason> WhyReserved(const State& s, const Job& job,
+                                         Time now);
+static Reason WaitsForHolder(const State& s, const Accelerator& place,
+                             const WorkerKey& holder, Time now);
 
 event::Received ReceivedOf(const State& s, JobId id, Time now) {
   const Job& job = s.jobs.at(id);
@@ -96,8 +99,9 @@ Reason WhyUnranked(const State& s, JobId id, Time now) {
     const WorkerKey* in_the_way =
         job.spec.opaque() ? s.leases.HeldByOther(job.assigned[rank], job)
                           : s.leases.InTheWay(job, worker);
+    const Accelerator& place = s.cluster.accelerator(job.assigned[rank]);
     if (in_the_way != nullptr) {
-      return reason::WaitsForRelease{first.info.type, in_the_way->job};
+      return WaitsForHolder(s, place, *in_the_way, now);
     }
     if (worker.process == ProcessState::kLaunching &&
         !s.checkpoints.SourceFor(job, worker.server).server.empty()) {
@@ -109,7 +113,7 @@ Reason WhyUnranked(const State& s, JobId id, Time now) {
     }
     if (const WorkerKey* holder =
             s.leases.HeldByOther(job.assigned[rank], job)) {
-      return reason::WaitsForRelease{first.info.type, holder->job};
+      return WaitsForHolder(s, place, *holder, now);
     }
     const WorkerKey* parked = s.leases.LeavingMemory(job.assigned[rank], job);
     if (parked != nullptr && worker.held_epoch == 0) {
@@ -193,26 +197,67 @@ std::optional<reason::NotItsServers> WhyNotItsServers(const State& s,
       needed};
 }
 
-// The opaque job that holds an accelerator which this job could use; nullopt if
-// there is none.
-std::optional<reason::WaitsForRelease> WhyReserved(const State& s,
-                                                   const Job& job) {
+// When the time limit of an opaque worker ends it; kNever: it has none.
+static Time EndsBy(const Job& job, const Worker& worker) {
+  return job.spec.time_limit_s ? worker.leased_at + *job.spec.time_limit_s
+                               : kNever;
+}
+
+// The worker if only its own end gives its accelerator back; otherwise null.
+static const Worker* KeepsUntilItsEnd(const State& s, const WorkerKey& holder,
+                                      Time now) {
+  const Job* const job = s.jobs.Find(holder.job);
+  const auto rank = static_cast<size_t>(holder.rank);
+  if (job == nullptr || !job->active() || !job->spec.opaque() ||
+      rank >= job->workers.size()) {
+    return nullptr;
+  }
+  const Worker& worker = job->workers[rank];
+  const bool is_asked_to_end = worker.leaving || EndsBy(*job, worker) <= now;
+  return worker.held_epoch != 0 && !is_asked_to_end ? &worker : nullptr;
+}
+
+// The reason of a job that waits for `holder` to leave its accelerator.
+Reason WaitsForHolder(const State& s, const Accelerator& place,
+                      const WorkerKey& holder, Time now) {
+  const Worker* const keeps = KeepsUntilItsEnd(s, holder, now);
+  if (keeps == nullptr) {
+    return reason::WaitsForRelease{place.info.type, holder.job};
+  }
+  const Job& job = s.jobs.at(holder.job);
+  const Time end = EndsBy(job, *keeps);
+  return reason::WaitsForEnd{
+      StrCat(place.info.type, " on ", place.server), holder.job,
+      job.spec.interactive(),
+      end == kNever ? "" : UtcText(end + s.options.wall_offset_s)};
+}
+
+// The opaque job that holds an accelerator which this job could use, and whose
+// end is known to come first; nullopt if there is no such job.
+std::optional<Reason> WhyReserved(const State& s, const Job& job, Time now) {
+  std::optional<Reason> first;
+  Time first_end = kNever;
   const std::vector<bool>& usable = s.figures.UsableTypes(job);
   for (const Accelerator& other : s.cluster.accelerators()) {
     if (!other.reserved || !other.may_start()) continue;
     if (!usable[static_cast<size_t>(s.cluster.TypeOf(other.id))]) continue;
     for (const WorkerKey& holder : s.leases.Holders(other.id)) {
-      return reason::WaitsForRelease{other.info.type, holder.job};
+      const Worker* const keeps = KeepsUntilItsEnd(s, holder, now);
+      const Time end =
+          keeps == nullptr ? now : EndsBy(s.jobs.at(holder.job), *keeps);
+      if (first && end >= first_end) continue;
+      first = WaitsForHolder(s, other, holder, now);
+      first_end = end;
     }
   }
-  return std::nullopt;
+  return first;
 }
 
 Reason WhyWaiting(const State& s, const Job& job, Time now) {
   const std::vector<int>& capacity = s.cluster.Capacity();
   if (std::all_of(capacity.begin(), capacity.end(),
                   [](int count) { return count == 0; })) {
-    if (auto reserved = WhyReserved(s, job)) return *reserved;
+    if (auto reserved = WhyReserved(s, job, now)) return *reserved;
     if (auto drained = WhyDrained(job, s.cluster, s.throughputs))
       return *drained;
     return reason::NoServer();
@@ -236,7 +281,7 @@ Reason WhyWaiting(const State& s, const Job& job, Time now) {
     return reason::OutOfMemory{absl::StrJoin(too_small, ", "), job.id};
   }
   if (!usable) {
-    if (auto reserved = WhyReserved(s, job)) return *reserved;
+    if (auto reserved = WhyReserved(s, job, now)) return *reserved;
     if (auto servers = WhyNotItsServers(s, job)) return *servers;
     if (auto kept_out = WhyKeptOut(s, job)) return *kept_out;
     if (auto drained = WhyDrained(job, s.cluster, s.throughputs))

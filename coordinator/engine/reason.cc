@@ -134,6 +134,16 @@ std::string RunningInteractive::Sentence() const {
   return text;
 }
 
+std::string WaitsForEnd::Sentence() const {
+  const std::string text =
+      StrCat("waiting: ", is_interactive ? "interactive" : "opaque", " job ",
+             holder.value(), " keeps its ", what, " until it ends");
+  if (!at.empty()) {
+    return StrCat(text, ", by ", at, " at the latest (its time_limit)");
+  }
+  return is_interactive ? text : text + "; it has no time_limit";
+}
+
 std::string Cancelled::Sentence() const {
   return StrCat("cancelled by ",
                 by.empty() ? "its user" : StrCat("operator ", by));

@@ -465,6 +465,17 @@ struct FinishedWith {
   int exit_code = 0;  // not 0
 };
 
+// Nothing makes this holder pause: it is opaque.
+struct WaitsForEnd {
+  static constexpr Text kName = "waits_for_end";
+  std::string Sentence() const;
+  std::string what;  // "v100 on here"
+  JobId holder;
+  bool is_interactive = false;
+  // "2026-12-01T08:00:00Z": when its time_limit ends it; empty: it has none.
+  std::string at = {};
+};
+
 // ---- what the introspection tried last (introspection.h)
 
 struct Tried {
@@ -496,7 +507,7 @@ using ReasonVariant = std::variant<
     reason::NotItsServers, reason::NotBefore, reason::SizedByPolicy,
     reason::AwaitsJobs, reason::ParentFailed, reason::ArrayLimit,
     reason::RunningInteractive, reason::InteractiveQuota, reason::NoSeat,
-    reason::EndedIdle, reason::FinishedWith>;
+    reason::EndedIdle, reason::FinishedWith, reason::WaitsForEnd>;
 class Reason : public ClosedVariant<ReasonVariant> {
  public:
   using ClosedVariant::ClosedVariant;

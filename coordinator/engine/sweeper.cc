@@ -275,6 +275,13 @@ void Stop(State& s, Time now, Worker& worker, const WorkerKey& key,
 
 // ---- the times of job files
 
+std::string UtcText(double wall_s) {
+  constexpr double kEndOfYear9999_s = 253402300799;
+  const absl::CivilSecond epoch(1970);
+  const double shown_s = std::clamp(wall_s, 0.0, kEndOfYear9999_s);
+  return absl::FormatCivilTime(epoch + static_cast<int64_t>(shown_s)) + "Z";
+}
+
 Time NotBefore(const Job& job, double wall_offset_s) {
   const bool has_wall = job.submitted_wall_s > 0 && wall_offset_s > 0;
   const Time submitted_at =
@@ -293,12 +300,6 @@ Time DueAt(const State& s, const Job& job) {
 
 // All elements of an array are due at once.
 JobId AheadId(const Job& job) { return job.array.valid() ? job.array : job.id; }
-
-// "2026-12-01T08:00:00Z"; seconds since 1970.
-std::string UtcText(double wall_s) {
-  const absl::CivilSecond epoch(1970);
-  return absl::FormatCivilTime(epoch + static_cast<int64_t>(wall_s)) + "Z";
-}
 
 // The time that the job may still run. The lease of an opaque job limits it
 // instead (SweepOpaque).

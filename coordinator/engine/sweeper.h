@@ -4,6 +4,8 @@
 #ifndef GAVEL_COORDINATOR_ENGINE_SWEEPER_H_
 #define GAVEL_COORDINATOR_ENGINE_SWEEPER_H_
 
+#include <string>
+
 #include "coordinator/engine/event.h"
 #include "coordinator/engine/job.h"
 #include "coordinator/mechanism/cluster.h"
@@ -24,6 +26,8 @@ void Sweep(State& s, Time now);
 // interactive job that was idle for its limit is over (interactive.h). Not
 // thread-safe; stateless.
 
+// "2026-12-01T08:00:00Z"; seconds since 1970.
+std::string UtcText(double wall_s);
 // When the job's not_before is over. The time while no coordinator ran counts,
 // as far as the machine's clock is known (EngineOptions::wall_offset_s).
 Time NotBefore(const Job& job, double wall_offset_s);

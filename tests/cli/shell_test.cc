@@ -151,7 +151,7 @@ TEST_F(ShellTest, TellsWhyItWaitsAndCtrlCCancelsIt) {
   first.Type("echo runs-$((1))\n");
   ASSERT_TRUE(first.Shows("runs-1"));
   TypedRun second(Line({}));
-  ASSERT_TRUE(second.Shows("job 1 has not yet released its cpu"));
+  ASSERT_TRUE(second.Shows("interactive job 1 keeps its cpu on "));
   second.Type(kCtrlC);
   EXPECT_TRUE(second.Shows("job 2 is cancelled"));
   EXPECT_EQ(second.ExitCode(), 130);

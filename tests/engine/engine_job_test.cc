@@ -682,9 +682,29 @@ TEST(OpaqueJob, IsNotPausedForOthers) {
   driver.At(900);
   EXPECT_EQ(driver.Count<StopWorker>() + driver.Count<PauseRequest>(), 0);
   EXPECT_THAT(driver.Why(waits),
-              HasSubstr("job 1 has not yet released its v100"));
+              HasSubstr("opaque job 1 keeps its v100 on here until it ends; "
+                        "it has no time_limit"));
   driver.Step(event::WorkerGone{driver.ExitOf(opaque)});
   EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, waits);
+}
+
+TEST(OpaqueJob, ThatOthersWaitForEndsByItsTimeLimitAtTheLatest) {
+  EngineDriver driver(2, "max_min_fairness");
+  driver.Submit("a", 1, OpaqueSpec());
+  driver.At(driver.now);
+  const JobId limited = driver.Submit("b", 1, OpaqueSpec(500));
+  driver.At(driver.now + 1);
+  ASSERT_NE(driver.worker(limited).held_epoch, 0u);
+  const double began = driver.worker(limited).leased_at;
+  const JobId waits = driver.Submit("c");
+  driver.At(began + 100);
+  EXPECT_THAT(driver.Why(waits),
+              AllOf(HasSubstr("opaque job 2 keeps its v100 on here until it "
+                              "ends, by 1970-01-01T00:08:"),
+                    HasSubstr(" at the latest (its time_limit)")));
+  driver.At(began + 501);  // it was asked to end
+  EXPECT_THAT(driver.Why(waits),
+              HasSubstr("job 2 has not yet released its v100"));
 }
 
 TEST(OpaqueJob, IsReservedWhereThePolicySharesTheRest) {

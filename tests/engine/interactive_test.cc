@@ -71,7 +71,9 @@ TEST(InteractiveJob, PausesATrainingJobInTheMiddleOfTheRound) {
   EXPECT_NE(driver.worker(shell).held_epoch, 0u);
   EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, shell);
   EXPECT_THAT(driver.Why(shell), HasSubstr("it is interactive"));
-  EXPECT_THAT(driver.Why(training), HasSubstr("job 2 has not yet released"));
+  EXPECT_THAT(driver.Why(training),
+              HasSubstr("interactive job 2 keeps its v100 on here until it "
+                        "ends"));
 }
 
 TEST(InteractiveJob, TakesAcceleratorsFromTheSmallestAndLatestJob) {
@@ -131,7 +133,9 @@ TEST(InteractiveJob, IsNotGivenTheAcceleratorOfAnotherOne) {
   driver.At(50);
   EXPECT_EQ(Disturbances(driver, first), 0);
   EXPECT_TRUE(driver.job(second).assigned.empty());
-  EXPECT_THAT(driver.Why(second), HasSubstr("job 1 has not yet released"));
+  EXPECT_THAT(driver.Why(second),
+              HasSubstr("interactive job 1 keeps its v100 on here until it "
+                        "ends"));
   driver.Step(event::WorkerGone{driver.ExitOf(first)});
   driver.At(driver.now);
   EXPECT_NE(driver.worker(second).held_epoch, 0u);

@@ -268,6 +268,12 @@ std::vector<Case> Cases() {
        "finished_with",
        "finished with exit code 3",
        {52, "3"}},
+      {reason::WaitsForEnd{"v100 on here", JobId(3), true,
+                           "2026-12-01T08:00:00Z"},
+       "waits_for_end",
+       "waiting: interactive job 3 keeps its v100 on here until it ends, by "
+       "2026-12-01T08:00:00Z at the latest (its time_limit)",
+       {53, "v100 on here", 3, 1, "2026-12-01T08:00:00Z"}},
   };
 }
 
@@ -354,6 +360,14 @@ TEST(Reason, OfAnElementThatWaitsTellsHowManyMayRun) {
   EXPECT_EQ(RenderReason(reason::ArrayLimit{JobId(42), 0}),
             "waiting: for other elements of array 42, as many as the cluster "
             "runs are before it");
+}
+
+TEST(Reason, OfAWaitForAnOpaqueJobTellsWhetherItsEndIsKnown) {
+  EXPECT_EQ(RenderReason(reason::WaitsForEnd{"cpu on a", JobId(3)}),
+            "waiting: opaque job 3 keeps its cpu on a until it ends; it has no "
+            "time_limit");
+  EXPECT_EQ(RenderReason(reason::WaitsForEnd{"cpu on a", JobId(3), true}),
+            "waiting: interactive job 3 keeps its cpu on a until it ends");
 }
 
 TEST(Reason, OfAnOperatorNamesIt) {
