@@ -661,7 +661,19 @@ std::string RenderStatusJson(const Json& json, size_t) {
   return RenderStatus(ParseStatus(json));
 }
 
-// The full reason why the job waits, and the known throughputs of the job.
+// "finished"; "waiting, is to finish".
+std::string StateOf(const ParentRow& parent) {
+  const std::string state(StateWord(parent.state));
+  if (parent.state == "CD" || parent.state == "CA") return state;
+  if (parent.is_awaited) {
+    return StrCat(state, state.empty() ? "" : ", ",
+                  parent.must_finish ? "is to finish" : "is to end");
+  }
+  return state.empty() ? "has ended" : StrCat(state, ", no longer waited for");
+}
+
+// The full reason why the job waits, its parents, and the known throughputs of
+// the job.
 std::string RenderWhy(const Json& json, size_t) {
   const WhyRow why = ParseWhy(json);
   std::string text = StrCat(
@@ -690,6 +702,11 @@ std::string RenderWhy(const Json& json, size_t) {
   }
   if (!why.auction.empty()) {
     StrAppend(&text, "last auction: ", why.auction, "\n");
+  }
+  for (const ParentRow& parent : why.parents) {
+    StrAppend(&text, "parent: ", parent.is_array ? "array " : "",
+              parent.job > 0 ? StrCat(parent.job, " ") : "", parent.name, " (",
+              StateOf(parent), ")\n");
   }
   for (const auto& [parameter, value] : why.sweep) {
     StrAppend(&text, "sweep: ", parameter, " = ", value, "\n");

@@ -312,6 +312,10 @@ const Cluster& Engine::cluster() const { return state_->cluster; }
 const std::map<std::string, Agent, std::less<>>& Engine::agents() const {
   return state_->agents.all();
 }
+JobId Engine::LatestNamed(const std::string& owner,
+                          const std::string& name) const {
+  return state_->jobs.LatestNamed(NameOf(owner, name));
+}
 const ThroughputMatrix& Engine::throughputs() const {
   return state_->throughputs;
 }

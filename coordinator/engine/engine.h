@@ -61,6 +61,9 @@ class Engine {
   // until the next call.
   const std::map<JobId, Job>& jobs() const;
   const Job* FindJob(JobId id) const;  // null: not there
+  // The owner's latest job or array of this name, which may have ended; invalid
+  // if there is none.
+  JobId LatestNamed(const std::string& owner, const std::string& name) const;
   const Cluster& cluster() const;
   const std::map<std::string, Agent, std::less<>>& agents() const;
   const ThroughputMatrix& throughputs() const;

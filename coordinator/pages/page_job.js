@@ -7,7 +7,7 @@ import {Gantt, LineChart, Series, POINTS_MAX} from './charts.js';
 import {DASH, bytes, count, dateTime, duration, fixed, isNumber, orDash,
   plural, relative, short} from './format.js';
 import {expectedEnd, lossOf, progressOf, staysOf, typesOf} from './model.js';
-import {isOver, jobBadge} from './states.js';
+import {JOB_STATES, isOver, jobBadge} from './states.js';
 import {partBar, shareBar} from './bars.js';
 import {sourceKey, sourceLegend} from './sources.js';
 
@@ -124,14 +124,23 @@ const textOf = (document) => typeof document === 'string' ? document :
 
 // ---- The page
 
+// "finished"; "waiting, is to finish".
+function parentState({state, is_awaited: isAwaited, must_finish: mustFinish}) {
+  const word = (JOB_STATES[state] || {word: state || ''}).word;
+  if (isOver(state)) return word;
+  if (isAwaited) {
+    return `${word && `${word}, `}${mustFinish ? 'is to finish' : 'is to end'}`;
+  }
+  return word ? `${word}, no longer waited for` : 'has ended';
+}
+
 // A job or an array that this one waits for or has waited for.
 function parentLink(parent) {
   const name = parent.name || (parent.is_array ? 'array' : '');
   const href = parent.is_array ? `#/jobs?array=${parent.job}` : parent.job > 0 ?
     `#/job/${parent.job}` : `#/jobs?q=${encodeURIComponent(parent.name)}`;
   return el('span', {class: 'parent'}, el('a', {href}, [parent.job || '', name]
-      .filter(Boolean).join(' ')), ` (${parent.is_awaited ? parent.must_finish ?
-    'is to finish' : 'is to end' : 'has ended'})`);
+      .filter(Boolean).join(' ')), ` (${parentState(parent)})`);
 }
 
 // What the job has to do with other jobs; nothing for most.

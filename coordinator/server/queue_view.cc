@@ -392,6 +392,8 @@ std::vector<ParentRow> ParentsOf(const Job& job, const Engine& engine) {
     ParentRow row{id.value(), false, "", must_finish, is_awaited};
     if (const Job* const parent = engine.FindJob(id)) {
       row.name = parent->spec.name;
+      row.state =
+          parent->state == JobState::kCancelled ? "CA" : StateLetters(*parent);
       listed.insert(ShownId(*parent));
     } else if (const Job* first = FirstElement(engine.jobs(), id)) {
       row.is_array = true;
@@ -406,9 +408,13 @@ std::vector<ParentRow> ParentsOf(const Job& job, const Engine& engine) {
   }
   const auto add_named = [&](const std::string& name, bool must_finish) {
     if (!listed.insert(name).second) return;
-    uint64_t id = 0;
-    if (absl::SimpleAtoi(name, &id) && id > 0) {
-      add(JobId(id), must_finish, /*is_awaited=*/false);
+    uint64_t number = 0;
+    const JobId id = absl::SimpleAtoi(name, &number)
+                         ? JobId(number)
+                         : engine.LatestNamed(job.spec.owner, name);
+    // A later job of that name is not the parent.
+    if (id.valid() && (number > 0 || id < job.id)) {
+      add(id, must_finish, /*is_awaited=*/false);
     } else {
       parents.push_back({0, false, name, must_finish, false});
     }

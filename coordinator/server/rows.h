@@ -180,8 +180,11 @@ struct ParentRow {
   std::string name;       // as the job's file has it, or as it is now
   bool must_finish = false;  // it is one of after_success
   bool is_awaited = false;   // it has not ended, or it failed
+  // As in QueueRow; CA as soon as it is cancelled. Empty: it is an array, or
+  // ended so long ago that the coordinator has forgotten it.
+  std::string state = {};
 };
-GAVEL_ROW(ParentRow, job, is_array, name, must_finish, is_awaited)
+GAVEL_ROW(ParentRow, job, is_array, name, must_finish, is_awaited, state)
 
 struct WhyRow {
   uint64_t job = 0;

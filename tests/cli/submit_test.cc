@@ -292,6 +292,9 @@ TEST_F(SubmitTest, AJobStartsAfterOthers) {
   EXPECT_THAT(Do({"why", "second"}).output,
               HasSubstr("its parent 1 first was cancelled"));
   EXPECT_EQ(Do({"wait", "third"}).exit_code, 0);
+  EXPECT_THAT(Do({"why", "third"}).output,
+              HasSubstr("parent: 1 first (cancelled)\n"
+                        "parent: 2 second (cancelled)\n"));
   // Its parent has failed already.
   const Ended late =
       DoWith({"submit", "--name", "late", "--after", "second"}, {"true"});

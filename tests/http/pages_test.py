@@ -339,13 +339,17 @@ class Arrays(PageTest):
             "why": {"reason": "waiting: for job 2", "parents": [
                 {"job": 2, "is_array": False, "name": stub_coordinator.HOSTILE, "must_finish": True, "is_awaited": True},
                 {"job": 40, "is_array": True, "name": "", "must_finish": False, "is_awaited": True},
-                {"job": 0, "is_array": False, "name": "prepare & more", "must_finish": True, "is_awaited": False}]}}
+                {"job": 0, "is_array": False, "name": "prepare & more", "must_finish": True, "is_awaited": False},
+                {"job": 3, "is_array": False, "name": "a", "must_finish": False, "is_awaited": False, "state": "CA"},
+                {"job": 4, "is_array": False, "name": "b", "must_finish": False, "is_awaited": True, "state": "R"}]}}
         page = self.open("#/job/9")
         links = page.locator(".parent a")
-        expect(links).to_have_count(3)
+        expect(links).to_have_count(5)
         expect(links.nth(0)).to_have_text("2 " + stub_coordinator.HOSTILE)
         self.assertEqual([link.get_attribute("href") for link in links.all()],
-                         ["#/job/2", "#/jobs?array=40", "#/jobs?q=prepare%20%26%20more"])
+                         ["#/job/2", "#/jobs?array=40", "#/jobs?q=prepare%20%26%20more", "#/job/3", "#/job/4"])
+        for n, state in enumerate(["is to finish", "is to end", "has ended", "cancelled", "running, is to end"]):
+            expect(page.locator(".parent").nth(n)).to_contain_text(f"({state})")
         expect(page.get_by_role("link", name="6 sweep, element 2")).to_have_attribute("href", "#/jobs?array=6")
         self.assertIsNone(page.evaluate("() => window.hacked ?? null"))
 

@@ -489,16 +489,37 @@ TEST_F(QueryTest, WhyNamesParentsAlsoThoseThatHaveEnded) {
                                 {"is_array", false},
                                 {"name", "prepare"},
                                 {"must_finish", false},
-                                {"is_awaited", true}}));
+                                {"is_awaited", true},
+                                {"state", "PD"}}));
   Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
   ASSERT_EQ(parents().size(), 1u);
   EXPECT_EQ(parents()[0]["job"], 1);
   EXPECT_EQ(parents()[0]["name"], "prepare");
   EXPECT_EQ(parents()[0]["is_awaited"], false);
+  EXPECT_EQ(parents()[0]["state"], "CA");
   // Others are not told what its file says.
   reader_.name = "bob";
   reader_.role = Role::kUser;
   EXPECT_THAT(parents(), IsEmpty());
+}
+
+TEST_F(QueryTest, WhyKnowsAParentByItsNameUnlessALaterJobHasIt) {
+  Submit("prepare");
+  JobSpec child;
+  child.name = "child";
+  child.argv = {"./train"};
+  child.after_any = {"prepare"};
+  Step(event::JobSubmitted{child});
+  Step(event::JobCommanded{JobId(1), CommandKind::kCancel});
+  const auto parent = [&] {
+    return json::parse(Ask(QueryKind::kWhy, JobId(2)).json)["parents"].at(0);
+  };
+  EXPECT_EQ(parent()["job"], 1);
+  EXPECT_EQ(parent()["state"], "CA");
+  Submit("prepare");
+  EXPECT_EQ(parent()["job"], 0);
+  EXPECT_EQ(parent()["name"], "prepare");
+  EXPECT_EQ(parent()["state"], "");
 }
 
 class StayCostsTest : public Test {
