@@ -16,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -184,14 +185,6 @@ std::string NewId() {
   return absl::StrFormat("%06x", std::random_device()() & 0xffffff);
 }
 
-std::string TextArray(const std::vector<std::string>& texts) {
-  std::string array;
-  for (const std::string& text : texts) {
-    StrAppend(&array, array.empty() ? "[" : ", ", QuoteToml(text));
-  }
-  return array + "]";
-}
-
 // The folder of the newest committed generation at that step.
 absl::StatusOr<std::string> GenerationAt(const std::string& directory,
                                          uint64_t step) {
@@ -302,21 +295,17 @@ absl::StatusOr<std::string> TuneRun::JobText(const Segment& segment) const {
   std::error_code error;
   const std::string text = StrCat(
       "name = ", QuoteToml(JobName(segment.trial)),
-      "\napp = ", QuoteToml(spec_.name), "\ncommand = ", TextArray(argv),
-      "\nsteps_total = ", segment.to_steps,
+      "\napp = ", QuoteToml(spec_.name), "\nsteps_total = ", segment.to_steps,
       "\nworking_directory = ", QuoteToml(fs::current_path(error).string()),
       "\ncheckpoint_directory = ",
       QuoteToml(StrCat(options_.folder, "/trials/", segment.trial, "/",
                        LifeOf(segment))),
       "\n", spec_.job, "\n");
+  // ParseSearchSpec has read [job] already, and named its mistakes.
+  const JobSetting program = ProgramSetting(argv);
   GAVEL_ASSIGN_OR_RETURN(JobSpec job,
-                         ParseJobSpec(text, StrCat(options_.source, " [job]")));
-  if (job.opaque()) {
-    return absl::InvalidArgumentError(
-        StrCat(options_.source,
-               " [job]: a job of class \"opaque\" has no "
-               "checkpoint, and so no metric; leave class out"));
-  }
+                         ParseJobSpec(text, StrCat(options_.source, " [job]"),
+                                      std::span(&program, 1)));
   // The options of an optimizer are in the checkpoint of the other trial: those
   // of the command line count.
   if (spec_.method == tune::Method::kPopulation) {

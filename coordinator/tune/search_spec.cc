@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "coordinator/workload/job_array.h"
+#include "coordinator/workload/job_section.h"
 #include "coordinator/workload/job_spec.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/status.h"
@@ -279,18 +280,43 @@ Parameter ReadParameter(TomlReader reader, bool grid) {
 }
 
 // The keys of [job], as text, for the trials' job files.
-std::string ReadJob(TomlReader& reader) {
+std::string ReadJob(TomlReader& reader, std::string_view source,
+                    absl::Status& status) {
   const toml::table* job = reader.Table("job");
   if (job == nullptr) return "";
+  TomlReader job_reader(*job, source, status);
   for (const char* key : {"name", "command", "app", "steps_total",
                           "checkpoint_directory", "working_directory"}) {
     if (!job->contains(key)) continue;
-    reader.Fail("job", StrCat("[job] has ", key,
-                              ", which the search sets; leave it out"));
+    job_reader.Fail(key, StrCat("[job] has ", key,
+                                ", which the search sets; leave it out"));
   }
   std::ostringstream text;
   text << toml::toml_formatter(*job);
   return text.str();
+}
+
+// Reads [job] as that of a trial, so that errors name the line in this file.
+void CheckJob(std::string_view toml, std::string_view source,
+              const SearchSpec& spec, TomlReader& reader,
+              absl::Status& status) {
+  const toml::table* job = reader.Table("job");
+  if (job == nullptr || !status.ok()) return;
+  const JobSetting set_by_search[] = {
+      {"name", "name", QuoteToml(spec.name)},
+      {"app", "app", QuoteToml(spec.name)},
+      {"steps", "steps_total", StrCat(spec.steps)},
+      ProgramSetting({"./train"}),
+  };
+  const absl::StatusOr<JobSpec> parsed =
+      ParseJobSection(toml, source, "job", set_by_search);
+  status.Update(parsed.status());
+  if (!parsed.ok() || !parsed->opaque()) return;
+  TomlReader(*job, source, status)
+      .Fail("class",
+            StrCat("a job of class \"",
+                   parsed->interactive() ? "interactive" : "opaque",
+                   "\" has no checkpoint, and so no metric; leave class out"));
 }
 
 void CheckMethod(const SearchSpec& spec, TomlReader& reader) {
@@ -371,7 +397,7 @@ absl::StatusOr<SearchSpec> ParseSearchSpec(std::string_view toml,
   ReadMembers(reader, kSearchKeys, spec);
   CheckMethod(spec, reader);
   CheckRungs(spec, reader);
-  spec.job = ReadJob(reader);
+  spec.job = ReadJob(reader, source, status);
   for (const toml::table* table : reader.Tables("parameter")) {
     spec.space.push_back(ReadParameter(
         TomlReader(*table, source, kSearchTables, "[[parameter]]", status),
@@ -388,6 +414,7 @@ absl::StatusOr<SearchSpec> ParseSearchSpec(std::string_view toml,
                 StrCat("there are ", spec.space.size(),
                        " parameters; write at most ", kParametersMax));
   }
+  CheckJob(toml, source, spec, reader, status);
   if (!status.ok()) return status;
   if (spec.method == Method::kProgram && spec.steps_min == 0) {
     spec.steps_min = spec.steps;

@@ -202,9 +202,10 @@ class ElementBytes {
   std::vector<size_t> uses_;
 };
 
-absl::Status CheckParameters(const JobSpec& spec) {
+absl::Status CheckParameters(const JobSpec& spec, std::string* key) {
   std::set<std::string> variables;
   for (const auto& [name, values] : spec.sweep) {
+    *key = StrCat("sweep.", name);
     if (!IsIdentifier(name) || name == kIndexName) {
       return absl::InvalidArgumentError(
           StrCat("sweep: ", QuotedShort(name),
@@ -226,8 +227,9 @@ absl::Status CheckParameters(const JobSpec& spec) {
   return absl::OkStatus();
 }
 
-absl::Status CheckVariables(const JobSpec& spec) {
+absl::Status CheckVariables(const JobSpec& spec, std::string* key) {
   for (const auto& [name, value] : spec.environment) {
+    *key = StrCat("environment.", name);
     if (name != kIndexVariable && !name.starts_with(kSweepPrefix)) continue;
     return absl::InvalidArgumentError(
         StrCat("[environment] can't set ", name,
@@ -365,13 +367,16 @@ JobSpec ElementSpec(const JobSpec& spec, int index) {
   return element;
 }
 
-absl::Status CheckArray(const JobSpec& spec) {
+absl::Status CheckArray(const JobSpec& spec, std::string* key) {
+  *key = "at_once";
   if (!HasElements(spec)) {
     if (spec.at_once == 0) return absl::OkStatus();
     return absl::InvalidArgumentError(
         "at_once is of a job with [sweep], and there is none; leave it out");
   }
+  const std::string of_elements = spec.array.empty() ? "sweep" : "array";
   if (!spec.array.empty() && !spec.sweep.empty()) {
+    *key = of_elements;
     return absl::InvalidArgumentError(
         "it has both array and [sweep]; leave one of them out");
   }
@@ -380,6 +385,7 @@ absl::Status CheckArray(const JobSpec& spec) {
         StrCat("at_once is of a job with [sweep]; write array = ",
                QuoteToml(StrCat("0-99%", spec.at_once)), " instead"));
   }
+  *key = of_elements;
   if (!spec.array.empty()) {
     const absl::Status status = ParseArray(spec.array).status();
     if (!status.ok()) {
@@ -387,19 +393,22 @@ absl::Status CheckArray(const JobSpec& spec) {
                                            ": ", ToStd(status.message())))};
     }
   }
-  GAVEL_RETURN_IF_ERROR(CheckParameters(spec));
+  GAVEL_RETURN_IF_ERROR(CheckParameters(spec, key));
+  *key = of_elements;
   if (const size_t count = CombinationsOf(spec); count > kElementsMax) {
     return absl::InvalidArgumentError(
         StrCat("sweep: it has more than ", kElementsMax,
                " combinations of values; write fewer values"));
   }
-  GAVEL_RETURN_IF_ERROR(CheckVariables(spec));
+  GAVEL_RETURN_IF_ERROR(CheckVariables(spec, key));
+  *key = "command";
   const std::vector<int> indices = IndicesOf(spec);
   const std::vector<std::string_view> values = ValuesOf(spec, indices.front());
   for (const std::string& argument : spec.argv) {
     GAVEL_RETURN_IF_ERROR(
         FillIn(spec, argument, indices.front(), values).status());
   }
+  *key = "name";
   // The last index has the most digits.
   const std::string longest = ElementIdentity(spec, indices.back()).name;
   if (!IsValidName(longest)) {
@@ -408,6 +417,7 @@ absl::Status CheckArray(const JobSpec& spec) {
                " would have a name of more than 64 characters; write a shorter "
                "one"));
   }
+  *key = of_elements;
   size_t bytes = 0;
   const ElementBytes bytes_of(spec);
   for (const int index : indices) {

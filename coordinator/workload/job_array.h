@@ -75,7 +75,9 @@ std::string_view ArrayNameOf(std::string_view element_name);
 
 // INVALID_ARGUMENT: `array` or `sweep` is wrong, an element would have a name
 // or a program that no job may have, or all of them are too large together.
-absl::Status CheckArray(const JobSpec& spec);
+// `*key` is then the key with the mistake, as JobSetting has it: "array",
+// "sweep.lr".
+absl::Status CheckArray(const JobSpec& spec, std::string* key);
 
 // True for [A-Za-z_][A-Za-z0-9_]{0,63}.
 bool IsIdentifier(std::string_view name);

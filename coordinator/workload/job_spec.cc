@@ -1,6 +1,7 @@
 #include "coordinator/workload/job_spec.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/job_array.h"
+#include "coordinator/workload/job_section.h"
 #include "coordinator/workload/throughput_table.h"
 #include "coordinator/workload/toml_reader.h"
 #include "core/locality.h"
@@ -685,11 +687,17 @@ static void RefuseBudget(const toml::table& root, std::string_view source,
             "time_limit");
 }
 
-absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
-                                     std::string_view source,
-                                     std::span<const JobSetting> settings) {
-  GAVEL_ASSIGN_OR_RETURN(toml::table root,
-                         ParseToml(toml, source, kJobSpecBytesMax));
+// The first of the keys that the file has.
+static std::string_view FirstOf(const TomlReader& reader,
+                                std::initializer_list<std::string_view> keys) {
+  const auto* const has = std::ranges::find_if(
+      keys, [&](std::string_view key) { return reader.Has(key); });
+  return has == keys.end() ? "" : *has;
+}
+
+static absl::StatusOr<JobSpec> ReadJobSpec(
+    toml::table root, std::string_view source,
+    std::span<const JobSetting> settings) {
   GAVEL_RETURN_IF_ERROR(CheckAliases(settings));
   for (const JobSetting& setting : settings) {
     GAVEL_RETURN_IF_ERROR(Override(setting, root));
@@ -716,16 +724,19 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
   if (const size_t parents = spec.after_success.size() + spec.after_any.size() +
                              spec.after_by_index.size();
       parents > kParentsMax) {
-    reader.FailHere(StrCat("after_success, after_any and after_by_index name ",
-                           parents, " jobs; write ", kParentsMax,
-                           " at most, or let a job between them wait for some "
-                           "of these"));
+    reader.Fail(FirstOf(reader, {"after_success", "after", "after_any",
+                                 "after_by_index"}),
+                StrCat("after_success, after_any and after_by_index name ",
+                       parents, " jobs; write ", kParentsMax,
+                       " at most, or let a job between them wait for some of "
+                       "these"));
   }
   if (spec.opaque() && spec.elastic()) {
-    reader.FailHere(StrCat("a job of class \"",
-                           kClassNames[static_cast<size_t>(spec.job_class)],
-                           "\" can't grow and shrink; leave "
-                           "scale_factor_min and scale_factor_max out"));
+    reader.Fail(FirstOf(reader, {"scale_factor_min", "scale_factor_max"}),
+                StrCat("a job of class \"",
+                       kClassNames[static_cast<size_t>(spec.job_class)],
+                       "\" can't grow and shrink; leave scale_factor_min and "
+                       "scale_factor_max out"));
   }
   if (spec.idle_limit_s && !spec.interactive()) {
     reader.Fail("idle_limit",
@@ -753,11 +764,40 @@ absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
                 "array is empty; write indices as 0-99, or leave it out");
   }
   GAVEL_RETURN_IF_ERROR(status);
-  if (const absl::Status wrong = CheckArray(spec); !wrong.ok()) {
-    reader.Fail(spec.array.empty() ? "sweep" : "array", ToStd(wrong.message()));
+  std::string key;
+  if (const absl::Status wrong = CheckArray(spec, &key); !wrong.ok()) {
+    const size_t dot = key.find('.');
+    const toml::table* const table =
+        root.get_as<toml::table>(std::string_view(key).substr(0, dot));
+    if (dot != std::string::npos && table != nullptr) {
+      TomlReader(*table, source, status)
+          .Fail(key.substr(dot + 1), ToStd(wrong.message()));
+    } else {
+      reader.Fail(key, ToStd(wrong.message()));
+    }
   }
   GAVEL_RETURN_IF_ERROR(status);
   return spec;
+}
+
+absl::StatusOr<JobSpec> ParseJobSpec(std::string_view toml,
+                                     std::string_view source,
+                                     std::span<const JobSetting> settings) {
+  GAVEL_ASSIGN_OR_RETURN(toml::table root,
+                         ParseToml(toml, source, kJobSpecBytesMax));
+  return ReadJobSpec(std::move(root), source, settings);
+}
+
+absl::StatusOr<JobSpec> ParseJobSection(std::string_view toml,
+                                        std::string_view source,
+                                        std::string_view table,
+                                        std::span<const JobSetting> settings) {
+  GAVEL_ASSIGN_OR_RETURN(toml::table root,
+                         ParseToml(toml, source, toml.size()));
+  // Moved, since a copy of a node does not know its line.
+  toml::table* const found = root.get_as<toml::table>(table);
+  return ReadJobSpec(found == nullptr ? toml::table() : std::move(*found),
+                     source, settings);
 }
 
 std::string FormatJobSpec(const JobSpec& spec) {

@@ -250,8 +250,14 @@ bool TomlReader::ReadScalars(std::string_view key,
   if (array == nullptr) return false;
   std::vector<std::string> values;
   for (const toml::node& element : *array) {
-    if (const auto* number = element.as_floating_point();
-        number != nullptr && std::isfinite(number->get())) {
+    if (const auto* number = element.as_floating_point()) {
+      if (!std::isfinite(number->get())) {
+        FailAt(element.source(),
+               StrCat("element ", values.size() + 1, " of ", key,
+                      " is not a finite number; write one, or a string such as "
+                      "\"inf\""));
+        return false;
+      }
       std::array<char, 32> digits;
       const auto end = std::to_chars(
           digits.data(), digits.data() + digits.size(), number->get());

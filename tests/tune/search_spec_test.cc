@@ -99,6 +99,21 @@ TEST(SearchSpec, AMistakeIsNamedWithItsRemedy) {
               IsInvalid("nobody to learn from"));
 }
 
+TEST(SearchSpec, AMistakeInTheJobIsAtItsLine) {
+  EXPECT_THAT(ParseWith("scale_factor = 2", "weight = -1"),
+              IsInvalid("search.toml:25:10: weight is -1"));
+  EXPECT_THAT(ParseWith("scale_factor = 2", "scale_facter = 2"),
+              IsInvalid("search.toml:25:1: unknown key"));
+  EXPECT_THAT(ParseWith("scale_factor = 2", "name = 'x'"),
+              IsInvalid("search.toml:25:8: [job] has name"));
+  EXPECT_THAT(ParseWith("environment = { DATA = \"/data\" }",
+                        "\n[job.environment]\nDATA = 5"),
+              IsInvalid("search.toml:28:8: DATA is an integer"));
+  EXPECT_THAT(ParseWith("scale_factor = 2", "class = \"opaque\""),
+              IsInvalid("search.toml:25:9: a job of class \"opaque\" has no "
+                        "checkpoint"));
+}
+
 TEST(SearchSpec, AGridIsTheProductOfItsPoints) {
   ASSERT_OK_AND_ASSIGN(
       const SearchSpec spec,

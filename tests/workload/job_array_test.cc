@@ -152,7 +152,8 @@ TEST(Sweep, WhatIsNoSweepIsRefusedWithWhatToWrite) {
   EXPECT_THAT(ErrorWith("[sweep]\nlr = []"), HasSubstr("lr has no values"));
   EXPECT_THAT(ErrorWith("[sweep]\nlr = [[1]]"), HasSubstr("element 1 of lr"));
   EXPECT_THAT(ErrorWith("[sweep]\nlr = 0.1"), HasSubstr("an array of"));
-  EXPECT_THAT(ErrorWith("[sweep]\nlr = [nan]"), HasSubstr("element 1 of lr"));
+  EXPECT_THAT(ErrorWith("[sweep]\nlr = [nan]"),
+              HasSubstr("element 1 of lr is not a finite number; write one"));
   EXPECT_THAT(ErrorWith("[sweep]\nindex = [1]"), HasSubstr("can't name"));
   EXPECT_THAT(ErrorWith("[sweep]\n\"a b\" = [1]"), HasSubstr("can't name"));
   EXPECT_THAT(ErrorWith("[sweep]\nlr = [1]\nLR = [2]"),
@@ -204,6 +205,17 @@ TEST(JobArray, NamesAndProgramsStayWithinTheLimitsOfAJob) {
                    "job.toml")
           .status(),
       StatusIs(absl::StatusCode::kInvalidArgument, "write fewer elements"));
+}
+
+TEST(JobArray, AMistakeIsAtItsLine) {
+  EXPECT_THAT(ErrorWith("at_once = 2"), StartsWith("job.toml:3:11: at_once"));
+  EXPECT_THAT(ErrorWith("array = \"0-9%2\"\nat_once = 2"),
+              StartsWith("job.toml:4:11: at_once"));
+  EXPECT_THAT(ErrorWith("[sweep]\nlr = [1]\ndepth = []"),
+              StartsWith("job.toml:5:9: sweep: depth has no values"));
+  EXPECT_THAT(ErrorWith("array = \"0-9\"\n[environment]\nA = \"1\"\n"
+                        "GAVEL_ARRAY_INDEX = \"1\""),
+              StartsWith("job.toml:6:21: [environment] can't set"));
 }
 
 TEST(JobArray, AJobWithoutEitherIsOneJob) {

@@ -254,6 +254,9 @@ TEST(JobSpec, HasATimeLimitAndATimeToStart) {
 TEST(JobSpec, AnOpaqueJobDoesNotGrow) {
   EXPECT_THAT(ParseSpecWith("class = \"opaque\"\nscale_factor_max = 2"),
               IsInvalid("can't grow and shrink"));
+  EXPECT_THAT(ErrorOf("name = \"a\"\ncommand = [\"x\"]\n"
+                      "class = \"opaque\"\nscale_factor_max = 2"),
+              IsInvalid("job.toml:4:20: a job of class \"opaque\""));
 }
 
 TEST(JobSpec, MissingKeysAreNamedWithAnExample) {
