@@ -62,7 +62,9 @@ Curve::Curve(Shape shape, int64_t steps, int64_t warmup_steps, double last)
         Wrong(StrCat("a warm-up of ", warmup_steps, " steps in a schedule of ",
                      steps, "; give 0 or more, and fewer than all"));
   } else if (!std::isfinite(last)) {
-    status_ = Wrong("a schedule whose last value is not a finite number");
+    status_ = Wrong(
+        "a schedule whose last value is not a finite number; give the part of "
+        "the learning rate that is left at its end, such as 0 or 0.1");
   }
 }
 
@@ -210,8 +212,9 @@ Status GradScaler::TrackIn(Tracking& tracking, const std::string& name) {
       !(o.backoff_factor < 1) || o.growth_interval < 1) {
     return Wrong(StrCat(
         "'", name,
-        "' is a GradScaler whose init_scale must be > 0, growth_factor > 1, "
-        "backoff_factor between 0 and 1, and growth_interval >= 1"));
+        "' is a GradScaler with a wrong option; give a finite init_scale > 0, "
+        "growth_factor > 1, backoff_factor between 0 and 1, and "
+        "growth_interval >= 1"));
   }
   return tracking.Track(name, state_);
 }

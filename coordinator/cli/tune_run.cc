@@ -609,11 +609,14 @@ absl::StatusOr<double> TuneRun::ReadMetric(const Segment& segment) const {
   for (const auto& [name, value] : manifest.scalars) {
     StrAppend(&names, names.empty() ? "" : ", ", name);
   }
-  return absl::NotFoundError(StrCat("it reported no finite \"", spec_.metric,
-                                    "\" up to step ", segment.to_steps,
-                                    names.empty() ? "" : ", but ", names,
-                                    "; call session->Report(\"", spec_.metric,
-                                    "\", value), or name another metric"));
+  return absl::NotFoundError(StrCat(
+      "it has no value of \"", spec_.metric, "\" at step ", segment.to_steps,
+      ": it reported none, or the last one was NaN or infinite",
+      names.empty() ? "" : StrCat(" (it reported ", names, ")"),
+      "; call session->Report(\"", spec_.metric,
+      "\", value) in each step, keep the training from diverging, as with a "
+      "lower learning rate, or set metric of the search file to a name that it "
+      "reports"));
 }
 
 absl::StatusOr<int> TuneRun::CancelJobs() {

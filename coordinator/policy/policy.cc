@@ -215,7 +215,8 @@ absl::Status CheckType(const PolicyProblem& problem, size_t j) {
                   " is negative; give 0 or more");
   }
   if (!problem.cost.empty() && !FiniteFromZero(problem.cost[j])) {
-    return refuse("cost ", problem.cost[j], "; give a finite one, 0 or more");
+    return refuse("cost ", problem.cost[j],
+                  "; give a finite number, 0 or more");
   }
   if (!problem.placement_sensitive()) return absl::OkStatus();
   int64_t accelerators = 0;
@@ -235,7 +236,7 @@ absl::Status CheckEntity(const PolicyEntity& entity) {
     return absl::OkStatus();
   }
   return Refuse("entity ", entity.name, ": weight ", entity.weight,
-                "; give a finite one above 0");
+                "; give a finite number above 0");
 }
 
 bool IsAverage(double apps) { return std::isfinite(apps) && apps >= 1; }
@@ -256,7 +257,7 @@ absl::Status CheckApp(const PolicyProblem& problem, size_t a) {
        {app.age_s, app.ended_longest_s, app.ended_area_s}) {
     if (FiniteFromZero(value)) continue;
     return Refuse("app ", a, ": a time of ", value,
-                  "; give a finite one, 0 or more");
+                  "; give a finite number, 0 or more");
   }
   const AppGoal goal = app.goal.value_or(AppGoal());
   for (const double steps : {goal.steps_to_come, goal.longest_to_come,
@@ -304,9 +305,15 @@ absl::Status CheckLosses(const PolicyProblem& problem) {
         std::isfinite(loss.loss)) {
       continue;
     }
+    if (loss.job < n && !std::isfinite(loss.loss)) {
+      return Refuse("job ", problem.jobs[loss.job].id.value(), ": a loss of ",
+                    loss.loss, " at step ", loss.steps,
+                    "; leave out losses that are NaN or infinite");
+    }
     return Refuse("a loss of ", loss.loss, " at step ", loss.steps,
                   " of the job at ", loss.job, " of ", n,
-                  "; give finite ones, ascending by job and step");
+                  "; give the losses of jobs that are there, ascending by job "
+                  "and step");
   }
   return absl::OkStatus();
 }
@@ -324,7 +331,7 @@ absl::Status CheckSizesOfJobs(const PolicyProblem& problem) {
     }
     return Refuse("sizes of the job at ", sizes.job, " of ", n, " from ",
                   sizes.least, " workers with ", sizes.steps_per_s.size(),
-                  " throughputs; give finite ones for each type and size, "
+                  " throughputs; give finite numbers for each type and size, "
                   "ascending by job");
   }
   return absl::OkStatus();
@@ -350,7 +357,7 @@ absl::Status CheckTimes(const PolicyJob& job) {
   for (const auto& field : fields) {
     if (FiniteFromZero(field.value)) continue;
     return Refuse("job ", job.id.value(), ": ", field.name, " ", field.value,
-                  "; give a finite one, 0 or more");
+                  "; give a finite number, 0 or more");
   }
   if (!std::isfinite(job.arrival_s)) {
     return Refuse("job ", job.id.value(), ": arrival ", job.arrival_s,
@@ -375,7 +382,7 @@ absl::Status CheckJob(const PolicyProblem& problem, size_t m) {
     return refuse("scale factor ", job.scale_factor, "; give 1 or more");
   }
   if (!std::isfinite(job.weight) || job.weight <= 0) {
-    return refuse("weight ", job.weight, "; give a finite one above 0");
+    return refuse("weight ", job.weight, "; give a finite number above 0");
   }
   const auto entities = static_cast<int64_t>(problem.entities.size());
   if (job.entity < -1 || job.entity >= entities) {

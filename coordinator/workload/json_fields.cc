@@ -72,7 +72,7 @@ absl::StatusOr<double> Number(const ParsedJson& value, std::string_view what) {
   }
   const double number = value.get<double>();
   if (std::isfinite(number)) return number;
-  return Refuse(what, " is not finite; give a number");
+  return Refuse(what, " is not a finite number; give one below 1e308");
 }
 
 absl::StatusOr<double> NotNegative(const ParsedJson& value,

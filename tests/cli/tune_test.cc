@@ -205,8 +205,10 @@ TEST_F(TuneTest, ATrialWithoutTheMetricEndsTheSearchWithTheReason) {
   const Ended other = Tune(file, "other");
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_THAT(other.errors,
-              HasSubstr("it reported no finite \"accuracy\" up to step 5, but "
-                        "loss; call session->Report(\"accuracy\", value)"));
+              HasSubstr("it has no value of \"accuracy\" at step 5: it "
+                        "reported none, or the last one was NaN or infinite "
+                        "(it reported loss); call "
+                        "session->Report(\"accuracy\", value)"));
 }
 
 TEST_F(TuneTest, ACancelledSearchGoesOnAfterwards) {

@@ -213,7 +213,7 @@ TEST_F(TrainingParts, WrongScalersAreAnErrorOfTrack) {
   EXPECT_EQ(session->Track("scaler", scaler).code(),
             StatusCode::kInvalidArgument);
   EXPECT_THAT(session->status().message(),
-              HasSubstr("'scaler' is a GradScaler whose"));
+              HasSubstr("'scaler' is a GradScaler with a wrong option"));
 }
 
 // ---- Moving averages.
