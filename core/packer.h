@@ -89,9 +89,9 @@ class Unpacker {
   void Get(bool& out);
   void Get(double& out);
   void Get(std::string& out);
-  // Enters the array that is the next field; Leave() goes on behind it,
-  // whatever was left unread in it. Returns its number of elements, 0 when
-  // there is no such field. The two pair up after an error too.
+  // Enters the array that is the next field, and returns its number of
+  // elements; 0 if there is no such field. Leave() continues after that array,
+  // even if elements are unread. Call both in pairs, also after an error.
   size_t Enter();
   void Leave();
   // Whether something was left unread in an array that was left, or in the

@@ -30,7 +30,7 @@ class Log {
   // A line at the end of a terminal, which the next one replaces, and other
   // lines push down. `line` has no control characters.
   void ShowLastLine(const std::string& line);
-  // It stays as it is, and the terminal continues below.
+  // Keeps the last line as it is; later lines come below it.
   void EndLastLine();
 
  private:

@@ -373,7 +373,7 @@ void Gang::Leave(Leaving how) {
   if (!joined()) return;
   thread_->Leave(how);
   if (group_ && how == Leaving::kBroken) group_->Abort();
-  // Nobody tells any more whether the others live.
+  // From here on nothing tells whether the other ranks are alive.
   if (group_ && how != Leaving::kBroken) {
     group_->Finish(plan_.leave_timeout_s).IgnoreError();
   }

@@ -22,7 +22,7 @@ namespace {
 // As many as for the way there (GenerationStoreOptions).
 constexpr int kCopyThreads = 4;
 
-// By threads of their own: the writer's may be at work on the same copy.
+// Uses its own threads, since those of the writer may work on the same copy.
 absl::Status CopyAll(CopyList& list) {
   WorkerPool pool(list.size_bytes() > CopyList::kPieceBytesMax ? kCopyThreads
                                                                : 1);

@@ -28,16 +28,16 @@ absl::StatusOr<std::vector<TensorWithCopy>> MatchCopies(
     const std::vector<at::Tensor>& tensors,
     const std::vector<HostCopy>& copies);
 
-// Tensors of a job that has no accelerator, as far as their bytes are in the
-// copy that a checkpoint is written from: they look into that copy, so that a
-// pause copies them once. The memory of the copy is kept by who looks into it.
+// Tensors of a job that has no accelerator. If their bytes are in the copy that
+// a checkpoint is written from, they become views of that copy, so that a pause
+// copies them only once. The views keep the memory of the copy alive.
 //
-// On a GPU the memory that they leave goes back to LibTorch. On a CPU, whose
-// memory nobody waits for, they find it again: what else looks into it goes on
-// to see them. Training thread only.
+// On a GPU the memory that they leave goes back to LibTorch. On a CPU they keep
+// it, since no other job waits for it, and get it back later: other views of it
+// stay valid. Training thread only.
 class ParkedTensors {
  public:
-  // Lets those that have a copy look into it.
+  // Turns the tensors that have a copy into views of it.
   absl::Status Park(const std::vector<TensorWithCopy>& tensors);
 
   // Copies all that are parked to `device`; all or nothing. RESOURCE_EXHAUSTED:

@@ -652,7 +652,7 @@ absl::Status StepProfile::Report(std::string_view name, uint64_t step,
   return Keep(events_->AddScalar(name, step, value));
 }
 
-// Said once: training goes on without the file.
+// Returns an error only once, since training continues without the file.
 absl::Status StepProfile::Keep(absl::Status status) {
   if (status.ok() || trouble_told_) return absl::OkStatus();
   trouble_told_ = true;

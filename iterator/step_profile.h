@@ -214,7 +214,7 @@ class StepStats {
     boundaries_.store(boundaries_.load(std::memory_order_relaxed) + 1,
                       std::memory_order_relaxed);
   }
-  // In the midst of a step, of whose time this is no part.
+  // Leaves `time_ns` out of the time of the step that runs.
   void Skip(int64_t time_ns) { last_boundary_ns_ += time_ns; }
   void AddRunning(int64_t time_ns) {
     running_ns_.fetch_add(time_ns, std::memory_order_relaxed);

@@ -457,7 +457,7 @@ class ModuleItem final : public PlacedItem {
     }
     module_->eval();
     return [modes] {
-      // Each before its own parts, whose modes it sets, too.
+      // A module comes before its parts, since it sets their modes, too.
       for (const auto& [part, mode] : modes) part->train(mode);
     };
   }

@@ -332,7 +332,7 @@ class ScriptItem final : public TrackedItem {
     return IValue(made);
   }
 
-  // In place: who shares it goes on to do so.
+  // Restores in place, so that other references to the list stay valid.
   absl::StatusOr<IValue> RestoreList(const Snapshot& snapshot,
                                      const std::string& entry, IValue here,
                                      size_t count,

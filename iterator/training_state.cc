@@ -348,7 +348,8 @@ absl::Status SetThreads(int threads) {
   });
 }
 
-// Nothing limits what a process takes of host memory; what is tracked is known.
+// Host memory of a process has no limit, so only the size of the tracked state
+// can be checked.
 absl::Status FitsSlot(const lease_action::Resume& lease,
                       const TrackedState& tracked) {
   if (lease.memory_limit_bytes == 0 ||
@@ -418,7 +419,7 @@ absl::Status Accelerator::Take(const lease_action::Resume& lease,
 absl::Status Accelerator::Begin(const lease_action::Resume& lease,
                                 at::Device device, TrackedState& tracked) {
   absl::Status status = ChooseWhenFree(lease, device);
-  // A process of nobody's lease has it, so no job can use it.
+  // UNAVAILABLE: a process without a lease uses the device, so no job can.
   device_failed_ = absl::IsUnavailable(status);
   if (status.ok() && device.is_cpu()) {
     status = FitsSlot(lease, tracked);

@@ -73,7 +73,7 @@ class LoopPosition {
   // Outside of a loop: the restored random states, which the first loop sets
   // once more.
   absl::Status RestoreRandom(at::Device device) const;
-  // The program counts its steps itself, so there is no loop to go on with.
+  // Call this if the program counts its steps itself: then no loop is resumed.
   void BeginOwnLoop();
   bool inside() const { return range_ != nullptr; }
   // The range is used up: of the loop that runs, or already before it began.

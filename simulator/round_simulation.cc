@@ -29,7 +29,7 @@ constexpr size_t kEndedJobsKept = 32;
 EngineOptions Perfect(EngineOptions options) {
   options.lease_duration_s = kNever;
   options.plan_lead_s = 0;
-  // No lease runs out: a worker that is asked to pause does.
+  // No lease expires, since each worker pauses when asked to.
   options.drift = 1e9;
   options.report_interval_s = 0;
   options.pause_grace_s = kNever;
@@ -37,7 +37,7 @@ EngineOptions Perfect(EngineOptions options) {
   options.launch_timeout_s = kNever;
   // No training loop hangs, and the check for one walks over all jobs.
   options.hang_timeout_s = 0;
-  // A trace does not tell whose its interactive jobs are.
+  // Interactive jobs of a trace have no owner, so no quota applies.
   options.interactive_max = std::numeric_limits<int>::max();
   options.ended_jobs_kept = kEndedJobsKept;
   options.journal = false;
@@ -632,9 +632,9 @@ void RoundSimulation::GiveUpPair(Running& job) {
   }
 }
 
-// Reports the speed of a job beside another, of which the engine has only an
-// estimate, or of one whose trial is to be judged; and once a round the loss,
-// where the policy reads losses.
+// Reports the speed of a job that runs beside another one, which the engine
+// only estimates, or that is on trial. Once a round it reports the loss, if the
+// policy reads losses.
 void RoundSimulation::Report(JobId id, uint64_t plan) {
   Running* job = Find(id);
   if (job == nullptr || job->plan != plan) return;

@@ -50,7 +50,7 @@ struct CheckpointFetched {
   JobId job;
   std::string error;
 };
-// It goes on; about once a second.
+// The progress of a stream; about once a second.
 struct CheckpointComing {
   JobId job;
   std::string source;

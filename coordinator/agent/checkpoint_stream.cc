@@ -221,7 +221,8 @@ void StreamReceiver::TakeBytes(const StreamChunk& chunk) {
   disk_errors_ = 0;
   deadline_ = now_ + kRetry_s;
   waits_for_.clear();
-  // Another size than was asked for: what follows would not fit.
+  // The chunk has another size than was asked for, so the chunks after it do
+  // not fit.
   if (next_file_ == ask_file_ && ask_offset_ < file.have_bytes) GoBack();
   const bool whole = file.have_bytes == file.size_bytes;
   if (state_ == State::kManifest) {

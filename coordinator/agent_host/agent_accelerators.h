@@ -99,8 +99,9 @@ std::vector<AcceleratorInfo> AcceleratorsOf(const std::vector<Gpu>& gpus);
 absl::Status FillFromGpus(const std::vector<Gpu>& gpus,
                           std::vector<AcceleratorInfo>* accelerators);
 
-// Gives each accelerator that is no CPU slot, and has no more than one thread
-// declared, an equal part of the `cores` that CPU slots leave, at least one.
+// Divides the `cores` that CPU slots leave equally between the other
+// accelerators, at least one each. Accelerators with more than one declared
+// thread keep theirs.
 void ShareCores(int cores, std::vector<AcceleratorInfo>* accelerators);
 
 // Both for this machine, and with its cores shared. Detection fails with

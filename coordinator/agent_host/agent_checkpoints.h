@@ -116,10 +116,10 @@ class GenerationOutbox {
     std::string manifest;
     std::vector<uint64_t> file_bytes;
   };
-  // The latest committed generation of `directory` below `below` ((0, 0): of
-  // all) whose files are all there in the size that the manifest says; what is
-  // in them the reader verifies. NOT_FOUND: there is none.
-  // RESOURCE_EXHAUSTED: too many files. Else the disk's error.
+  // Opens the latest committed generation of `directory` below `below` ((0, 0):
+  // no bound) that has all its files with the sizes in the manifest. The reader
+  // verifies their content. NOT_FOUND: there is none. RESOURCE_EXHAUSTED: too
+  // many files. Other codes are errors of the disk.
   absl::StatusOr<Opened> Open(uint64_t session, const std::string& directory,
                               Generation below);
 

@@ -612,7 +612,7 @@ void Children::CarryOut(StartRequest request) {
 void Children::CarryOut(const SignalRequest& request) {
   for (auto& [worker, process] : processes_) {
     if (request.worker.has_value() && worker != *request.worker) continue;
-    // Nobody waits for it to come to exec any more.
+    // The time limit to reach exec no longer applies.
     if (request.signal == SIGKILL) process.exec_by = 0;
     if (kill(-process.pid, request.signal) != 0) {
       kill(process.pid, request.signal);

@@ -37,7 +37,7 @@ constexpr double kShellWaitMax_s = 1;
 constexpr double kSilence_s = 5;
 // At the end: for exits to be told and acknowledged.
 constexpr double kShellFarewell_s = 1;
-// For the last word to get out.
+// At the end: for the last message to be sent.
 constexpr double kShellLastWord_s = 0.1;
 
 absl::Status CheckOptions(const AgentShellOptions& options) {
@@ -359,7 +359,7 @@ struct AgentShell::Impl {
 
   void Carry(agent_action::Send&& action) {
     auto* exited = std::get_if<WorkerExited>(&action.message);
-    // That the agent ends is no failure of the job.
+    // The end of the agent is no failure of the job.
     if (exited != nullptr && unacknowledged.contains(exited->worker)) {
       exited->no_failure = true;
     }
@@ -412,7 +412,7 @@ struct AgentShell::Impl {
                 0);
   }
 
-  // Whatever is lost is asked for again, or told again.
+  // A message that is lost is repeated later, by either side.
   void Send(const Message& message) {
     const absl::Status sent = dealer->Send(message);
     if (sent.ok()) return;

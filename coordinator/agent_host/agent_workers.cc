@@ -194,7 +194,8 @@ constexpr int kReadsOfATurn = 16;
 // To look again at a channel whose last bytes may be on their way.
 constexpr double kDrainInterval_s = 0.005;
 
-// To look again at a terminal whose client is behind, or that takes no input.
+// The wait before another look at a terminal that takes no input, or has output
+// that its client has not taken.
 constexpr double kBehindInterval_s = 0.02;
 
 // The end file holds one exit code as text.
@@ -481,7 +482,7 @@ void WorkerOutputs::DrainAll() {
   }
 }
 
-// True when nobody can write to it any more.
+// True when the last writer has closed its end.
 bool WorkerOutputs::Drain(const WorkerKey& worker, Output& output) {
   std::array<char, 64 * 1024> data{};
   for (int i = 0; i < kReadsOfATurn; ++i) {

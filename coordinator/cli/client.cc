@@ -332,7 +332,7 @@ absl::StatusOr<std::string> Client::FreeName(const std::string& program) {
         const Json json, Query(QueryKind::kQueue, JobId(), FilterText(filter)));
     return !json.empty();
   };
-  // Few questions find a free number behind one that is taken.
+  // Doubling and bisection find a free number with few queries.
   uint64_t taken = 0;
   uint64_t free = 1;
   for (;; taken = std::exchange(free, 2 * free)) {

@@ -175,9 +175,9 @@ absl::StatusOr<std::string> QueueFilter(
     const std::vector<std::string>& states,
     std::optional<size_t> ended_max = std::nullopt);
 
-// Calls `each` for every one, also behind one that fails, but without a
-// coordinator for none. The first error, with the messages of the others as
-// lines of their own.
+// Calls `each` for every element, and continues after a failure unless the
+// coordinator is unreachable. Returns the first error, with the messages of the
+// others as further lines.
 template <class T, class Each>
 absl::Status ForEach(const std::vector<T>& all, const Each& each) {
   absl::Status failed;

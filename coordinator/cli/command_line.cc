@@ -367,7 +367,7 @@ std::string FlagsOfOriginal(const CLI::App& app,
     if (known == std::end(kOriginalFlags)) continue;
     const bool here =
         command->get_option_no_throw(std::string(known->option)) != nullptr;
-    // Elsewhere the letter may have been meant otherwise.
+    // For other commands the flag may have another meaning.
     if (!here && command != &app && command->get_name() != "sweep") continue;
     StrAppend(&text, flag, " is the original Gavel's: ",
               here ? StrCat("write ", known->written)

@@ -118,8 +118,8 @@ int ExitCodeOf(const absl::Status& status);
 int ExitCodeOf(const absl::StatusOr<int>& exit_code);
 // The same for a daemon, with the exit codes above.
 int DaemonExitCodeOf(const absl::Status& status);
-// For CLI::Option::check, whose own checks print the largest double there is.
-// Empty: fine.
+// For CLI::Option::check: the error, or empty for a number above 0. The checks
+// of CLI11 itself would print the largest double in their messages.
 std::string CheckAboveZero(const std::string& text);
 // Writes a line "gavel: note: NOTICE" to stderr for each.
 void PrintNotices(const std::vector<std::string>& notices);

@@ -487,7 +487,7 @@ namespace {
 absl::Status ShowLink(const ClientOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(Json link, client->Query(QueryKind::kDashboard));
-  // Browsers send what follows "#" to nobody.
+  // Browsers do not send the part after "#" to the server.
   const std::string url =
       StrCat(link.value("url", ""), "#token=", link.value("token", ""));
   if (options.json) {

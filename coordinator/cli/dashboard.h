@@ -96,10 +96,9 @@ class CoordinatorDocuments : public Documents {
   }
   // Nobody waits for a preview any more. Any thread.
   void GiveUpPreviews() { stopping_ = true; }
-  // Once nobody asks any more, and the coordinator answers no more or still
-  // runs; to be called once, or not at all. Ends the samples, too. False: a
-  // preview is still being solved, on data of its own. The process must end by
-  // std::_Exit.
+  // Ends previews and samples. Call this at most once, when no further requests
+  // come. False: a preview is still being solved, on data of its own, and the
+  // process must end by std::_Exit.
   bool StopSolving() {
     samples_.Stop();
     return previews_.Stop(kFarewell_s);

@@ -42,7 +42,7 @@ namespace {
 using Values = std::vector<std::string>;
 using ReportKey = std::pair<uint64_t, std::string>;  // step, name
 
-// But for a last one that was cut off.
+// Leaves out a last line without its end.
 template <class Take>
 void ForEachLine(std::string_view text, const Take& take) {
   for (size_t end = text.find('\n'); end != std::string_view::npos;

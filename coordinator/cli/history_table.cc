@@ -67,7 +67,7 @@ std::string Exit(const Json& row) {
                 row.value("signal", int64_t{0}));
 }
 
-// Neither run nor lost to pausing: until its end, or now.
+// The time without a lease of rank 0, until the job's end or now.
 double Waited(const Json& row, double now_s) {
   const double ended_s = row.value("ended_s", 0.0);
   const double life_s =

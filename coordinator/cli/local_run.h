@@ -64,9 +64,9 @@ struct LocalOptions {
   SchedulingFlags scheduling;
 };
 
-// One call at a time. OK when all jobs finished (or there were none, and a
-// signal came). Wrong files are found before anything is started. CANCELLED: a
-// signal ended it; what is unfinished goes on when the same is run again.
+// Runs until all jobs have finished, or a signal comes while there are none:
+// OK. Wrong files are found before anything is started. CANCELLED: a signal
+// ended it; the same call resumes the unfinished jobs. One call at a time.
 absl::Status RunLocal(const LocalOptions& options);
 
 }  // namespace gavel

@@ -759,7 +759,7 @@ class ProfileRun {
                            CellRun(workloads_, cell, options_, leases).Run());
     const std::vector<ProfileKey> keys = KeysOf(cell, workloads_);
     if (keys.size() == 2 && keys[0] == keys[1]) {
-      // A workload beside itself: the mean of both.
+      // A workload was measured beside itself: take the mean of both.
       figures[0].steps_per_s =
           (figures[0].steps_per_s + figures[1].steps_per_s) / 2;
       figures[0].half_width =

@@ -567,8 +567,8 @@ class Replay {
     }
   }
 
-  // But for the epochs of solves, which a restart counts anew, and for when a
-  // problem was made: once its changes were on disk, which takes time.
+  // Ignores the epochs of solves, which restart with the process, and the time
+  // at which a problem was made, which depends on the disk.
   static bool Same(const std::vector<Event>& then,
                    const std::vector<Event>& now) {
     return std::ranges::equal(then, now, [](Event a, Event b) {
@@ -683,8 +683,8 @@ class Replay {
   const ReplayOptions& options_;
   const EngineOptions engine_options_;
   std::unique_ptr<Policy> policy_;
-  // By the row behind which a problem was made: snapshots of the engine there;
-  // empty until it was reached.
+  // By the last row before a problem was made: a snapshot of the engine after
+  // that row; empty until the replay has reached it.
   std::map<uint64_t, std::string> states_;
   Engine then_;  // as the journal says
   Engine now_;   // decides again

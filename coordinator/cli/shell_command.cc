@@ -69,8 +69,8 @@ constexpr double kLost_s = 12;
 // Input that was read and not yet taken.
 constexpr size_t kInputMax = 4096;
 
-// Standard input as a terminal that passes on every key; as it was before from
-// the destructor on. Nothing where it is no terminal.
+// Sets the terminal of standard input to pass on every key, and restores its
+// mode in the destructor. Does nothing if standard input is not a terminal.
 class RawInput {
  public:
   RawInput() : is_terminal_(tcgetattr(STDIN_FILENO, &before_) == 0) {

@@ -331,8 +331,9 @@ PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
 
 bool IsEndless(const PredictedJob& job) { return job.steps >= kEndlessSteps; }
 
-// The jobs that keep their accelerators, nobody knows how long. A simulation
-// leaves out both: it would go on until its limit of time.
+// The jobs that keep their accelerators for an unknown time. A simulation
+// leaves out these jobs and their accelerators; it would not end before its
+// time limit otherwise.
 std::set<uint64_t> ImmovableOf(const LiveState& live, const Known& known) {
   std::set<uint64_t> immovable;
   for (const ForecastRow& row : live.jobs) {

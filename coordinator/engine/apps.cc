@@ -190,7 +190,7 @@ namespace {
 
 using Stage = Bidding::Stage;
 
-// So that an offer fits into a frame.
+// The most jobs in an offer, so that it fits into a frame.
 size_t OfferedJobsMax(size_t types) {
   constexpr size_t kOfferBytes = 48 * 1024;
   constexpr size_t kBytesOfType = 80;  // its name and number

@@ -55,8 +55,9 @@ namespace gavel::engine {
 
 struct State;
 
-// By array with elements that have not ended: how many these are, how many of
-// them are in the queue, and which wait behind it. Follows from the jobs.
+// For each array with elements that have not ended: the number of these, how
+// many of them are in the queue, and which ones are still to join it. Derived
+// from the jobs.
 class ArrayBook {
  public:
   struct Counts {

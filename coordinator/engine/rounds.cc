@@ -322,8 +322,8 @@ void Fill(State& s, Time now) {
   if (s.round.planned()) PlanRoundAhead(s, now);
 }
 
-// By type: some waiting job may run there, and enough accelerators of the type
-// are not assigned. Empty: there is no such type.
+// By type: whether some waiting job may run there, and enough accelerators of
+// the type are not assigned. Empty if there is no such type.
 std::vector<bool> FillableTypes(State& s) {
   const uint64_t version = s.throughputs.version();
   if (s.changes.all(Changes::kFill) || s.changes.idle().version != version)

@@ -191,8 +191,8 @@ class RoundClock {
              const EngineOptions& options)
       : terms_(terms), jobs_(jobs), options_(options) {}
 
-  // Whether the plan of the next round has this job; if not, the job goes on as
-  // it is.
+  // Whether the plan of the next round includes this job. If not, the job
+  // continues unchanged.
   bool IsReplanned(const Job& job) const;
   // The job's accelerators in the next round, as far as that is planned.
   const std::vector<AcceleratorId>& PlannedFor(const Job& job) const;

@@ -154,7 +154,8 @@ double LogOf(double steps_per_s) {
   return IsSpeed(steps_per_s) ? std::log(steps_per_s) : kUnknown;
 }
 
-// By type, the mean logarithm of the speeds there, the jobs' own taken out.
+// By type, the mean over jobs of the logarithm of their speed on the type, less
+// the job's own mean over types.
 std::vector<double> TypeSpeeds(size_t types,
                                const std::vector<ReferenceJob>& jobs) {
   std::vector<double> own;

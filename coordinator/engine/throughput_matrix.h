@@ -61,7 +61,7 @@ class AcceleratorSpeeds {
                double steps_per_s, double window_s);
   // Its figures of accelerators stay, for the last kJobsKept jobs of each.
   void RemoveJob(JobId job);
-  // Its agent began anew: what was known of it no longer counts.
+  // Drops all figures of the accelerator. Call this when its agent restarts.
   void Forget(AcceleratorId accelerator);
 
   // (0, kSlowMax]: a straggler's part of its type's speed, the median over the
@@ -168,8 +168,8 @@ class ThroughputMatrix {
 
   // ---- two jobs beside each other on one accelerator
 
-  // As Measure, of `job` while it ran beside `other`. `prior`: what was thought
-  // of it before; 0: nothing.
+  // As Measure, for `job` while it ran beside `other`. `prior`: the estimate
+  // before this measurement; 0: there was none.
   bool MeasureTogether(JobId job, JobId other, std::string_view type,
                        double steps_per_s, double window_s, double prior = 0,
                        Time now = 0);

@@ -107,7 +107,7 @@ void SharedDocuments::MakeRoom(Time now) {
 
 namespace {
 
-// The clock goes on without any news.
+// The status without the fields that change with the clock alone.
 std::string WithoutClock(const std::string& status) {
   auto json = nlohmann::ordered_json::parse(status, nullptr,
                                             /*allow_exceptions=*/false);

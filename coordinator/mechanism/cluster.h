@@ -216,7 +216,7 @@ class ByAccelerator {
   }
 
  private:
-  // As many as take no more room than where they are else.
+  // As many values as fit into the space of the heap pointer and its capacity.
   static constexpr size_t kInline = std::max<size_t>(1, 16 / sizeof(T));
   std::vector<absl::InlinedVector<T, kInline>> values_;  // by id - 1
 };

@@ -300,8 +300,9 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// So many jobs come behind each one that waits. Measured: of 10, 20, 30 and 60,
-// 30 gave the least mean JCT near the load that a cluster can carry.
+// The number of jobs that are expected to arrive behind each one that waits: 30
+// gave the least mean JCT of 10, 20, 30 and 60 near the load that a cluster can
+// carry.
 constexpr double kJobsToCome = 30;
 
 // How long jobs take: those of unknown length as long as the longest.

@@ -34,7 +34,7 @@ struct FairApp {
   double ideal_s = 0;        // T_id, > 0
   // Its own bid; borrowed from the problem. Null: it makes none.
   const OwnBid* bid = nullptr;
-  // By its optimiser; borrowed likewise. Null: it has told none.
+  // The goal that its optimiser has set; borrowed likewise. Null: none.
   const AppGoal* goal = nullptr;
 };
 

@@ -112,9 +112,9 @@ Sorted SortedAt(const BundleProgram& program, std::span<const int> original,
   return sorted;
 }
 
-// A choice that is improved by moving one bid to another row, and by moving two
-// where one makes room for the other. Only servers that got room since they
-// were looked at last are looked at. Copied for each removal. Not thread-safe.
+// Improves a choice by moving one bid to another row, or two bids of which one
+// makes room for the other. It visits only servers that have gained room since
+// their last visit. Copied for each removal. Not thread-safe.
 class LocalSearch {
  public:
   // `row` fits. The program outlives this and its copies.

@@ -148,7 +148,7 @@ CanonicalForm CanonicalOf(const AuctionOffer& offer,
     const Bid& bid = bids[b];
     form.nothing -= std::log(bid.rho_nothing);
     for (size_t r = 0; r < bid.rows.size(); ++r) {
-      // Nothing is as good as such a row, and hinders nobody.
+      // A row that is no better than getting nothing only takes room.
       if (bid.rows[r].rho >= bid.rho_nothing) continue;
       parts = bid.rows[r].bundle.parts;
       for (BundlePart& part : parts) part.server = place[Of(part.server)];

@@ -277,7 +277,7 @@ void PadDemand(const PriceJobs& jobs, PriceDemand* demand) {
   const bool finish = demand->curve == DemandCurve::kFinish;
   demand->a.resize(padded, 0.0);
   if (!demand->b.empty()) demand->b.resize(padded, finish ? 1.0 : 0.0);
-  // 0 / (rho - 0) is no demand either.
+  // Padding has no demand: 0 / (rho - 0) is 0.
   if (!demand->c.empty()) demand->c.resize(padded, 0.0);
 }
 

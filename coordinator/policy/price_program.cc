@@ -393,7 +393,7 @@ PriceProgram::Answer PriceProgram::MostGain(std::span<const double> floors,
   for (const size_t r : limit_) {
     const size_t type = limit_[jobs_.Within(position_[r])];
     worth.push_back(objective.worth[type]);
-    // A part's is paid with its type's.
+    // The rent of a part is paid with that of its type.
     rent.push_back(r == type ? objective.rent[type] : 0);
   }
   std::vector<double> rows = RowsOf(known);

@@ -133,13 +133,13 @@ struct RestMember {
 
 class PriceRest {
  public:
-  // All jobs, and all that there is. Borrows them.
+  // Begins with all jobs and the whole capacity. Borrows `jobs`.
   explicit PriceRest(const PriceJobs& jobs);
 
   std::span<const RestMember> members() const { return members_; }
   // The columns of the original problem that are left.
   std::span<const size_t> columns() const { return columns_; }
-  // Nobody can have anything.
+  // Whether no member can get anything.
   bool empty() const { return members_.empty() || columns_.empty(); }
   // The members on the remaining columns, with their remaining capacity.
   PriceJobs Jobs() const;

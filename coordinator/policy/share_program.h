@@ -100,7 +100,7 @@ class PairColumns {
                double scale, std::vector<double>* row_duals);
   // Lists the pairs found since; false: none. Programs must be built anew.
   bool List();
-  // The next time is the last one: no more are looked for.
+  // Makes the next solve the last one: it looks for no further pairs.
   void Stop() { stopped_ = true; }
 
   bool found() const { return !found_.empty(); }

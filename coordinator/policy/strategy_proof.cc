@@ -98,7 +98,8 @@ constexpr int kPolishMax = 12;
 constexpr double kStepMax = 0.99;
 // Rows of limits that differ by less than this are the same.
 constexpr double kDependent = 1e-14;
-// A share below this whose price says that it is not wanted is none.
+// A share below this counts as 0 if its price says that the job does not want
+// it.
 constexpr double kUnwantedMax = 1e-9;
 
 // One inequality, usage + slack = 1 with slack >= 0 at price >= 0. The slack is

@@ -177,7 +177,7 @@ class Bidder {
     return std::clamp(rho, 1 / kRhoMax, kRhoMax);
   }
 
-  // The rows of its own bid that there is still room for.
+  // Adds the rows of the app's own bid that still fit into the free room.
   void FillOwnBid(const AuctionRooms& free, Bid* bid) {
     bid->rho_nothing = Clamped(app_.bid->rho_nothing);
     if (left_.size() < app_.jobs.size()) return;

@@ -63,7 +63,8 @@ absl::Status CheckGoal(const AppGoal& goal) {
   return absl::OkStatus();
 }
 
-// On whose account answers are. Without keys nobody has a name.
+// The account that answers are counted for: the principal, or the connection
+// where clients have no keys.
 const std::string& ReaderOf(const Requester& from) {
   return from.identity.name.empty() ? from.peer : from.identity.name;
 }

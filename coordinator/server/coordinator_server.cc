@@ -505,8 +505,8 @@ struct CoordinatorServer::Impl {
       options.log->info("principal {}", change);
     }
     options.log->info("principals: {} now", gatekeeper->principals());
-    // Nothing more is sent to an agent that is no longer on the list; the
-    // others are heard again within a heartbeat.
+    // An agent that is no longer on the list gets no messages from here on. The
+    // others are known again after their next heartbeat.
     peers.ForgetAgents();
   }
 

@@ -59,9 +59,9 @@ inline void SetUpFor(const Policy& policy, EngineOptions* options) {
   options->packing = policy.packs();
   options->progress = policy.reads_progress();
   options->pair_trials = policy.packs();
-  // By the time that a lease would reach beyond its round, who goes on is
-  // planned, and it does: a coordinator that is away then interrupts no more
-  // than in the middle of a round.
+  // The next round is planned before a lease would reach beyond its round.
+  // Jobs that continue get longer leases then, so the loss of the coordinator
+  // near the end of a round interrupts no more than in its middle.
   options->plan_lead_s = options->lease_duration_s;
   options->launches_per_s = kLaunchesPerSecond;
   options->forget_after_s = kForgetAfter_s;
@@ -108,8 +108,8 @@ struct CoordinatorServerOptions {
   std::map<std::string, double> prices;  // per accelerator and hour, by type
   NotifySpec notify;
   std::shared_ptr<spdlog::logger> log;  // null: none
-  // The journal is an older copy, and what came behind it is lost: agents and
-  // workers that have seen more of it are heard all the same.
+  // The journal is an older copy that lacks the last rows. Agents and workers
+  // that have seen the lost rows are accepted all the same.
   bool accept_loss = false;
   // The end waits for no solve; see solve_abandoned.
   bool abandon_solves = false;

@@ -742,7 +742,8 @@ struct HistoryProjector::Observation {
     CloseVanished(e.exit.worker.job, "process ended");
   }
 
-  // It had the accelerator without a lease, and is paid for as if with one.
+  // Adds a lease for a process that used its accelerator without one, so that
+  // its time counts as used.
   void AddSilent(OpenJob& job, const event::WorkerGone& e) {
     const Accelerator& accelerator =
         engine.cluster().accelerator(e.launched_on);

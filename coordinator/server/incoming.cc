@@ -25,7 +25,7 @@ void MakeLine(std::string* text, size_t bytes_max) {
   if (!plain) *text = PrintableLine(*text, bytes_max);
 }
 
-// Not known, rather than what nobody can have measured.
+// 0, which means unknown, for a figure that can't have been measured.
 double PlausibleOrZero(double value) {
   return value > 0 && value <= kFigureMax ? value : 0;
 }
@@ -138,7 +138,7 @@ std::optional<Event> Convert(WorkerHello message) {
 }
 
 std::optional<Event> Convert(LeaseRequest message) {
-  // It goes to the other ranks as it is.
+  // The address is passed on to the other ranks unchanged, so it is checked.
   if (!message.gang_address.empty() && !IsOpenName(message.gang_address)) {
     message.gang_address.clear();
   }

@@ -69,7 +69,8 @@ class LocalRequests {
   // The next request, in order.
   std::optional<Incoming> Next();
   bool has_waiting() const;
-  // Nobody answers any more: ends all waits, and refuses what comes.
+  // Ends all waits and refuses later requests. Call this when no more answers
+  // will come.
   void Close();
   // Takes the message if it answers a request from here.
   bool Answer(const std::string& peer, Message* message);

@@ -80,8 +80,8 @@ class PeerLinks {
   // Seals the message's journal position and sends it. A message that is lost
   // is asked for again; nothing waits for it. False: that peer is gone.
   bool Send(const std::string& peer, Message message);
-  // Nothing is sent to a peer which was not heard from. One whose
-  // connection has ended is forgotten.
+  // Do nothing if the peer has not spoken yet. Forget a peer whose connection
+  // has ended.
   void SendToWorker(const WorkerKey& worker, Message message);
   void SendToAgent(const std::string& server, Message message);
   void SendToBidder(const BidderKey& bidder, Message message);

@@ -275,7 +275,8 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
   }
   const double due_s =
       engine::NotBefore(job, view.engine.options().wall_offset_s) - view.now;
-  // One whose turn is next was released, or its time has come.
+  // An element that waits only for its turn was released, or its not_before has
+  // passed.
   const bool next = std::holds_alternative<reason::ArrayLimit>(job.reason);
   if (row.waits && !next && due_s > 0) row.not_before_s = due_s;
   row.array = job.array.value();

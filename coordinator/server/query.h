@@ -134,7 +134,8 @@ Named<uint64_t> CountStates(const std::map<JobId, Job>& jobs);
 class QueryThread {
  public:
   struct Limits {
-    // Questions whose answers nobody has taken, of one reader and of all.
+    // The most questions with answers that wait to be taken, of one reader and
+    // of all readers.
     size_t of_one_max;
     size_t of_all_max;
     // Bytes of answers to each reader, in bursts of ten seconds; 0: no limit.

@@ -438,8 +438,8 @@ GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
           guessed, received_s, received, workload, sources, opaque, waits, held,
           awaits, not_before_s, array, array_at_once, placed)
 
-// The filter of kForecast for the jobs behind the queue beside those in it. A
-// coordinator that does not know it leaves them out.
+// The filter of kForecast that adds the jobs which are not in the queue yet. A
+// coordinator that does not know this filter leaves them out.
 inline constexpr std::string_view kWithWaiting = R"({"waiting": true})";
 
 // Null: there is none of that name.

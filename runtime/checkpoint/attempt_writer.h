@@ -43,9 +43,10 @@ std::map<std::string, int> CountUnchanged(
 // All tensors of manifest.shards[shard] count as unchanged.
 bool IsUnchanged(const Manifest& manifest, size_t shard);
 
-// The tensors that get shards of their own in the next generation, with the
-// sizes of all of them. Cuts anew only when more than `for_nothing_bytes_max`
-// of unchanged tensors lie beside others, and are written again for nothing.
+// The tensors that get shards of their own in the next generation.
+// `sizes_bytes` has the sizes of all tensors. The choice changes only when
+// unchanged tensors of more than `for_nothing_bytes_max` share shards with
+// changed ones, and so are written again without need.
 std::set<std::string> ChooseUnchanged(
     const Manifest& last, const std::map<std::string, uint64_t>& sizes_bytes,
     uint64_t for_nothing_bytes_max);

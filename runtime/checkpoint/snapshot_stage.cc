@@ -265,7 +265,7 @@ absl::Status SnapshotStage::Copy(const Snapshot& snapshot, int rank,
   copied_.clear();
   absl::Status status = CopyAll(snapshot);
   devices_.clear();
-  // After a failure nobody knows what lies where.
+  // After a failure the contents of the copies are unknown.
   if (!status.ok()) copied_.clear();
   there_.swap(copied_);
   return status;

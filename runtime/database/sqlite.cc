@@ -235,7 +235,7 @@ absl::Status SqliteDatabase::ReserveWal(int64_t bytes) {
 absl::Status SqliteDatabase::Checkpoint() {
   const int result = sqlite3_wal_checkpoint_v2(
       database_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
-  // A reader is in the way: the next checkpoint will do.
+  // BUSY: a reader holds old pages, which the next checkpoint copies.
   if (result == SQLITE_OK || (result & 0xff) == SQLITE_BUSY) {
     return absl::OkStatus();
   }

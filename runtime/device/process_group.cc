@@ -363,8 +363,8 @@ absl::Status ProcessGroup::Impl::BroadcastOne(at::Tensor tensor, int root) {
   return Watch(backend->broadcast(one, options))->Wait();
 }
 
-// A large one goes as it is, small ones together: what is copied for that is
-// at most so many bytes, whatever the model.
+// Sends large tensors one by one, and small ones together. The copy for that
+// has at most kBroadcastCopyBytesMax, however large the model is.
 absl::Status ProcessGroup::Impl::BroadcastAll(
     const std::vector<at::Tensor>& tensors, int root) {
   std::vector<at::Tensor> small;
@@ -633,7 +633,7 @@ absl::Status GradientBuckets::Impl::Adopt(Parameter& parameter) {
   return absl::OkStatus();
 }
 
-// Puts a gradient, or that there is none, into its bucket.
+// Puts a gradient into its bucket, or notes that the parameter has none.
 absl::Status GradientBuckets::Impl::Take(size_t index) {
   Parameter& parameter = parameters_[index];
   if (parameter.ready) {

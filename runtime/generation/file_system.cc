@@ -88,7 +88,7 @@ int OpenRetrying(const std::string& path, int flags) {
 int OpenFor(FileAccess access, const std::string& path, int flags) {
   const int fd = OpenRetrying(path, flags);
   if (fd >= 0 && access == FileAccess::kDirect) {
-    // Where it is refused the file stays as it is: buffered.
+    // If the file system refuses this, the file stays buffered.
     (void)::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_DIRECT);
   }
   return fd;

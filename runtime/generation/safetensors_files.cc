@@ -410,7 +410,7 @@ struct ShardSummer::State {
     return absl::OkStatus();
   }
 
-  // And all behind it that are empty.
+  // Begins the next tensor that has bytes; empty ones before it end at once.
   void BeginTensor() {
     while (summary.tensors.size() < decoded.tensors.size()) {
       const TensorEntry& entry = decoded.tensors[summary.tensors.size()];
@@ -559,8 +559,8 @@ absl::Status SafetensorsFiles::OpenShards(FileSystem& file_system,
       ReadWholeFile(file_system, resolved, kSafetensorsIndexBytesMax));
   const auto index = DecodeSafetensorsIndex(json);
   if (!index.ok()) return Annotate(index.status(), path);
-  // The shards lie beside the index as it is named, not beside what a link
-  // leads to.
+  // The shards are in the folder of `path` itself, even if `path` is a link to
+  // another folder.
   const std::string folder = std::filesystem::path(path).parent_path().string();
   std::set<std::string> names;
   for (const auto& [tensor, file] : *index) names.insert(file);

@@ -57,7 +57,7 @@ bool IsLoopbackV6(const std::string& host) {
          IN6_IS_ADDR_LOOPBACK(&address);
 }
 
-// A message of one frame (behind the routing id), or what came instead.
+// Whether nothing, one frame (after the routing id) or several have come.
 enum class Received : uint8_t { kNothing, kFrame, kMultipart };
 
 // A property of the connection that a frame came by; "" without one.

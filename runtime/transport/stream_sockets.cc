@@ -12,8 +12,8 @@
 namespace gavel {
 namespace {
 
-// A line that is cut is to be noticed soon: what is on its way is asked for
-// again on the next connection.
+// Short, so that a broken connection is noticed soon. Data that was on its way
+// is then requested again on the next connection.
 constexpr int kHeartbeatInterval_ms = 2'000;
 constexpr int kHeartbeatTimeout_ms = 6'000;
 constexpr int kReconnectInterval_ms_min = 100;
