@@ -95,9 +95,9 @@ class Engine {
   bool HasApps() const;
   // How many active jobs the app of the job has; 0: the job has no app.
   size_t JobsOfApp(const Job& job) const;
-  // What rho of jobs is computed from (solver.h): of the job's app alone, or
-  // job by job. Between the calls the engine may go on; but the problem must
-  // have as many types as the cluster.
+  // Make the input of RhoOfJobs (solver.h): for the job's app alone, or one job
+  // after the other. The engine may take steps between the calls, but the
+  // problem must have as many types as the cluster.
   RhoProblem RhoProblemOfApp(Time now, const Job& job) const;
   RhoProblem EmptyRhoProblem() const;
   void AddToRho(const Job& job, Time now, RhoProblem& rho) const;
@@ -122,9 +122,10 @@ class Engine {
                         Time now) const;
   std::string WhyMoved(const Job& job, AcceleratorId from, AcceleratorId to,
                        Time now) const;
-  // The rows of a WaitingLine: AddToLine adds those of one job, FinishLine what
-  // is not of one job. Between the calls the engine may go on, and a job may
-  // end; but the table must have as many types as the cluster.
+  // Make the rows of a WaitingLine: AddToLine adds those of one job, and
+  // FinishLine, after the last job, those of pairs and the weights of entities.
+  // The engine may take steps between the calls, and a job may end, but the
+  // table must have as many types as the cluster.
   void AddToLine(const Job& job, Time now, RoundTable& rows) const;
   void FinishLine(Time now, RoundTable& rows) const;
   // How many jobs wait for the job, or for all of its array.

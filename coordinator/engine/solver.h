@@ -91,7 +91,7 @@ struct Solving {
   Time retry_at = kNever;    // after a solve that failed
 };
 
-// What rho of jobs is computed from (RhoOfJobs). A value, made job by job.
+// The input of RhoOfJobs. A value that is made one job after the other.
 struct RhoProblem {
   PolicyProblem problem;
   // [n] the speed of a gang at its level, relative to one on a single server.

@@ -274,7 +274,7 @@ class ClientRequests {
   }
   void GoOnWithView(Time now);
   void GoOnWithCounts(Time now);
-  // Of servers, the status and forecasts.
+  // Answers questions about servers, the status and forecasts.
   void AnswerAtOnce(Time now, const Requester& from,
                     const QueryRequest& request);
   // Frees `before`, if there is one, on the thread that answers.

@@ -176,8 +176,9 @@ QueryReply AnswerOfJob(const QueryRequest& request, const Identity& reader,
 // The queue for any thread to list: the event loop copies it when somebody
 // asks, and everybody who has asked until it begins gets the same copy. It
 // copies some jobs at a time (Advance), so that no lease waits for a long
-// queue. What a copy says of a job was true while the copy was made, and no
-// accelerator is with two jobs. Jobs are counted for the status likewise.
+// queue. Each job is shown as it was at some moment while the copy was made,
+// and no accelerator is with two jobs. Jobs are counted for the status in the
+// same way.
 //
 // QueueViews belongs to the event loop; a QueueView is immutable.
 class QueueViews {
@@ -235,12 +236,12 @@ class QueueViews {
   // A view that is being made.
   struct Making {
     std::shared_ptr<QueueView> view;
-    // The view before, for what has not changed since, and the first of its
-    // jobs that is not yet passed.
+    // Jobs that have not changed are shared with the view before. So many of
+    // its jobs have smaller ids than the next one (`passed`).
     std::shared_ptr<const QueueView> before;
     size_t passed = 0;
     size_t types = 0;  // of the cluster when it was begun
-    // Of the new line; none: the line is there already.
+    // For the new line; none: the line is there already.
     std::optional<RoundTable> rows;
     // None: nobody has an app, and rho would double the time that the event
     // loop takes.
