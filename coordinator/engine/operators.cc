@@ -396,7 +396,7 @@ void On(State& s, Time now, const event::JobCommanded& e) {
 void CarryOut(State& s, Time now, const event::JobCommanded& e, Job* job) {
   switch (e.kind) {
     case CommandKind::kRelease:
-      if (AwaitAgain(s, now, *job)) return;
+      if (AwaitAgain(s, now, *job) || HoldUntilDueAgain(s, now, *job)) return;
       ForgetParents(s, *job);
       return Release(s, now, *job);
     case CommandKind::kHold:

@@ -337,6 +337,16 @@ bool HoldElementUntilDue(State& s, Job& job) {
   return true;
 }
 
+bool HoldUntilDueAgain(State& s, Time now, Job& job) {
+  const bool has_begun = job.active() || job.received_s > 0 || job.AnyLive();
+  if (!job.spec.not_before_s || IsAhead(job) || has_begun ||
+      DueAt(s, job) <= now) {
+    return false;
+  }
+  job.reason = NoteAhead(s, job);
+  return true;
+}
+
 void RebuildTimes(State& s) {
   s.ahead.clear();
   for (const auto& [id, job] : s.jobs.all()) {

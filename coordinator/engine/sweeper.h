@@ -39,6 +39,9 @@ void HoldUntilDue(State& s, Time now, Job& job);
 // The same of an element of an array that was never in the queue. False: it may
 // start.
 bool HoldElementUntilDue(State& s, Job& job);
+// A job that was held before its not_before, and is released before it, waits
+// for it again. False: it may start.
+bool HoldUntilDueAgain(State& s, Time now, Job& job);
 // Finds those jobs again, in a state that was read or after a time without a
 // coordinator.
 void RebuildTimes(State& s);

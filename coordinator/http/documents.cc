@@ -97,7 +97,7 @@ void SharedDocuments::MakeRoom(Time now) {
   while (entries_.size() > kEntriesMax || bytes > kBytesMax) {
     const auto oldest =
         std::ranges::min_element(entries_, {}, [](const auto& one) {
-          return std::pair(!one.second->is_made, one.second->holds_until);
+          return std::pair(!one.second->is_made, one.second->begun);
         });
     if (!oldest->second->is_made) return;  // as many as there are threads
     bytes -= BytesOf(oldest->second->document);

@@ -84,9 +84,10 @@ class PausesAndMovesTest : public JournalFixture {
 
   Json Queue() {
     QueueViews views(busy_.engine);
-    return Json::parse(ListQueue({1, QueryKind::kQueue, JobId()},
-                                 *views.Make(busy_.now), Identity())
-                           .json);
+    std::shared_ptr<const QueueView> view;
+    while (view == nullptr) view = views.Advance(busy_.now);
+    return Json::parse(
+        ListQueue({1, QueryKind::kQueue, JobId()}, *view, Identity()).json);
   }
 
   static constexpr JobId kJob{1};

@@ -44,6 +44,32 @@ TEST(NotBefore, CountsTheTimeWithoutACoordinator) {
   EXPECT_TRUE(driver.job(job).active());
 }
 
+TEST(NotBefore, IsWaitedForAgainAfterAHold) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, Later(300));
+  const auto command = [&](CommandKind kind) {
+    driver.Step(event::JobCommanded{job, kind, 1});
+  };
+  command(CommandKind::kHold);
+  EXPECT_FALSE(engine::IsAhead(driver.job(job)));
+  command(CommandKind::kRelease);
+  EXPECT_TRUE(engine::IsAhead(driver.job(job)));
+  EXPECT_THAT(driver.Why(job), HasSubstr("does not start before"));
+  driver.At(301);
+  EXPECT_TRUE(driver.job(job).active());
+  // Once its time has come, a release starts it.
+  command(CommandKind::kHold);
+  command(CommandKind::kRelease);
+  EXPECT_TRUE(driver.job(job).active());
+}
+
+TEST(NotBefore, IsOverForAJobThatWasReleasedWhileItWaited) {
+  EngineDriver driver;
+  const JobId job = driver.Submit("a", 1, Later(300));
+  driver.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
+  EXPECT_TRUE(driver.job(job).active());
+}
+
 TEST(TimeLimit, AsksTheJobToStopAtABoundaryAndHoldsIt) {
   EngineDriver driver;
   const JobId job = driver.Submit("a", 1, Limited(60));
