@@ -353,6 +353,7 @@ JobSpec SimulatedWork::Spec(size_t i) const {
     spec.owner = options_.owners[i].name;
     spec.owner_weight = options_.owners[i].weight;
   }
+  if (i < options_.servers.size()) spec.servers = options_.servers[i];
   spec.argv = {"-"};
   if (job.interactive) {
     spec.job_class = JobClass::kInteractive;

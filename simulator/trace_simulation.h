@@ -159,6 +159,10 @@ struct SimulationOptions {
   // By number. Jobs beyond the end of the vector are nobody's. A job waits for
   // jobs of its owner only. Unused when `ideal`.
   std::vector<SimulatedOwner> owners;
+  // The servers that a job may run on, by number: TYPE-0, TYPE-1 and so on in
+  // the order of the parts of that type. Empty, and beyond the end of the
+  // vector: all. A job must have room there. Unused when `ideal`.
+  std::vector<std::vector<std::string>> servers;
 };
 
 // The outcome of one job of the trace.

@@ -633,13 +633,8 @@ absl::StatusOr<DryRun> Try(Client& client, const JobFile& file,
   if (!spec.ok() && !absl::IsCancelled(spec.status())) {
     return Annotate(spec.status(), file.path);
   }
-  if (HasElements(file.spec)) {
-    result.no_forecast =
-        StrCat("none is made of ", IndicesOf(file.spec).size(),
-               " jobs; once they are submitted, `gavel queue --start` has "
-               "those in the queue");
-    return result;
-  }
+  result.no_forecast = NoForecastOf(file.spec);
+  if (!result.no_forecast.empty()) return result;
   if (!spec.ok()) {
     result.no_forecast = std::string(spec.status().message());
     return result;

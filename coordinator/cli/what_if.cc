@@ -15,7 +15,6 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <variant>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
@@ -30,8 +29,7 @@
 #include "coordinator/cli/table.h"
 #include "coordinator/cli/terminal.h"
 #include "coordinator/engine/engine.h"
-#include "coordinator/policy/policy.h"
-#include "coordinator/server/coordinator_server.h"
+#include "coordinator/workload/job_array.h"
 #include "core/status.h"
 #include "core/text.h"
 #include "core/text_table.h"
@@ -126,6 +124,7 @@ absl::StatusOr<study::SimulationInputs> MakeInputs(
     trace.templates.push_back(std::move(job_template));
     trace.jobs.push_back(row);
     options.received.push_back(job.received);
+    options.servers.push_back(job.servers);
     if (job.pause_s > 0 || job.idle_s > 0) {
       options.overheads.by_type[TypeName(job)] = {.resume_s = job.pause_s,
                                                   .move_s = job.pause_s,
@@ -233,11 +232,36 @@ void LimitTo(std::optional<double> time_s, PredictedJob* job) {
   }
 }
 
-// Facts about the present jobs that their own rows do not have.
+// Accelerators by server and type.
+using Places = std::map<std::pair<std::string, std::string>, int>;
+
+// The accelerators that a job may use in the simulation.
+struct Room {
+  int CountOf(const std::string& type) const {
+    const auto found = counts.find(type);
+    return found == counts.end() ? 0 : found->second;
+  }
+  std::map<std::string, int> counts;  // by type
+  std::vector<std::string> servers;   // PredictedJob::servers
+};
+// The keys servers and exclude_servers of a job file.
+using ServerKeys =
+    std::pair<std::vector<std::string>, std::vector<std::string>>;
+
+// Facts that the row of a job does not have.
 struct Known {
   KnownSpeeds speeds;
-  std::map<uint64_t, std::string> running;  // the type, by job
-  double elapsed_s = 0;                     // of the present round
+  std::map<uint64_t, std::string> running;               // the type, by job
+  std::map<uint64_t, std::set<std::string>> running_on;  // its servers
+  double elapsed_s = 0;                                  // of the present round
+  // The jobs that keep their accelerators for an unknown time. A simulation
+  // leaves out these jobs and their accelerators; it would not end before its
+  // time limit otherwise.
+  std::set<uint64_t> immovable;
+  Places places;  // that are simulated
+  // Their names by real server, which may be several in the simulation.
+  std::map<std::string, std::vector<std::string>> simulated_servers;
+  std::map<ServerKeys, Room> rooms;  // of each job, and without such keys
 };
 
 // 0 where nothing has accelerators, or the coordinator does not tell it.
@@ -247,18 +271,6 @@ double ElapsedOf(const LiveState& live) {
   if (!any || !(round_s > 0) || !live.status.round_ends_in_s) return 0;
   return round_s - std::clamp(*live.status.round_ends_in_s,
                               kPartLeftMin * round_s, round_s);
-}
-
-Known KnownOf(const LiveState& live) {
-  Known known{KnownSpeedsOf(live.jobs), {}, ElapsedOf(live)};
-  for (const NodeRow& node : live.nodes) {
-    for (const AcceleratorRow& one : node.accelerators) {
-      for (const auto* jobs : {&one.jobs, &one.starting_jobs}) {
-        for (const uint64_t job : *jobs) known.running[job] = one.type;
-      }
-    }
-  }
-  return known;
 }
 
 // Whether the job keeps the accelerators that it has until its end.
@@ -280,6 +292,54 @@ event::Received ReceivedBefore(const ForecastRow& row, const Known& known) {
         {type, std::max(0.0, since_reset_s), on.deficit_s});
   }
   return received;
+}
+
+bool IsAnyOf(const std::string& name, const std::vector<std::string>& names) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool MayUseServer(const ServerKeys& keys, const std::string& server) {
+  const auto& [servers, excluded] = keys;
+  return (servers.empty() || IsAnyOf(server, servers)) &&
+         !IsAnyOf(server, excluded);
+}
+
+Room RoomOf(const ServerKeys& keys, const Known& known) {
+  Room room;
+  for (const auto& [place, count] : known.places) {
+    const auto& [server, type] = place;
+    if (MayUseServer(keys, server)) room.counts[type] += count;
+  }
+  if (keys.first.empty() && keys.second.empty()) return room;
+  for (const auto& [server, names] : known.simulated_servers) {
+    if (!MayUseServer(keys, server)) continue;
+    room.servers.insert(room.servers.end(), names.begin(), names.end());
+  }
+  return room;
+}
+
+// Leaves the job the types of which its servers have enough accelerators. It
+// has no place in the simulation if none is left.
+void KeepTo(const Room& room, PredictedJob* job) {
+  job->servers = room.servers;
+  std::erase_if(job->steps_per_s, [&](const auto& entry) {
+    return !(entry.second > 0) || room.CountOf(entry.first) < job->scale_factor;
+  });
+}
+
+// Keeps a job that nothing pauses off the servers where it does not run, which
+// may be the only ones of another job. Some of its accelerators may be drained,
+// so it moves where too few are left in the simulation.
+void KeepInPlace(const Known& known, PredictedJob* job) {
+  const bool all_alike = known.rooms.size() <= 1;
+  if (all_alike) return;
+  const ServerKeys keys = {{known.running_on.at(job->id).begin(),
+                            known.running_on.at(job->id).end()},
+                           {}};
+  const Room room = RoomOf(keys, known);
+  if (room.CountOf(known.running.at(job->id)) >= job->scale_factor) {
+    job->servers = room.servers;
+  }
 }
 
 // A job of a speed that nobody knows has no known end. `factor`: of the steps
@@ -317,6 +377,9 @@ PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
     const std::string& type = known.running.at(row.id);
     std::erase_if(job.steps_per_s,
                   [&](const auto& entry) { return entry.first != type; });
+    KeepInPlace(known, &job);
+  } else {
+    KeepTo(known.rooms.at({row.servers, row.exclude_servers}), &job);
   }
   if (job.steps < kEndlessSteps) job.steps *= factor;
   LimitTo(row.time_left_s, &job);
@@ -331,9 +394,6 @@ PredictedJob JobOf(const ForecastRow& row, const Known& known, double factor) {
 
 bool IsEndless(const PredictedJob& job) { return job.steps >= kEndlessSteps; }
 
-// The jobs that keep their accelerators for an unknown time. A simulation
-// leaves out these jobs and their accelerators; it would not end before its
-// time limit otherwise.
 std::set<uint64_t> ImmovableOf(const LiveState& live, const Known& known) {
   std::set<uint64_t> immovable;
   for (const ForecastRow& row : live.jobs) {
@@ -344,22 +404,76 @@ std::set<uint64_t> ImmovableOf(const LiveState& live, const Known& known) {
 }
 
 // Accelerators that may be used, and are not held by one of `immovable`.
-std::vector<ClusterPart> ClusterOf(const std::vector<NodeRow>& nodes,
-                                   const std::set<uint64_t>& immovable) {
+Places PlacesOf(const std::vector<NodeRow>& nodes,
+                const std::set<uint64_t>& immovable) {
   const auto holds = [&](const std::vector<uint64_t>& jobs) {
     return std::ranges::any_of(
         jobs, [&](uint64_t job) { return immovable.contains(job); });
   };
-  std::map<std::pair<std::string, std::string>, int> counts;
+  Places places;
   for (const NodeRow& node : nodes) {
     for (const AcceleratorRow& one : node.accelerators) {
       const bool usable = one.state == "idle" || one.state == "starting" ||
                           one.state == "allocated";
       if (!usable || holds(one.jobs) || holds(one.starting_jobs)) continue;
-      ++counts[{node.server, one.type}];
+      ++places[{node.server, one.type}];
     }
   }
-  return PartsOf(counts);
+  return places;
+}
+
+// The simulation names the servers of a type TYPE-0, TYPE-1 and so on, all of
+// the same size.
+std::map<std::string, std::vector<std::string>> SimulatedServersOf(
+    const Places& places) {
+  std::map<std::string, int> size_of;  // by type
+  for (const ClusterPart& part : PartsOf(places)) {
+    size_of[part.type] = part.per_server;
+  }
+  std::map<std::string, int> named;  // by type
+  std::map<std::string, std::vector<std::string>> names;
+  for (const auto& [place, count] : places) {
+    const auto& [server, type] = place;
+    for (int i = 0; i < count / size_of[type]; ++i) {
+      names[server].push_back(StrCat(type, "-", named[type]++));
+    }
+  }
+  return names;
+}
+
+Known KnownOf(const LiveState& live) {
+  Known known;
+  known.speeds = KnownSpeedsOf(live.jobs);
+  known.elapsed_s = ElapsedOf(live);
+  for (const NodeRow& node : live.nodes) {
+    for (const AcceleratorRow& one : node.accelerators) {
+      for (const auto* jobs : {&one.jobs, &one.starting_jobs}) {
+        for (const uint64_t job : *jobs) {
+          known.running[job] = one.type;
+          known.running_on[job].insert(node.server);
+        }
+      }
+    }
+  }
+  known.immovable = ImmovableOf(live, known);
+  known.places = PlacesOf(live.nodes, known.immovable);
+  known.simulated_servers = SimulatedServersOf(known.places);
+  known.rooms[{}] = RoomOf({}, known);
+  for (const ForecastRow& row : live.jobs) {
+    const auto [room, is_new] =
+        known.rooms.try_emplace({row.servers, row.exclude_servers});
+    if (is_new) room->second = RoomOf(room->first, known);
+  }
+  return known;
+}
+
+// Whether the simulated cluster has enough accelerators of a type on which the
+// job runs. A job without such a type would be refused by the simulation.
+bool HasPlace(const PredictedJob& job, const Known& known) {
+  const Room& all = known.rooms.at({});
+  return std::ranges::any_of(job.steps_per_s, [&](const auto& entry) {
+    return entry.second > 0 && all.CountOf(entry.first) >= job.scale_factor;
+  });
 }
 
 // Puts the elements of an array that are in the queue ahead of its others. The
@@ -400,30 +514,41 @@ std::vector<PredictedJob> ParentsFirst(std::vector<PredictedJob> jobs) {
   return ordered;
 }
 
-// Whether a simulation has the job, unless it waits for one without an end.
-bool IsSimulated(const ForecastRow& row, const std::set<uint64_t>& immovable) {
-  return !row.held && !immovable.contains(row.id);
+// The present jobs that a simulation has, unless they wait for one without an
+// end. `factor_of_next`: of the steps that are expected.
+std::vector<PredictedJob> SimulatedJobs(
+    const LiveState& live, const Known& known,
+    const std::function<double()>& factor_of_next) {
+  std::vector<PredictedJob> jobs;
+  for (const ForecastRow& row : live.jobs) {
+    if (row.held || known.immovable.contains(row.id)) continue;
+    PredictedJob job = JobOf(row, known, factor_of_next());
+    if (HasPlace(job, known)) jobs.push_back(std::move(job));
+  }
+  return jobs;
 }
 
 // Leaves out the jobs that wait for one without a known end (what_if.h).
 // `jobs`: those of `live` that are simulated, and the new one.
 std::vector<PredictedJob> LeaveOutEndless(const LiveState& live,
-                                          const std::set<uint64_t>& immovable,
                                           std::vector<PredictedJob> jobs) {
+  std::set<uint64_t> simulated;
   std::set<uint64_t> present;  // jobs and arrays
   std::set<uint64_t> endless;  // jobs, and arrays that have one of them
-  std::set<uint64_t> full;     // arrays in which an endless job keeps its turn
+  std::set<uint64_t> full;     // arrays in which one of them keeps its turn
   const auto add = [](const auto& job, std::set<uint64_t>* ids) {
     ids->insert(job.id);
     if (job.array != 0) ids->insert(job.array);
   };
-  for (const ForecastRow& row : live.jobs) {
-    if (!IsSimulated(row, immovable)) add(row, &endless);
-    if (immovable.contains(row.id)) add(row, &full);
-  }
   for (const PredictedJob& job : jobs) {
+    simulated.insert(job.id);
     add(job, &present);
     if (IsEndless(job)) add(job, &full);
+  }
+  for (const ForecastRow& row : live.jobs) {
+    if (simulated.contains(row.id)) continue;
+    add(row, &endless);
+    if (!row.held && !row.waits) add(row, &full);
   }
   std::vector<PredictedJob> kept;
   QueuedFirst(jobs);
@@ -439,30 +564,25 @@ std::vector<PredictedJob> LeaveOutEndless(const LiveState& live,
   return kept;
 }
 
-bool IsAnyOf(const std::string& name, const std::vector<std::string>& names) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 // Whether the job's file lets it run there, whatever the state of the
 // accelerator.
 bool MayUse(const JobSpec& spec, const std::string& server,
             const std::string& type) {
   const auto given = spec.throughputs.find(type);
   return (spec.types.empty() || IsAnyOf(type, spec.types)) &&
-         (spec.servers.empty() || IsAnyOf(server, spec.servers)) &&
-         !IsAnyOf(server, spec.exclude_servers) &&
+         MayUseServer({spec.servers, spec.exclude_servers}, server) &&
          (given == spec.throughputs.end() || given->second > 0);
 }
 
 // The coordinator's options; defaults for those that it does not report. The
-// cluster is empty where `immovable` hold all of it.
-absl::StatusOr<SimulationOptions> SimulationOptionsOf(
-    const LiveState& live, const std::set<uint64_t>& immovable) {
+// cluster is empty where immovable jobs hold all of it.
+absl::StatusOr<SimulationOptions> SimulationOptionsOf(const LiveState& live,
+                                                      const Known& known) {
   const StatusRow& status = live.status;
   SimulationOptions options;
   if (!status.policy.empty()) options.policy = status.policy;
-  options.cluster = ClusterOf(live.nodes, immovable);
-  if (options.cluster.empty() && immovable.empty()) {
+  options.cluster = PartsOf(known.places);
+  if (options.cluster.empty() && known.immovable.empty()) {
     return absl::FailedPreconditionError(
         "the cluster has no accelerators at present; start an agent");
   }
@@ -538,6 +658,7 @@ absl::StatusOr<PredictedJob> NewJob(const JobSpec& spec, const LiveState& live,
         "nobody knows how fast the job is; give it [throughputs] by "
         "accelerator type, or the app of a job that runs");
   }
+  KeepTo(RoomOf({spec.servers, spec.exclude_servers}, known), &job);
   LimitTo(spec.time_limit_s, &job);
   job.id = 1;
   for (const ForecastRow& row : live.jobs) {
@@ -707,28 +828,26 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s) {
   const Known known = KnownOf(live);
   GAVEL_ASSIGN_OR_RETURN(PredictedJob added, NewJob(spec, live, known));
-  const std::set<uint64_t> immovable = ImmovableOf(live, known);
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
-                         SimulationOptionsOf(live, immovable));
+                         SimulationOptionsOf(live, known));
   WhatIf answer;
   answer.policy = options.policy;
-  std::vector<PredictedJob> all;
-  for (const ForecastRow& row : live.jobs) {
-    if (IsSimulated(row, immovable)) all.push_back(JobOf(row, known, 1));
-  }
-  all.push_back(added);
-  all = LeaveOutEndless(live, immovable, std::move(all));
+  std::vector<PredictedJob> all = SimulatedJobs(live, known, [] { return 1; });
+  const bool has_place = HasPlace(added, known);
+  if (has_place) all.push_back(added);
+  all = LeaveOutEndless(live, std::move(all));
   std::vector<PredictedJob> jobs = all;
-  answer.after_parents = std::erase_if(jobs, [&](const PredictedJob& job) {
-                           return job.id == added.id;
-                         }) == 0;
-  answer.endless = immovable.size() +
+  const bool is_simulated = std::erase_if(jobs, [&](const PredictedJob& job) {
+                              return job.id == added.id;
+                            }) > 0;
+  answer.after_parents = has_place && !is_simulated;
+  answer.endless = known.immovable.size() +
                    static_cast<size_t>(std::ranges::count_if(jobs, IsEndless));
   GAVEL_ASSIGN_OR_RETURN(
       const Ends without,
       Simulate(options, jobs, known.elapsed_s, wall_limit_s / 2));
   Ends with = without;
-  if (!answer.after_parents) {
+  if (is_simulated) {
     GAVEL_ASSIGN_OR_RETURN(with, Simulate(options, std::move(all),
                                           known.elapsed_s, wall_limit_s / 2));
   }
@@ -759,6 +878,14 @@ absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
   }
   std::ranges::sort(answer.others, {}, &WhatIfJob::id);
   return answer;
+}
+
+std::string NoForecastOf(const JobSpec& spec) {
+  if (!HasElements(spec)) return "";
+  const size_t count = IndicesOf(spec).size();
+  return StrCat("none is made of an array of ", count,
+                count == 1 ? " job" : " jobs",
+                "; once it is submitted, `gavel queue --start` has one");
 }
 
 absl::StatusOr<std::vector<FitRow>> FitOf(const JobSpec& spec,
@@ -913,9 +1040,8 @@ Json ForecastKeysOf(const QueueForecast& forecast, const QueueRow& row) {
 absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
                                            double wall_limit_s) {
   const Known known = KnownOf(live);
-  const std::set<uint64_t> immovable = ImmovableOf(live, known);
   GAVEL_ASSIGN_OR_RETURN(const SimulationOptions options,
-                         SimulationOptionsOf(live, immovable));
+                         SimulationOptionsOf(live, known));
   QueueForecast forecast;
   if (live.jobs.empty()) return forecast;
   std::mt19937_64 random;  // the same draws each time
@@ -928,20 +1054,18 @@ absl::StatusOr<QueueForecast> PredictQueue(const LiveState& live,
   for (int run = 0; run < kForecastRuns; ++run) {
     const double began_s = clock.elapsed_s();
     if (run > 0 && began_s + longest_s > wall_limit_s) break;
-    std::vector<PredictedJob> jobs;
+    // The first run is with the speeds that are expected.
+    std::vector<PredictedJob> jobs = SimulatedJobs(live, known, [&] {
+      return run == 0 ? 1 : std::pow(kSpeedSpread, exponent(random));
+    });
     std::set<uint64_t> endless;
-    for (const ForecastRow& row : live.jobs) {
-      if (!IsSimulated(row, immovable)) continue;
-      // The first run is with the speeds that are expected.
-      const double factor =
-          run == 0 ? 1 : std::pow(kSpeedSpread, exponent(random));
-      jobs.push_back(JobOf(row, known, factor));
-      if (IsEndless(jobs.back())) endless.insert(row.id);
-      if (jobs.back().at_most) at_most.insert(row.id);
+    for (const PredictedJob& job : jobs) {
+      if (IsEndless(job)) endless.insert(job.id);
+      if (job.at_most) at_most.insert(job.id);
     }
     GAVEL_ASSIGN_OR_RETURN(
         const Ends ends,
-        Simulate(options, LeaveOutEndless(live, immovable, std::move(jobs)),
+        Simulate(options, LeaveOutEndless(live, std::move(jobs)),
                  known.elapsed_s, wall_limit_s - began_s));
     // A part of a run would add jobs without an end.
     if (run > 0 && ends.cut_short) break;
@@ -1118,320 +1242,9 @@ Json WhatIfJson(const WhatIf& answer) {
           {"after_parents", answer.after_parents}};
 }
 
-// ---- the preview of another policy
+// ---- the command
 
 namespace {
-
-// A smaller change counts as none.
-constexpr double kShareTolerance = 0.005;
-
-JobSpec SpecOf(const ForecastRow& row) {
-  JobSpec spec;
-  spec.name = StrCat("job-", row.id);
-  spec.argv = {"-"};
-  spec.app = row.app;
-  spec.workload = row.workload;
-  spec.entity = row.entity;
-  spec.owner = row.owner;
-  spec.weight = row.weight;
-  spec.owner_weight = row.owner_weight;
-  spec.scale_factor = row.scale_factor;
-  spec.steps_total = static_cast<uint64_t>(row.steps_left.value_or(0));
-  if (row.deadline_s.value_or(0) > 0) spec.deadline_s = row.deadline_s;
-  spec.throughputs = {row.throughputs.begin(), row.throughputs.end()};
-  return spec;
-}
-
-// The coordinator's options; defaults for those that it does not report.
-EngineOptions EngineOptionsOf(const StatusRow& status, const Policy& policy) {
-  EngineOptions options;
-  options.journal = false;
-  options.user_shares = status.user_shares;
-  options.app_shares = status.app_shares;
-  options.placement_sensitive = status.placement_sensitive.value_or(false);
-  for (const EntityRow& row : status.entities) {
-    options.entities.push_back({row.name, row.weight, row.policy});
-  }
-  SetUpFor(policy, &options);
-  options.solve_gap_s_per_job = 0;
-  return options;
-}
-
-// One engine for each policy: jobs are submitted at their real times, and the
-// problem is that of now.
-class Solver {
- public:
-  Solver(const LiveState& live, const Policy& policy)
-      : policy_(policy), engine_(EngineOptionsOf(live.status, policy)) {
-    Step(0, event::CoordinatorStarted{1});
-    for (const NodeRow& node : live.nodes) Join(node);
-    std::vector<const ForecastRow*> rows;
-    for (const ForecastRow& row : live.jobs) rows.push_back(&row);
-    std::ranges::stable_sort(rows, std::greater<>(), &ForecastRow::age_s);
-    const double oldest_s = rows.empty() ? 0 : rows.front()->age_s;
-    for (const ForecastRow* row : rows) {
-      event::JobSubmitted submitted{SpecOf(*row)};
-      submitted.received.total_s = row->received_s;
-      // A job that fits nowhere at present is refused, and has no share.
-      const size_t before = engine_.jobs().size();
-      Step(oldest_s - row->age_s, std::move(submitted));
-      if (engine_.jobs().size() > before) ids_.push_back(row->id);
-    }
-    // Solving waits for the disk: one problem, of all jobs.
-    Step(oldest_s, event::Persisted{engine_.position().seq});
-    NoteRunning(live);
-  }
-
-  // Shares by the ids of `live`.
-  absl::StatusOr<std::map<uint64_t, double>> Shares() {
-    if (problem_ == nullptr) {
-      return absl::FailedPreconditionError(
-          "the cluster has no accelerators or no jobs at present");
-    }
-    PolicyResult result = policy::GuardedSolve(policy_, *problem_);
-    if (result.outcome != SolveOutcome::kOptimal &&
-        result.outcome != SolveOutcome::kIterationLimit) {
-      return absl::FailedPreconditionError(StrCat(
-          policy_.name(), " finds no allocation: ", OutcomeName(result.outcome),
-          " ", result.detail));
-    }
-    std::map<uint64_t, double> shares;
-    Step(now_, event::AllocationReady{epoch_, std::move(result)});
-    for (size_t i = 0; i < ids_.size(); ++i) {
-      shares[ids_[i]] = engine_.jobs().at(JobId(i + 1)).target_share;
-    }
-    return shares;
-  }
-
- private:
-  void Step(double now, Event event) {
-    now_ = std::max(now_, now);
-    for (const Action& action : engine_.Step(now_, std::move(event))) {
-      const auto* solve = std::get_if<action::SolvePolicy>(&action);
-      if (solve == nullptr) continue;
-      epoch_ = solve->epoch;
-      problem_ = solve->problem;
-    }
-  }
-
-  // The engine has started nothing. Where jobs run comes from the coordinator,
-  // for policies that keep running jobs in place.
-  void NoteRunning(const LiveState& live) {
-    if (problem_ == nullptr) return;
-    auto problem = std::make_shared<PolicyProblem>(*problem_);
-    for (const NodeRow& node : live.nodes) {
-      for (const AcceleratorRow& one : node.accelerators) {
-        const auto type = std::ranges::find(problem->types, one.type);
-        if (type == problem->types.end()) continue;
-        const std::vector<PolicyJob*> jobs = JobsOn(one, *problem);
-        for (PolicyJob* job : jobs) {
-          job->running_on = static_cast<int>(type - problem->types.begin());
-          if (jobs.size() != 2) continue;
-          job->running_with = jobs[job == jobs[0] ? 1 : 0]->id;
-        }
-      }
-    }
-    problem_ = std::move(problem);
-  }
-
-  // Rows of the problem; those that start count as running.
-  std::vector<PolicyJob*> JobsOn(const AcceleratorRow& accelerator,
-                                 PolicyProblem& problem) const {
-    std::vector<PolicyJob*> jobs;
-    for (const auto* ids : {&accelerator.jobs, &accelerator.starting_jobs}) {
-      for (const uint64_t id : *ids) {
-        const auto known = std::ranges::find(ids_, id);
-        const JobId job(static_cast<uint64_t>(known - ids_.begin()) + 1);
-        const auto row = std::ranges::find(problem.jobs, job, &PolicyJob::id);
-        if (row != problem.jobs.end()) jobs.push_back(&*row);
-      }
-    }
-    return jobs;
-  }
-
-  void Join(const NodeRow& node) {
-    AgentHello hello;
-    hello.server = StrCat(node.server, "-", ++joined_);
-    hello.incarnation = 1;
-    for (const AcceleratorRow& one : node.accelerators) {
-      const bool usable = one.state == "idle" || one.state == "starting" ||
-                          one.state == "allocated" || one.state == "hung";
-      if (!usable) continue;
-      AcceleratorInfo info;
-      info.type = one.type;
-      info.uuid = StrCat("a", hello.accelerators.size());
-      hello.accelerators.push_back(std::move(info));
-    }
-    if (!hello.accelerators.empty()) Step(0, event::ServerJoined{hello});
-  }
-
-  const Policy& policy_;
-  Engine engine_;
-  double now_ = 0;
-  int joined_ = 0;
-  uint64_t epoch_ = 0;
-  std::shared_ptr<const PolicyProblem> problem_;
-  std::vector<uint64_t> ids_;  // of the engine's jobs, in their order
-};
-
-absl::StatusOr<std::map<uint64_t, double>> SharesUnder(
-    const LiveState& live, const std::string& name) {
-  GAVEL_ASSIGN_OR_RETURN(const auto policy, MakePolicy(name));
-  return Solver(live, *policy).Shares();
-}
-
-std::string Percent(double share) {
-  return absl::StrFormat("%.0f %%", 100 * share);
-}
-
-}  // namespace
-
-absl::StatusOr<PolicyPreview> Preview(const LiveState& live,
-                                      const std::string& policy) {
-  PolicyPreview preview;
-  preview.before = live.status.policy;
-  preview.after = policy;
-  GAVEL_ASSIGN_OR_RETURN(auto after, SharesUnder(live, policy));
-  GAVEL_ASSIGN_OR_RETURN(auto before, SharesUnder(live, preview.before));
-  for (const ForecastRow& row : live.jobs) {
-    preview.jobs.push_back(
-        {row.id, row.name, row.owner, before[row.id], after[row.id]});
-  }
-  return preview;
-}
-
-std::string RenderPreview(const PolicyPreview& preview, size_t width) {
-  std::vector<ShareChange> changed = preview.jobs;
-  std::erase_if(changed, [](const ShareChange& job) {
-    return std::abs(job.after - job.before) < kShareTolerance;
-  });
-  std::ranges::stable_sort(changed, {}, [](const ShareChange& job) {
-    return job.after - job.before;
-  });
-  const auto lose = std::ranges::count_if(
-      changed, [](const ShareChange& job) { return job.after < job.before; });
-  std::string text =
-      StrCat(preview.after, " instead of ", preview.before, ": of ",
-             preview.jobs.size(), " jobs ", lose, " lose, ",
-             static_cast<std::ptrdiff_t>(changed.size()) - lose, " gain, ",
-             preview.jobs.size() - changed.size(),
-             " keep their share of time; nothing has been changed\n");
-  TableRows rows;
-  for (const ShareChange& job : changed) {
-    rows.push_back(
-        {StrCat(job.id), job.name, job.owner.empty() ? "-" : job.owner,
-         Percent(job.before), Percent(job.after),
-         absl::StrFormat("%+.0f %%", 100 * (job.after - job.before))});
-  }
-  if (rows.empty()) return text;
-  return text + RenderTable({Right("JOBID"), Left("NAME", 24), Left("USER", 16),
-                             Right("NOW"), Right("THEN"), Right("CHANGE")},
-                            rows, width);
-}
-
-Json PreviewJson(const PolicyPreview& preview) {
-  Json jobs = Json::array();
-  for (const ShareChange& job : preview.jobs) {
-    jobs.push_back({{"id", job.id},
-                    {"name", job.name},
-                    {"user", job.owner},
-                    {"share_now", job.before},
-                    {"share_then", job.after}});
-  }
-  return {{"policy", preview.before},
-          {"preview", preview.after},
-          {"jobs", std::move(jobs)}};
-}
-
-// ---- commands
-
-namespace {
-
-struct PolicyOptions : ClientOptions {
-  std::string name;
-  std::optional<double> f;
-  bool preview = false;
-  std::optional<std::string> introspection;  // "on" or "off"
-};
-
-absl::Status Set(const PolicyOptions& options, Client& client) {
-  CommandRequest command;
-  command.kind = CommandKind::kPolicy;
-  command.target = options.name;
-  if (options.introspection.has_value()) {
-    command.introspection = options.introspection == "on";
-  }
-  GAVEL_RETURN_IF_ERROR(client.Command(std::move(command)));
-  Json done = Json::object();
-  if (!options.name.empty()) {
-    done["policy"] = options.name;
-    if (!options.json) {
-      std::printf("Policy %s decides from now on\n", options.name.c_str());
-    }
-  }
-  if (options.introspection.has_value()) {
-    done["introspection"] = options.introspection == "on";
-    if (!options.json) {
-      std::printf("Introspection is %s from now on\n",
-                  options.introspection->c_str());
-    }
-  }
-  if (options.json) std::printf("%s\n", done.dump(2).c_str());
-  return absl::OkStatus();
-}
-
-absl::Status ShowPreview(const PolicyOptions& options, Client& client) {
-  GAVEL_ASSIGN_OR_RETURN(const LiveState live, QueryLiveState(client, ""));
-  GAVEL_ASSIGN_OR_RETURN(const auto preview, Preview(live, options.name));
-  const std::string text =
-      options.json ? PreviewJson(preview).dump(2) + "\n"
-                   : RenderPreview(preview, Terminal().table_width());
-  std::fputs(text.c_str(), stdout);
-  return absl::OkStatus();
-}
-
-absl::Status RunPolicyCommand(PolicyOptions options) {
-  if (options.f.has_value()) {
-    if (options.name != "themis") {
-      return absl::InvalidArgumentError(
-          "--f is the fairness knob of themis: gavel policy themis --f 0.5");
-    }
-    options.name = StrCat("themis_f=", *options.f);
-  }
-  if (options.preview && options.name.empty()) {
-    return absl::InvalidArgumentError(
-        "--preview of which policy? Name it: gavel policy NAME --preview");
-  }
-  if (options.preview && options.introspection.has_value()) {
-    return absl::InvalidArgumentError(
-        "--preview shows shares, which introspection leaves as they are; give "
-        "--preview without --introspection");
-  }
-  GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  if (options.preview) return ShowPreview(options, *client);
-  if (!options.name.empty() || options.introspection.has_value()) {
-    return Set(options, *client);
-  }
-  GAVEL_ASSIGN_OR_RETURN(const Json json, client->Query(QueryKind::kStatus));
-  const StatusRow status = ParseStatus(json);
-  const std::string policy = status.policy;
-  const std::string own = status.policy_option.value_or(policy);
-  if (options.json) {
-    const Json shown = {{"policy", policy},
-                        {"policy_option", own},
-                        {"introspection", status.introspection}};
-    std::printf("%s\n", shown.dump(2).c_str());
-    return absl::OkStatus();
-  }
-  std::string text = policy;
-  if (own != policy) {
-    StrAppend(&text, ", set in place of ", own,
-              " (--policy of the coordinator)");
-  }
-  if (status.introspection) StrAppend(&text, ", with introspection");
-  std::printf("%s\n", text.c_str());
-  return absl::OkStatus();
-}
 
 struct WhatIfOptions : ClientOptions {
   std::string job;
@@ -1440,6 +1253,11 @@ struct WhatIfOptions : ClientOptions {
 
 absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
   GAVEL_ASSIGN_OR_RETURN(const auto files, ReadJobFiles({options.job}));
+  const std::string why_none = NoForecastOf(files.front().spec);
+  if (!why_none.empty()) {
+    return absl::InvalidArgumentError(
+        StrCat(options.job, ": no forecast: ", why_none));
+  }
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
   GAVEL_ASSIGN_OR_RETURN(LiveState live, QueryLiveState(*client, kWithWaiting));
   GAVEL_RETURN_IF_ERROR(NoteUser(*client, &live));
@@ -1454,26 +1272,6 @@ absl::Status RunWhatIfCommand(const WhatIfOptions& options) {
 }
 
 }  // namespace
-
-void AddPolicyCommand(CLI::App& app, int* exit_code) {
-  auto [command, options] = AddCommand<PolicyOptions>(
-      app, exit_code, "policy",
-      "Shows which policy decides, or sets another one; jobs that it keeps go "
-      "on",
-      RunPolicyCommand);
-  AddClientOptions(command, &options);
-  AddOption(command, "name", options.name, "POLICY", "the policy to set");
-  AddOption(command, "--f", options.f, "F",
-            "of themis: the fraction of the apps, the best-off ones, to which "
-            "an auction offers nothing (0.8)")
-      ->check(CLI::Range(0.0, 1.0));
-  AddOption(command, "--introspection", options.introspection, "on|off",
-            "switches trials that are undone on or off, with the policy that "
-            "decides or with the one that is set")
-      ->check(CLI::IsMember({"on", "off"}).description(""));
-  command.add_flag("--preview", options.preview,
-                   "sets nothing: says who would gain and lose which share");
-}
 
 void AddWhatIfCommand(CLI::App& app, int* exit_code) {
   auto [command, options] = AddCommand<WhatIfOptions>(

@@ -48,6 +48,7 @@ struct PredictedJob {
   double pause_s = 0;  // lost by each pause
   double idle_s = 0;   // for which it has accelerators before its first step
   event::Received received = {};
+  std::vector<std::string> servers = {};  // SimulationOptions::servers
   // The next five are as in SimulatedWaits. `after` has ids of jobs and arrays;
   // those that are not among the jobs have ended.
   std::vector<uint64_t> after = {};
@@ -86,6 +87,11 @@ std::vector<ClusterPart> PartsOf(
 // coordinator. A job is left out if it waits for one without a known end: one
 // that is held or left out itself, that runs to the end of the simulation, or
 // that its time_limit holds.
+//
+// A job keeps to the servers that its file lets it use. It is left out if they
+// have too few accelerators that may be used, of each type that it may have,
+// beside those of opaque jobs that run without a known end. It then takes no
+// accelerators from others.
 
 // The coordinator's answers to the queries kStatus, kNodes and kForecast.
 struct LiveState {
@@ -139,6 +145,10 @@ absl::StatusOr<JobSpec> WithParentsLeft(Client& client, JobSpec spec);
 // FAILED_PRECONDITION: there are no accelerators.
 absl::StatusOr<WhatIf> Predict(const LiveState& live, const JobSpec& spec,
                                double wall_limit_s);
+
+// Why no forecast is made of an array, which is several jobs. Empty: of a
+// single job there is one.
+std::string NoForecastOf(const JobSpec& spec);
 
 // Accelerators of one type that a job could have, on the servers that it names.
 struct FitRow {

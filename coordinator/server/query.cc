@@ -282,6 +282,8 @@ ForecastRow ForecastRowOf(const Job& job, const QueryView& view) {
   row.array = job.array.value();
   row.array_at_once = job.array_at_once;
   row.placed = job.active() && !job.assigned.empty();
+  row.servers = spec.servers;
+  row.exclude_servers = spec.exclude_servers;
   return row;
 }
 

@@ -432,11 +432,14 @@ struct ForecastRow {
   int array_at_once = 0;               // of its elements; 0: no limit
   // It has accelerators in this round: it runs there, or its processes start.
   bool placed = false;
+  std::vector<std::string> servers;  // as in its file
+  std::vector<std::string> exclude_servers;
 };
 GAVEL_ROW(ForecastRow, id, name, app, entity, owner, weight, owner_weight,
           deadline_s, scale_factor, steps_left, time_left_s, age_s, throughputs,
           guessed, received_s, received, workload, sources, opaque, waits, held,
-          awaits, not_before_s, array, array_at_once, placed)
+          awaits, not_before_s, array, array_at_once, placed, servers,
+          exclude_servers)
 
 // The filter of kForecast that adds the jobs which are not in the queue yet. A
 // coordinator that does not know this filter leaves them out.

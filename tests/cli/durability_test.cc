@@ -248,6 +248,10 @@ TEST_F(DurabilityTest, WhatIfPredictsAndSubmitsNothing) {
       Do({"what-if", WriteJob("unknown", {}, "steps_total = 1000\n")});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_THAT(unknown.errors, HasSubstr("[throughputs]"));
+  const Ended array = Do({"what-if", WriteJob("lm", {}, "array = \"0-3\"\n")});
+  EXPECT_EQ(array.exit_code, 1);
+  EXPECT_THAT(array.errors,
+              HasSubstr("no forecast: none is made of an array of 4 jobs"));
 }
 
 TEST_F(DurabilityTest, BadFilesAreRefusedWithAReason) {

@@ -168,6 +168,11 @@ TEST_F(SubmitTest, ADryRunShowsTheJobAndItsForecastAndSubmitsNothing) {
   const Ended endless = DoWith({"submit", "--dry-run"}, {"./train"});
   EXPECT_EQ(endless.exit_code, 0) << endless.errors;
   EXPECT_THAT(endless.output, HasSubstr("no forecast: "));
+  const Ended array =
+      DoWith({"submit", "--dry-run", "--array", "0"}, {"./train"});
+  EXPECT_EQ(array.exit_code, 0) << array.errors;
+  EXPECT_THAT(array.output,
+              HasSubstr("no forecast: none is made of an array of 1 job;"));
   const Ended never =
       DoWith({"submit", "--dry-run", "--gpus", "2"}, {"./train"});
   EXPECT_EQ(never.exit_code, 1);

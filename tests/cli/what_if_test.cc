@@ -116,6 +116,111 @@ TEST_F(WhatIfTest, AJobIsNotExpectedOnTypesThatItExcludes) {
   EXPECT_NEAR(answer->job.finish_s, 1000, 1);
 }
 
+TEST_F(WhatIfTest, AJobThatCanNeverRunTakesNothingFromTheOthers) {
+  AddJob(1, 500.0, 10);
+  live_.jobs.back()["exclude_servers"] = Json::array({"here"});
+  AddJob(2, 500.0, 10);
+  live_.jobs.back()["servers"] = Json::array({"nowhere"});
+  AddJob(3, 500.0, 0);  // its file bars the only type
+  AddJob(4, 500.0, 10);
+  live_.jobs.back()["scale_factor"] = 2;
+  AddJob(5, 500.0, 10);
+  AddWaiting(6, 100.0, {1});
+  auto jobs = Forecast();
+  for (const uint64_t id : {1, 2, 3, 4, 6}) {
+    EXPECT_EQ(jobs[id].start.earliest_s, kNever) << id;
+    EXPECT_EQ(jobs[id].finish.earliest_s, kNever) << id;
+  }
+  EXPECT_NEAR(jobs[5].start.latest_s, 0, 0.1);
+  EXPECT_LE(jobs[5].finish.latest_s, 62.6);
+  QueueRow row;
+  row.id = 1;
+  row.state = "PD";
+  const auto forecast = PredictQueue(live_, 60);
+  ASSERT_OK(forecast);
+  EXPECT_THAT(RenderForecast(*forecast, {row}, 200), Not(HasSubstr("00:")));
+
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_GE(answer->job.start_s, 50);
+  EXPECT_LE(answer->job.finish_s, 50 + 100 + 2 * 10);
+  EXPECT_EQ(answer->others.size(), 1u);
+}
+
+// Servers of different sizes, so that "big" is several in the simulation.
+TEST_F(WhatIfTest, AJobIsExpectedOnTheServersThatItMayUse) {
+  const Json idle = {{"type", "v100"}, {"state", "idle"}};
+  live_.nodes = Json::array(
+      {{{"server", "big"}, {"accelerators", Json::array({idle, idle})}},
+       {{"server", "small"}, {"accelerators", Json::array({idle})}}});
+  AddJob(1, 500.0, 10);
+  live_.jobs.back()["servers"] = Json::array({"small"});
+  AddJob(2, 500.0, 10);
+  live_.jobs.back()["exclude_servers"] = Json::array({"big"});
+  AddJob(3, 500.0, 10);
+  live_.jobs.back()["servers"] = Json::array({"small", "nowhere"});
+  live_.jobs.back()["scale_factor"] = 2;
+  AddJob(4, 500.0, 10);
+  live_.jobs.back()["exclude_servers"] = Json::array({"small"});
+  auto jobs = Forecast();
+  EXPECT_NEAR(jobs[1].start.latest_s, 0, 0.1);
+  EXPECT_GE(jobs[2].start.earliest_s, 40 - 0.1) << "the other one has small";
+  EXPECT_LE(jobs[2].start.latest_s, 62.5 + 10);
+  EXPECT_EQ(jobs[3].start.earliest_s, kNever) << "small has one accelerator";
+  EXPECT_NEAR(jobs[4].start.latest_s, 0, 0.1);
+
+  spec_.servers = {"small"};
+  const auto answer = Predict(live_, spec_, 10);
+  ASSERT_OK(answer);
+  EXPECT_GE(answer->job.start_s, 100 - 0.1);
+  EXPECT_LE(answer->job.start_s, 100 + 3 * 10);
+}
+
+TEST_F(WhatIfTest, AnOpaqueJobThatRunsLeavesAJobItsOnlyServer) {
+  live_.nodes = Json::array();
+  for (const char* server : {"a", "b"}) {
+    live_.nodes.push_back(
+        {{"server", server},
+         {"accelerators",
+          Json::array({{{"type", "v100"}, {"state", "idle"}}})}});
+  }
+  AddJob(1, 1000.0, 10);
+  live_.jobs.back()["opaque"] = true;
+  live_.jobs.back()["placed"] = true;
+  live_.nodes[1]["accelerators"][0]["state"] = "allocated";
+  live_.nodes[1]["accelerators"][0]["jobs"] = Json::array({1});
+  AddJob(2, 100.0, 10);
+  live_.jobs.back()["servers"] = Json::array({"a"});
+  AddJob(3, 100.0, 10);
+  live_.jobs.back()["servers"] = Json::array({"b"});
+  auto jobs = Forecast();
+  EXPECT_LE(jobs[2].start.latest_s, 10) << "at the latest the next round";
+  EXPECT_GE(jobs[3].start.earliest_s, 80 - 0.1);
+}
+
+TEST_F(WhatIfTest, AnElementThatCanNeverRunKeepsItsTurn) {
+  HaveAccelerators(2);
+  for (uint64_t id = 11; id <= 12; ++id) {
+    AddWaiting(id, 300.0, Json::array());
+    live_.jobs.back()["waits"] = id > 11;
+    live_.jobs.back()["array"] = 10;
+    live_.jobs.back()["array_at_once"] = 1;
+  }
+  AddWaiting(13, 100.0, {10});
+  live_.jobs[0]["servers"] = Json::array({"nowhere"});
+  auto jobs = Forecast();
+  EXPECT_EQ(jobs[12].start.earliest_s, kNever);
+  EXPECT_EQ(jobs[13].start.earliest_s, kNever);
+}
+
+TEST_F(WhatIfTest, NoForecastIsMadeOfAnArray) {
+  EXPECT_EQ(NoForecastOf(spec_), "");
+  spec_.array = "0-3%2";
+  EXPECT_THAT(NoForecastOf(spec_), HasSubstr("an array of 4 jobs; once"));
+  spec_.array = "7";
+  EXPECT_THAT(NoForecastOf(spec_), HasSubstr("an array of 1 job; once"));
+}
+
 TEST_F(WhatIfTest, JobsThatWaitAreExpectedWithASpread) {
   AddJob(1, 500.0, 10);
   AddJob(2, 500.0, 10);

@@ -433,6 +433,7 @@ TEST(ForecastRows, JobsBehindTheQueueAreShownWhereTheyAreAskedFor) {
   array.job_class = JobClass::kOpaque;
   array.time_limit_s = 60;
   array.types = {"k80"};
+  array.exclude_servers = {"elsewhere"};
   array.throughputs = {{"v100", 7.0}};
   driver.Submit("lm", 1, array);
   const JobId held = driver.Submit("held", 1, JobSpec());
@@ -457,6 +458,8 @@ TEST(ForecastRows, JobsBehindTheQueueAreShownWhereTheyAreAskedFor) {
   EXPECT_EQ(rows[4]["waits"], true);
   EXPECT_EQ(rows[4]["array"], 3);
   EXPECT_EQ(rows[4]["time_left_s"], 60.0);
+  EXPECT_EQ(rows[4]["servers"], json::array());
+  EXPECT_EQ(rows[4]["exclude_servers"], json::array({"elsewhere"}));
   EXPECT_EQ(rows[4]["throughputs"]["v100"], 0.0) << "its file bars it";
   EXPECT_EQ(rows[5]["waits"], false);
   EXPECT_EQ(rows[5]["held"], true);

@@ -43,6 +43,17 @@ TEST(TraceSimulation, AJobWaitsForOthersAndForItsTime) {
   EXPECT_LE(result.jobs[2].started_s, 200'100);
 }
 
+TEST(TraceSimulation, AJobKeepsToItsServers) {
+  SimulationOptions options = SmallOptions("fast:4x2", "fifo");
+  options.servers.assign(3, {"fast-1"});
+  const SimulationResult result =
+      Simulate(options, SmallTrace({{"a", 1000}, {"a", 1000}, {"a", 1000}}));
+  ASSERT_TRUE(result.complete) << result.stopped;
+  EXPECT_DOUBLE_EQ(result.jobs[0].started_s, 0);
+  EXPECT_DOUBLE_EQ(result.jobs[1].started_s, 0);
+  EXPECT_GE(result.jobs[2].started_s, 250);
+}
+
 TEST(TraceSimulation, ElementsOfAnArrayWaitForTheirTurn) {
   SimulationOptions options = SmallOptions("fast:4", "fifo");
   options.waits.resize(5);
