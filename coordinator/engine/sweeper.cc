@@ -339,7 +339,7 @@ bool HoldElementUntilDue(State& s, Job& job) {
 
 bool HoldUntilDueAgain(State& s, Time now, Job& job) {
   const bool has_begun = job.active() || job.received_s > 0 || job.AnyLive();
-  if (!job.spec.not_before_s || IsAhead(job) || has_begun ||
+  if (!job.spec.not_before_s || WaitsByItself(job) || has_begun ||
       DueAt(s, job) <= now) {
     return false;
   }

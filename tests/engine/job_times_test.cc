@@ -1,4 +1,5 @@
 // The times that a job file names: not_before and time_limit.
+#include "coordinator/engine/related_jobs.h"
 #include "coordinator/engine/sweeper.h"
 #include "tests/engine/engine_driver.h"
 
@@ -61,6 +62,19 @@ TEST(NotBefore, IsWaitedForAgainAfterAHold) {
   command(CommandKind::kHold);
   command(CommandKind::kRelease);
   EXPECT_TRUE(driver.job(job).active());
+}
+
+// The release lets it start without its parents.
+TEST(NotBefore, IsNotWaitedForInPlaceOfParents) {
+  EngineDriver driver;
+  driver.Submit("first");
+  JobSpec spec = Later(300);
+  spec.after_success = {"first"};
+  const JobId job = driver.Submit("second", 1, spec);
+  ASSERT_TRUE(engine::AwaitsJobs(driver.job(job)));
+  driver.Step(event::JobCommanded{job, CommandKind::kRelease, 1});
+  EXPECT_THAT(driver.job(job).parents, IsEmpty());
+  EXPECT_FALSE(engine::AwaitsJobs(driver.job(job)));
 }
 
 TEST(NotBefore, IsOverForAJobThatWasReleasedWhileItWaited) {
