@@ -606,8 +606,8 @@ void ClientRequests::GoOnWithCounts(Time now) {
 }
 
 void ClientRequests::GoOnWithView(Time now) {
-  // Who asks while a view is being made gets the next one, which has all that
-  // was done before the question.
+  // A question that comes while a view is being made is answered from the next
+  // one, which shows all that was done before the question.
   if (!views_.is_making()) made_for_ = std::exchange(listings_, {});
   std::shared_ptr<const QueueView> before = views_.last();
   const std::shared_ptr<const QueueView> view = views_.Advance(now);
