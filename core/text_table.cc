@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "core/text.h"
 
@@ -105,6 +106,26 @@ std::string FormatScalar(double value) {
     return absl::StrFormat("%.3f", value);
   }
   return absl::StrFormat("%.4g", value);
+}
+
+std::optional<double> ParseDuration(std::string_view text) {
+  constexpr std::string_view kUnits = "smhd";
+  constexpr double kUnits_s[] = {1, 60, 3600, 86400};
+  if (text.empty()) return std::nullopt;
+  double seconds = 0;
+  while (!text.empty()) {
+    const size_t digits = text.find_first_not_of("0123456789.");
+    double count = 0;
+    if (digits == std::string_view::npos) return std::nullopt;
+    if (!absl::SimpleAtod(ToAbsl(text.substr(0, digits)), &count)) {
+      return std::nullopt;
+    }
+    const size_t unit = kUnits.find(text[digits]);
+    if (unit == std::string_view::npos) return std::nullopt;
+    seconds += count * kUnits_s[unit];
+    text.remove_prefix(digits + 1);
+  }
+  return std::isfinite(seconds) ? std::optional(seconds) : std::nullopt;
 }
 
 std::string FormatDuration(double seconds) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,8 @@ std::string FormatScalar(double value);
 // "0.42 s", "12 s", "3 min 20 s", "5 h 12 min", "3.2 days"; "-" for NaN or
 // never.
 std::string FormatDuration(double seconds);
+// Seconds of "90s", "30m", "1h30m" or "2d". nullopt: it is no such text.
+std::optional<double> ParseDuration(std::string_view text);
 // "0.83 h", "16.82 h", "104.1 h"; "-" for NaN or never.
 std::string FormatHours(double seconds);
 // "45.3 %"

@@ -378,19 +378,22 @@ void Client::Sleep(double seconds) {
   }
 }
 
+absl::StatusOr<std::vector<std::string>> ParseState(const std::string& state) {
+  std::vector<std::string> letters = StateLettersOf(state);
+  if (!letters.empty()) return letters;
+  return absl::InvalidArgumentError(StrCat(
+      "\"", state,
+      "\" is no state of a job; give PD or waiting, R or running, S or "
+      "paused, CG or pausing, F or held, CD or finished, CA or cancelled"));
+}
+
 absl::StatusOr<std::string> QueueFilter(const std::string& user,
                                         const std::string& app,
                                         const std::vector<std::string>& states,
                                         std::optional<size_t> ended_max) {
   Json filter = Json::object();
   for (const std::string& state : states) {
-    const std::vector<std::string> letters = StateLettersOf(state);
-    if (letters.empty()) {
-      return absl::InvalidArgumentError(StrCat(
-          "--state \"", state,
-          "\" is no state of a job; give PD or waiting, R or running, S or "
-          "paused, CG or pausing, F or held, CD or finished, CA or cancelled"));
-    }
+    GAVEL_ASSIGN_OR_RETURN(const auto letters, ParseState(state));
     for (const std::string& one : letters) filter["states"].push_back(one);
   }
   if (!user.empty()) filter["user"] = user;

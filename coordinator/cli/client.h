@@ -168,6 +168,9 @@ absl::Status CommandJobs(Client& client, bool json,
                          const std::vector<std::string>& jobs,
                          CommandRequest command, const char* done);
 
+// The letters of a state, which somebody typed as those or as a word.
+// INVALID_ARGUMENT: it is none.
+absl::StatusOr<std::vector<std::string>> ParseState(const std::string& state);
 // The filter of a QueryKind::kQueue by these; empty: all jobs. `states`: by
 // letters or words. INVALID_ARGUMENT: no state of a job.
 absl::StatusOr<std::string> QueueFilter(

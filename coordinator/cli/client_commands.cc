@@ -133,7 +133,10 @@ absl::Status RunRequest(const CommandOptions& options, CommandKind kind,
         "name jobs, or choose them by --user, --state, --name and --app, but "
         "not both");
   }
-  if (options.jobs.empty()) throw CLI::RequiredError("jobs");
+  if (options.jobs.empty()) {
+    throw CLI::RequiredError(
+        "a job, or one of --user, --state, --name and --app,");
+  }
   CommandRequest command;
   command.kind = kind;
   return CommandJobs(options, options.jobs, std::move(command), done);
@@ -202,6 +205,7 @@ void AddCheckpointCommand(CLI::App& app, int* exit_code) {
   command.get_option("jobs")->required(false);
   command.callback([options, exit_code, &command] {
     if (!command.get_subcommands().empty()) return;
+    if (options->jobs.empty()) throw CLI::RequiredError("jobs");
     *exit_code = ExitCodeOf(RunRequest(*options, CommandKind::kCheckpoint,
                                        "Asked for a checkpoint of"));
   });
@@ -442,6 +446,12 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
   AddClientOptions(shutdown, &of_shutdown);
 }
 
+// "5400" of "1h30m"; any other text as it is.
+static std::string SecondsOf(const std::string& text) {
+  const std::optional<double> seconds = ParseDuration(text);
+  return seconds ? StrCat(*seconds) : text;
+}
+
 void AddOperatorCommands(CLI::App& app, int* exit_code) {
   auto [notify, of_notify] = AddCommand<NotifyOptions>(
       app, exit_code, "notify",
@@ -468,8 +478,9 @@ void AddOperatorCommands(CLI::App& app, int* exit_code) {
       ->required();
   JobUpdate& update = options.update;
   AddOption(command, "--weight", update.weight, "", "its priority");
-  AddOption(command, "--deadline", update.deadline_s, "SECONDS",
-            "seconds after submission; 0: none");
+  AddOption(command, "--deadline", update.deadline_s, "DURATION",
+            "after submission: seconds, or such as 1h30m; 0: none")
+      ->transform(SecondsOf);
   AddOption(command, "--entity", update.entity, "NAME", "that it counts for");
   AddOption(command, "--types", update.types, "TYPE",
             "accelerator types that it may run on: v100,p100; or all")
@@ -478,8 +489,9 @@ void AddOperatorCommands(CLI::App& app, int* exit_code) {
             "fewest workers; 0: its scale factor");
   AddOption(command, "--scale-factor-max", update.scale_factor_max, "",
             "most workers; 0: its scale factor");
-  AddOption(command, "--time-limit", update.time_limit_s, "SECONDS",
-            "that it may run in all; 0: no limit");
+  AddOption(command, "--time-limit", update.time_limit_s, "DURATION",
+            "that it may run in all: seconds, or such as 1h30m; 0: no limit")
+      ->transform(SecondsOf);
   AddOption(command, "--after", update.after_success, "JOB",
             "starts once these jobs have finished: names or ids, by commas; "
             "0: none")

@@ -23,6 +23,7 @@
 #include "coordinator/http/metrics.h"
 #include "coordinator/policy/policy.h"
 #include "coordinator/server/history.h"
+#include "coordinator/server/queue_view.h"
 #include "coordinator/server/rows.h"
 #include "core/status.h"
 #include "core/text.h"
@@ -262,7 +263,7 @@ absl::Status CoordinatorDocuments::Act(const std::string& key,
   return absl::FailedPreconditionError(reply.error);
 }
 
-// Rows from the cursor on, which is the id of the last one, as many as wanted.
+// Rows from the cursor on, as many as wanted.
 absl::StatusOr<Json> CoordinatorDocuments::JobsPage(
     const DocumentRequest& request) {
   GAVEL_ASSIGN_OR_RETURN(
@@ -282,7 +283,9 @@ absl::StatusOr<Json> CoordinatorDocuments::JobsPage(
     query.cursor = reply.next_cursor;
     if (jobs.size() >= request.limit && !jobs.empty()) {
       // Perhaps the page had more.
-      query.cursor = jobs.back().value("id", uint64_t{0});
+      ListingCursor last = ListingCursor::Read(reply.next_cursor);
+      last.job = JobId(jobs.back().value("id", uint64_t{0}));
+      query.cursor = last.Write();
       break;
     }
   } while (query.cursor != 0);

@@ -331,15 +331,36 @@ struct HistoryOptions : ClientOptions {
   std::string file;
 };
 
+// Sets the time of `filter`; an empty text leaves its end as it is.
+absl::Status ReadTimes(const std::string& since, const std::string& until,
+                       double now_s, HistoryFilter* filter) {
+  if (!since.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(filter->since_s, ParseWallTime(since, now_s));
+  }
+  if (!until.empty()) {
+    GAVEL_ASSIGN_OR_RETURN(filter->until_s, ParseWallTime(until, now_s));
+  }
+  if (filter->until_s > 0 && filter->since_s > filter->until_s) {
+    return absl::InvalidArgumentError(
+        StrCat("--since \"", since, "\" is later than --until \"",
+               until.empty() ? "now" : until, "\"; give an earlier one"));
+  }
+  return absl::OkStatus();
+}
+
+// Sets the letters of the state that somebody typed as those or as a word.
+absl::Status ReadState(std::string* state) {
+  if (state->empty()) return absl::OkStatus();
+  GAVEL_ASSIGN_OR_RETURN(const auto letters, ParseState(*state));
+  *state = letters.front();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Json> FetchHistory(HistoryOptions options) {
   HistoryFilter& filter = options.filter;
-  const double now_s = WallClockNow();
-  if (!options.since.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(filter.since_s, ParseWallTime(options.since, now_s));
-  }
-  if (!options.until.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(filter.until_s, ParseWallTime(options.until, now_s));
-  }
+  GAVEL_RETURN_IF_ERROR(
+      ReadTimes(options.since, options.until, WallClockNow(), &filter));
+  GAVEL_RETURN_IF_ERROR(ReadState(&filter.state));
   if (!options.file.empty()) {
     options.file = JournalIn(options.file);
     if (!options.job.empty()) {
@@ -395,11 +416,9 @@ absl::StatusOr<Json> FetchTable(const UsageOptions& options, Client* client,
 absl::Status ShowUsage(const UsageOptions& options) {
   HistoryFilter filter;
   const double now_s = WallClockNow();
-  GAVEL_ASSIGN_OR_RETURN(filter.since_s, ParseWallTime(options.since, now_s));
   filter.until_s = now_s;
-  if (!options.until.empty()) {
-    GAVEL_ASSIGN_OR_RETURN(filter.until_s, ParseWallTime(options.until, now_s));
-  }
+  GAVEL_RETURN_IF_ERROR(
+      ReadTimes(options.since, options.until, now_s, &filter));
   std::unique_ptr<Client> client;
   if (options.file.empty()) {
     GAVEL_ASSIGN_OR_RETURN(client, options.Connect());
@@ -514,7 +533,8 @@ void AddHistoryCommand(CLI::App& app, int* exit_code) {
   AddOption(command, "--job", options.job, "", "one job, by id or name");
   AddOption(command, "--user", options.filter.user, "", "jobs of this user");
   AddOption(command, "--state", options.filter.state, "",
-            "jobs in this state: PD R S CG CD F CA");
+            "jobs in this state: PD R S CG CD F CA, or waiting, running and so "
+            "on");
   AddOption(command, "--since", options.since, "TIME",
             "leaves out what ended before: 2026-11-21, 2026-11-21T18:30, or 2h "
             "for two hours ago");

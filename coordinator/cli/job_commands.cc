@@ -280,7 +280,16 @@ absl::Status PrintOutput(Client& client, JobId job,
     GAVEL_ASSIGN_OR_RETURN(more, stream.PrintPiece());
   }
   stream.TellTroubles();
-  if (stream.error().empty()) return absl::OkStatus();
+  if (stream.error().empty()) {
+    // The history alone may know a job, and then there is nothing to say.
+    const absl::StatusOr<QueueRow> row = JobOf(client, job);
+    if (!stream.any() && row.ok() && options.since_s == 0) {
+      PrintNotices(
+          {StrCat("job ", ShownId(*row), " has printed nothing",
+                  row->reason.empty() ? "" : "; it is ", row->reason)});
+    }
+    return absl::OkStatus();
+  }
   if (!stream.any()) return absl::FailedPreconditionError(stream.error());
   PrintNotices({stream.error()});
   return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "coordinator/server/rows.h"
 #include "coordinator/workload/job_array.h"
 #include "core/text.h"
@@ -132,6 +133,14 @@ void NameLine(bool is_cut, QueueLine* line) {
                     FormatIndices(indices), "]");
 }
 
+// What the line says of one of its jobs, with a remedy for all of them.
+std::string ReasonCell(const QueueLine& line) {
+  const QueueRow& usual = UsualOf(line);
+  return absl::StrReplaceAll(PlaceCell(usual),
+                             {{StrCat("`gavel release ", usual.id, "`"),
+                               StrCat("`gavel release ", line.id, "`")}});
+}
+
 std::vector<std::string> QueueCells(const QueueLine& line) {
   const QueueRow& row = *line.jobs.front();
   return {line.id,
@@ -145,7 +154,7 @@ std::vector<std::string> QueueCells(const QueueLine& line) {
           ShareCell(row),
           FormatCount(row.pauses),
           FormatCount(row.moves),
-          PlaceCell(UsualOf(line))};
+          ReasonCell(line)};
 }
 
 }  // namespace
@@ -353,12 +362,13 @@ std::string RenderStatusLine(const StatusRow& status) {
                                      status.round_duration_s.value_or(0)));
   }
   StrAppend(&line, "; ", status.policy, "; jobs:");
+  const size_t before = line.size();
   for (const char* letters : {"R", "CG", "S", "PD", "CD", "F", "CA"}) {
     const uint64_t* const count = FindNamed(status.jobs, letters);
     if (count == nullptr || *count == 0) continue;
     StrAppend(&line, " ", *count, " ", StateWord(letters));
   }
-  return line;
+  return line.size() > before ? line : line + " none";
 }
 
 std::string RenderStatus(const StatusRow& status) {

@@ -42,22 +42,10 @@ constexpr size_t kBarWidth = 30;
 // Before that the speed says little.
 constexpr double kFractionKnown = 0.005;
 
-// Seconds of "30m"; below 0: it is no such thing.
-double ParseAge(const std::string& text) {
-  char* end = nullptr;
-  const double count = std::strtod(text.c_str(), &end);
-  const std::string unit = end;
-  if (end == text.c_str() || !std::isfinite(count) || count < 0) return -1;
-  if (unit == "s") return count;
-  if (unit == "m") return 60 * count;
-  if (unit == "h") return 3600 * count;
-  return unit == "d" ? 86400 * count : -1;
-}
-
 absl::StatusOr<double> ParseTime(const std::string& text, double now_s,
                                  bool ahead) {
-  if (const double age_s = ParseAge(text); age_s >= 0) {
-    return ahead ? now_s + age_s : now_s - age_s;
+  if (const std::optional<double> away_s = ParseDuration(text)) {
+    return ahead ? now_s + *away_s : now_s - *away_s;
   }
   for (const char* form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S",
                            "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -27,17 +28,6 @@
 
 namespace gavel::engine {
 
-namespace {
-
-std::string FailuresOf(const Job& job) {
-  if (job.failures_in_a_row == 0) return "";
-  return StrCat("it failed ", job.failures_in_a_row,
-                " times in a row without a new checkpoint, and is held after ",
-                job.spec.retries_max);
-}
-
-}  // namespace
-
 static Reason WhyWaiting(const State& s, const Job& job, Time now);
 static std::optional<reason::KeptOut> WhyKeptOut(const State& s,
                                                  const Job& job);
@@ -45,6 +35,21 @@ static std::optional<Reason> WhyReserved(const State& s, const Job& job,
                                          Time now);
 static Reason WaitsForHolder(const State& s, const Accelerator& place,
                              const WorkerKey& holder, Time now);
+
+std::string FailuresText(const Job& job) {
+  const int failures = job.failures_in_a_row;
+  if (failures == 0) return "";
+  std::string text = failures == 1
+                         ? "it failed once"
+                         : StrCat("it failed ", failures,
+                                  " times in a row without a new checkpoint");
+  if (job.last_end > 0)
+    StrAppend(&text, " (last: exit code ", job.last_end, ")");
+  if (job.last_end < 0) {
+    StrAppend(&text, " (last: killed by signal ", -job.last_end, ")");
+  }
+  return StrCat(text, ", and is held after ", job.spec.retries_max);
+}
 
 event::Received ReceivedOf(const State& s, JobId id, Time now) {
   const Job& job = s.jobs.at(id);
@@ -109,7 +114,7 @@ Reason WhyUnranked(const State& s, JobId id, Time now) {
     }
     if (worker.process != ProcessState::kJoined) {
       return reason::Starting{first.server, IdleStart(now, worker),
-                              StartTimeout(job, s.options), FailuresOf(job)};
+                              StartTimeout(job, s.options), FailuresText(job)};
     }
     if (const WorkerKey* holder =
             s.leases.HeldByOther(job.assigned[rank], job)) {
@@ -237,11 +242,16 @@ Reason WaitsForHolder(const State& s, const Accelerator& place,
 std::optional<Reason> WhyReserved(const State& s, const Job& job, Time now) {
   std::optional<Reason> first;
   Time first_end = kNever;
-  const std::vector<bool>& usable = s.figures.UsableTypes(job);
   for (const Accelerator& other : s.cluster.accelerators()) {
     if (!other.reserved || !other.may_start()) continue;
-    if (!usable[static_cast<size_t>(s.cluster.TypeOf(other.id))]) continue;
-    for (const WorkerKey& holder : s.leases.Holders(other.id)) {
+    if (s.avoidance.Bars(job.id, other.id)) continue;
+    if (!(s.throughputs.Get(job.id, other.info.type).steps_per_s > 0)) continue;
+    const std::span<const WorkerKey> holders = s.leases.Holders(other.id);
+    const std::span<const JobId> assigned = s.assigned.JobsOn(other.id);
+    if (holders.empty() && !assigned.empty() && !first) {  // it is starting
+      first = reason::WaitsForRelease{other.info.type, assigned.front()};
+    }
+    for (const WorkerKey& holder : holders) {
       const Worker* const keeps = KeepsUntilItsEnd(s, holder, now);
       const Time end =
           keeps == nullptr ? now : EndsBy(s.jobs.at(holder.job), *keeps);
@@ -253,19 +263,18 @@ std::optional<Reason> WhyReserved(const State& s, const Job& job, Time now) {
   return first;
 }
 
+static bool AnyReachable(const Cluster& cluster) {
+  return std::ranges::any_of(cluster.accelerators(), [](const auto& one) {
+    return !one.forgotten && one.state == AcceleratorState::kUsable;
+  });
+}
+
 Reason WhyWaiting(const State& s, const Job& job, Time now) {
-  const std::vector<int>& capacity = s.cluster.Capacity();
-  if (std::all_of(capacity.begin(), capacity.end(),
-                  [](int count) { return count == 0; })) {
-    if (auto reserved = WhyReserved(s, job, now)) return *reserved;
-    if (auto drained = WhyDrained(job, s.cluster, s.throughputs))
-      return *drained;
-    return reason::NoServer();
-  }
   if (s.checkpoints.IsStranded(job)) return s.checkpoints.WhyStranded(job);
   if (s.checkpoints.IsTooWideForOneServer(job)) {
     return reason::TooWide{job.scale_factor};
   }
+  const std::vector<int>& capacity = s.cluster.Capacity();
   const std::vector<bool>& usable_types = s.figures.UsableTypes(job);
   bool usable = false;
   for (size_t type = 0; type < capacity.size(); ++type) {
@@ -284,8 +293,8 @@ Reason WhyWaiting(const State& s, const Job& job, Time now) {
     if (auto reserved = WhyReserved(s, job, now)) return *reserved;
     if (auto servers = WhyNotItsServers(s, job)) return *servers;
     if (auto kept_out = WhyKeptOut(s, job)) return *kept_out;
-    if (auto drained = WhyDrained(job, s.cluster, s.throughputs))
-      return *drained;
+    if (auto drained = WhyDrained(s, job)) return *drained;
+    if (!AnyReachable(s.cluster)) return reason::NoServer();
     return reason::Unusable{job.spec.LeastWorkers()};
   }
   if (job.spec.interactive()) return WhyNotSeated(s, job);

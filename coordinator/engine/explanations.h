@@ -59,6 +59,10 @@ Reason Why(const State& s, JobId job, Time now);
 // The same without the place in line.
 Reason WhyUnranked(const State& s, JobId job, Time now);
 
+// "it failed 2 times in a row without a new checkpoint (last: exit code 3), and
+// is held after 5"; empty: it has not failed since its last checkpoint.
+std::string FailuresText(const Job& job);
+
 // Returns why the rank gave up its lease of `left` at a boundary: "paused:
 // preempted by job 12, its share is exhausted (...)". The answer follows from
 // the decisions up to now, and anybody may read it.

@@ -131,6 +131,10 @@ class Avoidance {
     return barred_.contains(job) || IsKeptOut(job);
   }
   bool IsBarred(JobId job) const { return barred_.contains(job); }
+  bool Bars(JobId job, AcceleratorId where) const {
+    const auto barred = barred_.find(job);
+    return barred != barred_.end() && barred->second.contains(where);
+  }
   bool Avoids(Time now, JobId job, AcceleratorId where) const;
   // The number of usable accelerators of the type that the job may have, and
   // that its file alone lets it have.

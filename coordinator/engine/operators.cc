@@ -300,14 +300,23 @@ std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
   return id.valid() ? std::vector{id} : std::vector<AcceleratorId>();
 }
 
-std::optional<reason::Drained> WhyDrained(const Job& job,
-                                          const Cluster& cluster,
-                                          const ThroughputMatrix& throughputs) {
+}  // namespace gavel
+
+namespace gavel::engine {
+
+static void Leave(State& s, Time now, const event::AcceleratorsDrained& e);
+static void CarryOut(State& s, Time now, const event::JobCommanded& e,
+                     Job* job);
+static void Enqueue(State& s, Time now, Job& job);
+
+std::optional<reason::Drained> WhyDrained(const State& s, const Job& job) {
   std::map<std::string, int> count;  // by type, if none were drained
   // By type and why: servers.
   std::map<std::pair<std::string, std::string>, std::set<std::string>> drained;
-  for (const Accelerator& accelerator : cluster.accelerators()) {
-    if (accelerator.forgotten) continue;
+  for (const Accelerator& accelerator : s.cluster.accelerators()) {
+    if (accelerator.forgotten || s.avoidance.Bars(job.id, accelerator.id)) {
+      continue;
+    }
     const std::string& type = accelerator.info.type;
     const bool off = accelerator.drained || accelerator.leaving;
     if (accelerator.usable() || off) ++count[type];
@@ -316,7 +325,7 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
   std::vector<std::string> texts;
   for (const auto& [type_and_why, servers] : drained) {
     const auto& [type, why] = type_and_why;
-    const bool usable = throughputs.Get(job.id, type).steps_per_s > 0;
+    const bool usable = s.throughputs.Get(job.id, type).steps_per_s > 0;
     if (!usable || count[type] < job.spec.LeastWorkers()) continue;
     texts.push_back(
         StrCat(type, " of ", absl::StrJoin(servers, " and "), ": ", why));
@@ -329,15 +338,6 @@ std::optional<reason::Drained> WhyDrained(const Job& job,
   }
   return reason::Drained{absl::StrJoin(texts, "; ")};
 }
-
-}  // namespace gavel
-
-namespace gavel::engine {
-
-static void Leave(State& s, Time now, const event::AcceleratorsDrained& e);
-static void CarryOut(State& s, Time now, const event::JobCommanded& e,
-                     Job* job);
-static void Enqueue(State& s, Time now, Job& job);
 
 void On(State& s, Time, const event::PricesChanged& e) {
   for (const auto& [type, price] : e.prices) s.allocation.SetPrice(type, price);

@@ -81,12 +81,6 @@ std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
 std::vector<AcceleratorId> AcceleratorsOf(const event::AcceleratorsDrained& e,
                                           const Cluster& cluster);
 
-// The drained accelerators that the job could run on otherwise, and why they
-// are drained; nullopt if there are none.
-std::optional<reason::Drained> WhyDrained(const Job& job,
-                                          const Cluster& cluster,
-                                          const ThroughputMatrix& throughputs);
-
 }  // namespace gavel
 
 namespace gavel::engine {
@@ -95,6 +89,10 @@ namespace gavel::engine {
 // holds, updates and changes of the policy are undone by another event.
 //
 // Not thread-safe. Snapshot fields: the policy that was set, and drains.
+
+// The drained accelerators that the job could run on otherwise, and why they
+// are drained; nullopt if there are none.
+std::optional<reason::Drained> WhyDrained(const State& s, const Job& job);
 
 void On(State& s, Time now, const event::PricesChanged& e);
 void Admit(State& s, Time now, const event::JobCommanded& e);

@@ -59,7 +59,8 @@ struct Submitted {
 struct NoServer {
   static constexpr Text kName = "no_server";
   static constexpr Text kSentence =
-      "waiting: no accelerator has joined; start `gavel agent` on a server";
+      "waiting: no accelerator can be reached; start `gavel agent` on a "
+      "server";
 };
 
 // A WaitingLine fills in the type and the place in line.

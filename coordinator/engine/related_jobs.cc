@@ -317,8 +317,14 @@ std::string ProgressText(const State& s, JobId id) {
     const ArrayBook::Counts* const counts = s.arrays.Find(id);
     if (counts == nullptr) return "";
     const size_t left = counts->present;
+    const size_t go_on = counts->queued + counts->waiting.size();
+    const std::string stand =
+        left > go_on
+            ? StrCat(", ", left - go_on, " held or waiting for other jobs")
+            : "";
     return StrCat(" (an array, ", left, left == 1 ? " job" : " jobs",
-                  " of which ", left == 1 ? "has" : "have", " not ended)");
+                  " of which ", left == 1 ? "has" : "have", " not ended", stand,
+                  ")");
   }
   if (job->active()) return job->HoldsAny() ? " (running)" : " (waiting)";
   // Not with the words of its program, which readers of the child may not read.

@@ -389,10 +389,11 @@ void ClientRequests::AnswerOfOne(Time now, const Requester& from,
       });
 }
 
-// The first page starts a new view; further pages continue the last one.
+// The first page starts a new view, which further pages continue.
 void ClientRequests::List(Time now, const Requester& from,
                           const QueryRequest& request) {
-  auto view = request.cursor != 0 ? views_.Recent(now) : nullptr;
+  auto view =
+      request.cursor != 0 ? views_.ForPage(request.cursor, now) : nullptr;
   if (view != nullptr) {
     return AskListing(from, request, std::move(view));
   }
@@ -417,12 +418,10 @@ void ClientRequests::Await(Time now, const Requester& from,
 void ClientRequests::AskListing(const Requester& from,
                                 const QueryRequest& request,
                                 std::shared_ptr<const QueueView> view,
-                                std::shared_ptr<const QueueView> before) {
+                                QueueViews::Dropped freed) {
   Ask(queries_, from, request.request,
       [request, view = std::move(view), reader = from.identity,
-       freed = std::move(before)] {
-        return ListQueue(request, *view, reader);
-      });
+       freed = std::move(freed)] { return ListQueue(request, *view, reader); });
 }
 
 void ClientRequests::Ask(QueryThread& thread, const Requester& from,
@@ -609,14 +608,14 @@ void ClientRequests::GoOnWithView(Time now) {
   // A question that comes while a view is being made is answered from the next
   // one, which shows all that was done before the question.
   if (!views_.is_making()) made_for_ = std::exchange(listings_, {});
-  std::shared_ptr<const QueueView> before = views_.last();
   const std::shared_ptr<const QueueView> view = views_.Advance(now);
   if (view == nullptr) return;
+  QueueViews::Dropped dropped = views_.TakeDropped();
   for (const Listing& one : std::exchange(made_for_, {})) {
     if (one.request.job.valid()) {
       AnswerOfOne(now, one.from, one.request, view);
     } else {
-      AskListing(one.from, one.request, view, std::exchange(before, nullptr));
+      AskListing(one.from, one.request, view, std::exchange(dropped, {}));
     }
   }
 }

@@ -277,10 +277,10 @@ class ClientRequests {
   // Answers questions about servers, the status and forecasts.
   void AnswerAtOnce(Time now, const Requester& from,
                     const QueryRequest& request);
-  // Frees `before`, if there is one, on the thread that answers.
+  // The thread that answers also frees the views that were dropped.
   void AskListing(const Requester& from, const QueryRequest& request,
                   std::shared_ptr<const QueueView> view,
-                  std::shared_ptr<const QueueView> before = nullptr);
+                  QueueViews::Dropped freed = {});
   void Ask(QueryThread& thread, const Requester& from, uint64_t request,
            QueryThread::Write write);
   // A line of the audit log. `error`: why it was not done; empty: is not said.

@@ -61,6 +61,18 @@ double ReceivedSeconds(const Job& job, Time now) {
   return seconds;
 }
 
+// "the agent of server s1 can't be reached": of the first of its workers.
+// Leases go on without the agent, as long as their processes renew them.
+std::string OutOfReach(const Job& job, const Engine& engine) {
+  for (const Worker& worker : job.workers) {
+    if (worker.held_epoch == 0) continue;
+    const auto agent = engine.agents().find(worker.server);
+    if (agent != engine.agents().end() && agent->second.reachable) continue;
+    return StrCat("the agent of server ", worker.server, " can't be reached");
+  }
+  return "";
+}
+
 // Where its tensors are, and what else there is to say of why it is there.
 std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
   std::string notes;
@@ -69,6 +81,10 @@ std::string NotesOf(const Job& job, const JobView& view, const Engine& engine) {
   };
   if (job.active()) add(RenderResize(job));
   if (job.active()) add(engine.TrialNotes(job));
+  const bool is_starting =
+      std::holds_alternative<reason::Starting>(view.reason);  // says it itself
+  if (job.active() && !is_starting) add(engine::FailuresText(job));
+  if (job.active()) add(OutOfReach(job, engine));
   add(view.memory);
   // Nothing was measured of a job that has never run.
   const bool ran = view.progress.incarnations > 0;
@@ -558,9 +574,9 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
   JsonPage page;
   QueueRow row;
   JsonText text;
-  uint64_t last = request.cursor;
+  ListingCursor last = {view.number, ListingCursor::Read(request.cursor).job};
   auto job = std::ranges::upper_bound(
-      view.jobs, JobId(request.cursor), {},
+      view.jobs, last.job, {},
       [](const std::shared_ptr<const JobView>& one) { return one->id; });
   for (; job != view.jobs.end(); ++job) {
     const JobView& one = **job;
@@ -573,10 +589,10 @@ QueryReply ListQueue(const QueryRequest& request, const QueueView& view,
     text.Clear();
     text.Value(row);
     if (!page.AddText(text.text())) {
-      reply.next_cursor = last;
+      reply.next_cursor = last.Write();
       break;
     }
-    last = one.id.value();
+    last.job = one.id;
   }
   reply.json = page.Take();
   return reply;
@@ -618,7 +634,7 @@ std::shared_ptr<const QueueView> QueueViews::Advance(Time now) {
   if (!all) return nullptr;
   due_at_ = now + kPause * making_->work_s;
   making_.reset();
-  return last_;
+  return kept_.back();
 }
 
 void QueueViews::Begin() {
@@ -626,7 +642,7 @@ void QueueViews::Begin() {
   making_->view = std::make_shared<QueueView>();
   making_->view->line = line_;
   making_->view->jobs.reserve(engine_.jobs().size());
-  making_->before = last_;
+  if (!kept_.empty()) making_->before = kept_.back();
   making_->types = engine_.cluster().types().size();
   if (engine_.HasApps()) making_->rho = engine_.EmptyRhoProblem();
   if (line_ != nullptr) return;
@@ -696,12 +712,29 @@ void QueueViews::Complete(Time now) {
         [rho = *std::move(making_->rho)] { return RhoOfJobs(rho); });
   }
   view.now = now;
-  last_ = making_->view;
+  last_number_ = (last_number_ + 1) % ListingCursor::kViews;
+  view.number = last_number_;
+  kept_.push_back(making_->view);
+  while (kept_.size() > kKept || now - kept_.front()->now > kListingAge_s) {
+    dropped_.push_back(std::move(kept_.front()));
+    kept_.pop_front();
+  }
 }
 
 std::shared_ptr<const QueueView> QueueViews::Recent(Time now) const {
-  const bool is_young = last_ != nullptr && now - last_->now <= kListingAge_s;
-  return is_young ? last_ : nullptr;
+  const bool is_young =
+      !kept_.empty() && now - kept_.back()->now <= kListingAge_s;
+  return is_young ? kept_.back() : nullptr;
+}
+
+std::shared_ptr<const QueueView> QueueViews::ForPage(uint64_t cursor,
+                                                     Time now) const {
+  const auto found = std::ranges::find(
+      kept_, ListingCursor::Read(cursor).view,
+      [](const std::shared_ptr<const QueueView>& one) { return one->number; });
+  const bool is_young =
+      found != kept_.end() && now - (*found)->now <= kListingAge_s;
+  return is_young ? *found : Recent(now);
 }
 
 bool QueueViews::HasLargeApp(const Job& job) const {

@@ -3,7 +3,9 @@
 #ifndef GAVEL_COORDINATOR_SERVER_QUEUE_VIEW_H_
 #define GAVEL_COORDINATOR_SERVER_QUEUE_VIEW_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -143,6 +145,7 @@ std::string AuctionText(const Job& job, const Engine& engine);
 std::vector<ParentRow> ParentsOf(const Job& job, const Engine& engine);
 
 struct QueueView {
+  uint64_t number = 0;  // of QueueViews
   Time now = 0;
   std::vector<std::shared_ptr<const JobView>> jobs;  // ascending
   std::shared_ptr<PlanLine> line;
@@ -151,9 +154,25 @@ struct QueueView {
   std::optional<double> RhoOf(JobId job) const;
 };
 
-// A page of `view`: rows of jobs above the cursor (the last one's id) that
-// match `filter`. The filter is JSON, and an empty one matches all jobs. Each
-// key of
+// The cursor of a listing: the view that its pages are from, and the last job
+// that was listed. It is below 2^53, as long as jobs are fewer than 2^40, and
+// so exact as a number of JavaScript.
+struct ListingCursor {
+  static constexpr int kJobBits = 40;
+  static constexpr uint64_t kViews = uint64_t{1} << 12;  // then 0 again
+
+  static ListingCursor Read(uint64_t cursor) {
+    return {cursor >> kJobBits,
+            JobId(cursor & ((uint64_t{1} << kJobBits) - 1))};
+  }
+  uint64_t Write() const { return view << kJobBits | job.value(); }
+
+  uint64_t view = 0;
+  JobId job;
+};
+
+// A page of `view`: rows of jobs above the cursor (ListingCursor) that match
+// `filter`. The filter is JSON, and an empty one matches all jobs. Each key of
 //   {"states": ["R", "PD"], "user": "ann", "name": "lm", "app": "search",
 //    "ended_max": 10, "array": 42, "array_index": 7,
 //    "totals": true, "one_of_array": true}
@@ -188,8 +207,10 @@ class QueueViews {
   static constexpr double kPause = 5;
   // How long Advance and CountSome take.
   static constexpr double kSlice_s = 1e-3;
-  // How old a view may be that the next page of a listing is taken from.
+  // How old a view may be that the next page of a listing is taken from, and
+  // how many are kept for that.
   static constexpr double kListingAge_s = 2;
+  static constexpr size_t kKept = 3;
 
   // Borrows the engine.
   explicit QueueViews(const Engine& engine, double slice_s = kSlice_s)
@@ -219,11 +240,15 @@ class QueueViews {
   // Begins a view, or goes on with the one that is being made. Returns it once
   // it is complete; null before.
   std::shared_ptr<const QueueView> Advance(Time now);
-  // The last one that is complete; null: none is.
-  std::shared_ptr<const QueueView> last() const { return last_; }
-  // The same, if it is young enough for the next page of a listing; null: none
-  // is.
+  // The last view that is complete, if it is young enough for the next page of
+  // a listing; null: none is.
   std::shared_ptr<const QueueView> Recent(Time now) const;
+  // The view that the listing began with; Recent if it is not kept any more.
+  std::shared_ptr<const QueueView> ForPage(uint64_t cursor, Time now) const;
+  // Views that are kept no longer: to be freed on another thread, because that
+  // takes as long as copying the queue.
+  using Dropped = std::vector<std::shared_ptr<const QueueView>>;
+  Dropped TakeDropped() { return std::exchange(dropped_, {}); }
 
   // One job alone, whatever the number of jobs; without its rho where its app
   // is large (HasLargeApp), because that depends on all jobs of the app.
@@ -263,7 +288,9 @@ class QueueViews {
   const Engine& engine_;
   const double slice_s_;
   std::unique_ptr<Making> making_;
-  std::shared_ptr<const QueueView> last_;
+  std::deque<std::shared_ptr<const QueueView>> kept_;  // the last one last
+  Dropped dropped_;
+  uint64_t last_number_ = 0;
   std::shared_ptr<PlanLine> line_;
   bool planned_ = false;  // since the view that is being made was begun
   Time due_at_ = -kNever;

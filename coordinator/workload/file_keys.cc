@@ -21,21 +21,10 @@ std::string WithAllDigits(double value) {
   return StrCat(value);
 }
 
-std::string DescribeRange(const NumberRange& range) {
-  std::string text =
-      StrCat(range.above_min ? "above " : "from ", WithAllDigits(range.min));
-  if (range.max != kUnlimited) {
-    StrAppend(&text, " to ", WithAllDigits(range.max));
-  } else if (!range.above_min) {
-    StrAppend(&text, " on");
-  }
-  return text;
-}
-
 // In the order of KeyKind.
-constexpr std::array<std::string_view, 10> kKindNames = {
-    "string",  "array of strings", "name",    "string", "size",
-    "integer", "number",           "boolean", "table",  "tables"};
+constexpr std::array<std::string_view, 11> kKindNames = {
+    "string", "array of strings",  "name",    "string", "size",  "integer",
+    "number", "number of seconds", "boolean", "table",  "tables"};
 
 std::string AllowedBy(const FileKey& key) {
   if (!key.values.empty()) return std::string(key.values);
@@ -46,6 +35,8 @@ std::string AllowedBy(const FileKey& key) {
       return JoinChoices(key, "`");
     case KeyKind::kSize:
       return "a number with B, KiB, MiB, GiB or TiB, at most 1024 TiB";
+    case KeyKind::kDuration:
+      return "or a string with d, h, m and s, such as `\"1h30m\"`";
     case KeyKind::kBoolean:
       return "`true` or `false`";
     default:
@@ -70,6 +61,17 @@ std::string ExampleOf(const FileKey& key) {
 bool IsWithin(double value, const NumberRange& range) {
   const bool above = range.above_min ? value > range.min : value >= range.min;
   return above && value <= range.max;
+}
+
+std::string DescribeRange(const NumberRange& range) {
+  std::string text =
+      StrCat(range.above_min ? "above " : "from ", WithAllDigits(range.min));
+  if (range.max != kUnlimited) {
+    StrAppend(&text, " to ", WithAllDigits(range.max));
+  } else if (!range.above_min) {
+    StrAppend(&text, " on");
+  }
+  return text;
 }
 
 std::string Describe(const NumberRange& range) {
@@ -97,8 +99,9 @@ std::span<const FileKey> KeysOf(std::span<const FileTable> tables,
 
 std::string DescribeKind(const FileKey& key) {
   std::string text(kKindNames[static_cast<size_t>(key.kind)]);
-  const bool has_range =
-      key.kind == KeyKind::kInteger || key.kind == KeyKind::kNumber;
+  const bool has_range = key.kind == KeyKind::kInteger ||
+                         key.kind == KeyKind::kNumber ||
+                         key.kind == KeyKind::kDuration;
   if (has_range) StrAppend(&text, ", ", DescribeRange(key.range));
   if (!AllowedBy(key).empty()) StrAppend(&text, ": ", AllowedBy(key));
   return text;

@@ -27,7 +27,8 @@ inline constexpr NumberRange kNotNegative = {};
 inline constexpr double kRoundDurationMin_s = 0.1;
 
 bool IsWithin(double value, const NumberRange& range);  // false for NaN
-// "a number above 0", "a number from 0 to 10".
+// "above 0", "from 0 to 10"; the second with "a number" before it.
+std::string DescribeRange(const NumberRange& range);
 std::string Describe(const NumberRange& range);
 
 enum class KeyKind : uint8_t {
@@ -38,6 +39,7 @@ enum class KeyKind : uint8_t {
   kSize,    // "64GiB"
   kInteger,
   kNumber,
+  kDuration,  // a number of seconds, or "1h30m"
   kBoolean,
   kTable,   // [key]
   kTables,  // [[key]]

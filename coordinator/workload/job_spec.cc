@@ -18,6 +18,7 @@
 #include "core/locality.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel {
 
@@ -273,19 +274,21 @@ constexpr std::tuple kJobKeys = {
          .meaning = "Longest that a worker may take to leave while none of "
                     "its bytes move."}),
     Key("time_limit", &JobSpec::time_limit_s,
-        {.range = kPositive,
+        {.kind = KeyKind::kDuration,
+         .range = kPositive,
          .otherwise = "none",
-         .example = "7200",
-         .meaning = "Seconds that the job may run, over all its rounds. Then "
+         .example = "\"2h\"",
+         .meaning = "How long the job may run, over all its rounds. Then "
                     "it stops at its next boundary with a checkpoint, or is "
                     "ended after `pause_grace_s`, and is held. One of class "
                     "`opaque` gets SIGTERM, and its time begins anew with each "
                     "start."}),
     Key("idle_limit", &JobSpec::idle_limit_s,
-        {.range = kPositive,
+        {.kind = KeyKind::kDuration,
+         .range = kPositive,
          .otherwise = "3600",
-         .example = "7200",
-         .meaning = "Seconds for which a job of class `interactive` may be "
+         .example = "\"2h\"",
+         .meaning = "How long a job of class `interactive` may be "
                     "idle: no input and no output of its terminal, and no use "
                     "of its GPUs. It is warned 60 s before, and then ended."}),
     Key("not_before_s", &JobSpec::not_before_s,
@@ -533,6 +536,8 @@ std::string TomlOf(const FileKey* row, const std::string& value) {
     case KeyKind::kChoice:
     case KeyKind::kSize:
       return quoted ? value : QuoteToml(value);
+    case KeyKind::kDuration:
+      return quoted || !ParseDuration(value) ? value : QuoteToml(value);
     case KeyKind::kTexts: {
       if (quoted || first == '[') return value;
       std::vector<std::string> texts;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/text.h"
+#include "core/text_table.h"
 
 namespace gavel {
 namespace {
@@ -362,7 +363,23 @@ bool TomlReader::Read(const FileKey& row, uint64_t& out) {
 }
 
 bool TomlReader::Read(const FileKey& row, double& out) {
-  return Read(row.name, out, row.range);
+  const toml::node* const node = table_.get(row.name);
+  const bool is_text = node != nullptr && node->is_string();
+  if (row.kind != KeyKind::kDuration || !is_text) {
+    return Read(row.name, out, row.range);
+  }
+  std::string text;
+  if (!Read(row.name, text)) return false;
+  const std::optional<double> seconds = ParseDuration(text);
+  if (!seconds || !IsWithin(*seconds, row.range)) {
+    Fail(row.name,
+         StrCat(row.name, " is ", QuoteToml(text),
+                "; write a number of seconds, ", DescribeRange(row.range),
+                ", or a duration such as \"1h30m\" (d, h, m, s)"));
+    return false;
+  }
+  out = *seconds;
+  return true;
 }
 
 bool TomlReader::Read(const FileKey& row, std::optional<double>& out) {

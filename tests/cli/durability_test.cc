@@ -192,7 +192,14 @@ TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   EXPECT_THAT(table.output, HasSubstr("second"));
   EXPECT_THAT(table.output, HasSubstr("3:0"));
   EXPECT_EQ(OfFile({"history", "--state", "F"}).size(), 1u);
+  EXPECT_EQ(OfFile({"history", "--state", "held"}).size(), 1u);
   EXPECT_EQ(OfFile({"history", "--since", "1h", "--until", "30m"}).size(), 0u);
+  for (const std::vector<std::string>& bad :
+       {std::vector<std::string>{"history", "--state", "QQ"},
+        {"history", "--since", "30m", "--until", "1h"},
+        {"usage", "--since", "30m", "--until", "1h"}}) {
+    EXPECT_NE(Do(bad).exit_code, 0) << bad[1];
+  }
   EXPECT_GE(OfFile({"history", "--job", "first", "--show", "leases"}).size(),
             1u);
 

@@ -226,7 +226,9 @@ TEST_F(OperatorTest, CommandsForManyJobsCountThemAndWantAYes) {
   ExpectRefused({"cancel", "--state", "sleeping"}, "is no state of a job");
   ExpectRefused({"release", "--name", "lm-*", "--yes"},
                 "no job that could be released is chosen");
-  EXPECT_EQ(Do({"cancel"}).exit_code, 2);
+  const Ended no_job = Do({"cancel"});
+  EXPECT_EQ(no_job.exit_code, 2);
+  EXPECT_THAT(no_job.errors, HasSubstr("one of --user, --state, --name"));
 
   const Ended held = Do({"hold", "--app", "search", "--state", "PD", "--yes"});
   EXPECT_EQ(held.output, "Held job 2\nHeld job 3\n") << held.errors;

@@ -121,6 +121,14 @@ TEST(Table, ALineOfAnArrayHasTheReasonOfMostOfItsElements) {
   EXPECT_THAT(text, HasSubstr("(reason of 1)"));
 }
 
+TEST(Table, ALineOfHeldElementsSaysHowToReleaseThemAll) {
+  std::vector<QueueRow> rows;
+  for (const int index : {3, 4}) rows.push_back(ElementRow(index, "F"));
+  rows[0].reason = "held: by `gavel hold`; `gavel release 46` lets it go on";
+  EXPECT_THAT(RenderQueue(rows, kUncut),
+              HasSubstr("`gavel release 42_[3-4]` lets it go on"));
+}
+
 TEST(Table, ALineOfEndedElementsSaysThatOthersMayBeLeftOut) {
   std::vector<QueueRow> rows;
   for (const int index : {6, 7}) rows.push_back(ElementRow(index, "PD"));

@@ -46,5 +46,16 @@ TEST(TextTable, DurationsAsPeopleReadThem) {
   EXPECT_EQ(FormatPercent(0.4531), "45.3 %");
 }
 
+TEST(TextTable, DurationsAsPeopleWriteThem) {
+  EXPECT_EQ(ParseDuration("90s"), 90);
+  EXPECT_EQ(ParseDuration("1h30m"), 5400);
+  EXPECT_EQ(ParseDuration("1.5d"), 129600);
+  EXPECT_EQ(ParseDuration("0s"), 0);
+  for (const char* bad : {"", "90", "h", "-1h", "1 h", "1h30", "1w", "1e9h",
+                          "1:30:00", "inf", "1..5h"}) {
+    EXPECT_EQ(ParseDuration(bad), std::nullopt) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace gavel

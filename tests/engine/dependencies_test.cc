@@ -540,7 +540,13 @@ TEST(ArraysAsParents, AJobWaitsForAllElements) {
   Finish(driver, Named(driver, "prep_2"));
   Finish(driver, Named(driver, "prep_0"));
   EXPECT_TRUE(Waits(driver, child));
-  EXPECT_THAT(driver.Why(child), HasSubstr("1 job of which has not ended"));
+  EXPECT_THAT(driver.Why(child), HasSubstr("1 job of which has not ended)"));
+  driver.Step(event::JobCommanded{Named(driver, "prep_1"), CommandKind::kHold});
+  EXPECT_THAT(driver.Why(child),
+              HasSubstr("1 job of which has not ended, 1 held or waiting for "
+                        "other jobs)"));
+  driver.Step(
+      event::JobCommanded{Named(driver, "prep_1"), CommandKind::kRelease});
   driver.Restart();
   Engine restored = driver.Restored();
   EXPECT_EQ(RenderReason(restored.Why(child, 0)), driver.Why(child));

@@ -139,6 +139,18 @@ TEST_F(Avoids, AJobWhoseServersHaveTooFewAcceleratorsSaysSo) {
   EXPECT_EQ(ServerOf(job), "there");
 }
 
+TEST_F(Avoids, ADrainedServerThatItsFileExcludesIsNotNamed) {
+  driver_->JoinServer("there", 1);
+  for (const char* server : {"here", "there"}) {
+    driver_->Step(event::AcceleratorsDrained{server});
+  }
+  JobSpec spec;
+  spec.servers = {"there"};
+  const JobId job = driver_->Submit("a", 1, spec);
+  EXPECT_THAT(driver_->Why(job), AllOf(HasSubstr("v100 of there"),
+                                       Not(HasSubstr("here and there"))));
+}
+
 // The policy chooses a type, and does not see that another job has the only
 // server of it that this job may have.
 TEST_F(Avoids, AJobRunsOnAnotherTypeWhileItsOwnIsFreeOnExcludedServersOnly) {

@@ -688,6 +688,17 @@ TEST(OpaqueJob, IsNotPausedForOthers) {
   EXPECT_EQ(driver.Last<LaunchWorker>()->worker.job, waits);
 }
 
+TEST(OpaqueJob, ThatHasYetToStartIsNamedToThoseWhoWaitForIt) {
+  EngineDriver driver(1, "max_min_fairness");
+  driver.Submit("a", 1, OpaqueSpec());
+  JobSpec spec;
+  spec.servers = {"here"};
+  const JobId waits = driver.Submit("b", 1, spec);
+  EXPECT_EQ(driver.Why(waits), "waiting: job 1 has not yet released its v100");
+  driver.At(driver.now);
+  EXPECT_THAT(driver.Why(waits), HasSubstr("opaque job 1 keeps its v100"));
+}
+
 TEST(OpaqueJob, ThatOthersWaitForEndsByItsTimeLimitAtTheLatest) {
   EngineDriver driver(2, "max_min_fairness");
   driver.Submit("a", 1, OpaqueSpec());

@@ -32,7 +32,8 @@ std::vector<Case> Cases() {
        {2}},
       {reason::NoServer(),
        "no_server",
-       "waiting: no accelerator has joined; start `gavel agent` on a server",
+       "waiting: no accelerator can be reached; start `gavel agent` on a "
+       "server",
        {3}},
       {reason::Priority{"v100", 3, 41},
        "priority",

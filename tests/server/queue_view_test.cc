@@ -118,6 +118,32 @@ TEST(QueueView, TotalsAreTheSumsOfItsRows) {
   EXPECT_EQ(counted, states);
 }
 
+TEST(QueueView, AJobSaysThatItFailedAndThatItsAgentIsOutOfReach) {
+  EngineDriver driver(1);
+  const JobId job = driver.Submit("a");
+  driver.Run(job);
+  WorkerExited exit = driver.ExitOf(job);
+  exit.exit_code = 3;
+  driver.Step(event::WorkerGone{exit});
+  driver.Run(job);
+  QueueViews views(driver.engine());
+  const auto reason_of = [&] {
+    const auto view = MakeView(views, driver.now);
+    QueueRow row;
+    FillQueueRow(*view->jobs[0], view->line->Get(), driver.now, Identity(),
+                 &row);
+    return row.reason;
+  };
+  EXPECT_THAT(reason_of(),
+              AllOf(HasSubstr("running on v100"),
+                    HasSubstr("; it failed once (last: exit code 3), and is "
+                              "held after 3"),
+                    Not(HasSubstr("reached"))));
+  driver.Step(event::ServerLost{"here"});
+  EXPECT_THAT(reason_of(), HasSubstr("the agent of server here can't be "
+                                     "reached"));
+}
+
 TEST(QueueView, TotalsNameTheUsersAndAppsWithTheGreatestTargets) {
   EngineDriver driver(1);
   for (size_t i = 0; i < kSharersMax + 5; ++i) {
@@ -259,15 +285,46 @@ TEST(QueueView, AViewStaysAsItWas) {
   EXPECT_THAT(List(*after, R"({"states":["CA"]})"), ElementsAre(1));
 }
 
-// A listing continues in the view that it began with, or in a newer one.
-TEST(QueueView, ANextPageNeedsNoNewView) {
+TEST(QueueView, AListingContinuesInTheViewThatItBeganWith) {
   EngineDriver driver(1);
-  driver.Submit("a");
+  const JobId job = driver.Submit("a");
   QueueViews views(driver.engine());
   EXPECT_EQ(views.Recent(driver.now), nullptr);
-  const auto view = MakeView(views, driver.now);
-  EXPECT_EQ(views.Recent(driver.now + 1), view);
-  EXPECT_EQ(views.Recent(driver.now + 60), nullptr);
+  const auto first = MakeView(views, driver.now);
+  const uint64_t cursor = ListingCursor{first->number, job}.Write();
+  EXPECT_EQ(views.Recent(driver.now + 1), first);
+  EXPECT_EQ(views.ForPage(cursor, driver.now + 1), first);
+  EXPECT_EQ(views.ForPage(cursor, driver.now + 60), nullptr);
+  const auto second = MakeView(views, driver.now + 1);
+  EXPECT_EQ(views.Recent(driver.now + 1), second);
+  EXPECT_EQ(views.ForPage(cursor, driver.now + 1), first);
+  EXPECT_EQ(ListingCursor::Read(cursor).job, job);
+}
+
+// So it continues in a newer one, and the first can be freed.
+TEST(QueueView, TheViewOfASlowListingIsDropped) {
+  EngineDriver driver(1);
+  const JobId job = driver.Submit("a");
+  QueueViews views(driver.engine());
+  const auto first = MakeView(views, driver.now);
+  const uint64_t cursor = ListingCursor{first->number, job}.Write();
+  for (size_t i = 0; i < QueueViews::kKept; ++i) MakeView(views, driver.now);
+  EXPECT_THAT(views.TakeDropped(), ElementsAre(first));
+  EXPECT_EQ(views.ForPage(cursor, driver.now), views.Recent(driver.now));
+  EXPECT_THAT(views.TakeDropped(), IsEmpty());
+}
+
+TEST(QueueView, AViewNamesItselfInTheCursor) {
+  EngineDriver driver(1);
+  for (int i = 0; i < 2000; ++i) driver.Submit(StrCat("job-", i));
+  QueueViews views(driver.engine());
+  MakeView(views, driver.now);
+  const auto second = MakeView(views, driver.now);
+  const QueryRequest request{1, QueryKind::kQueue, JobId(), 0, ""};
+  const QueryReply reply = ListQueue(request, *second, Identity());
+  ASSERT_NE(reply.next_cursor, 0u);
+  EXPECT_EQ(ListingCursor::Read(reply.next_cursor).view, second->number);
+  EXPECT_LT(reply.next_cursor, uint64_t{1} << 53);
 }
 
 // With slices of no length, each call copies one job.

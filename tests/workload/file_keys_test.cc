@@ -94,7 +94,9 @@ TEST(FileKeys, EveryExampleIsAccepted) {
 TEST(FileKeys, EveryRangeEndsWhereTheTableSays) {
   ForEachKey([](const FileKey& key, const Parser& parse) {
     const bool is_integer = key.kind == KeyKind::kInteger;
-    if (!is_integer && key.kind != KeyKind::kNumber) return;
+    const bool is_number =
+        key.kind == KeyKind::kNumber || key.kind == KeyKind::kDuration;
+    if (!is_integer && !is_number) return;
     const NumberRange& range = key.range;
     const std::string below =
         StrCat(range.above_min ? range.min : range.min - 1);

@@ -247,7 +247,13 @@ TEST(JobSpec, HasATimeLimitAndATimeToStart) {
   ASSERT_OK_AND_ASSIGN(const JobSpec read,
                        ParseJobSpec(FormatJobSpec(spec), "b"));
   EXPECT_EQ(read, spec);
-  EXPECT_THAT(ParseSpecWith("time_limit = 0"), IsInvalid("time_limit"));
+  EXPECT_EQ(ParseSpecWith("time_limit = \"1h30m\"")->time_limit_s, 5400);
+  EXPECT_EQ(ParseWithFlags({"time_limit=2d"})->time_limit_s, 172800);
+  EXPECT_EQ(ParseWithFlags({"time_limit=60"})->time_limit_s, 60);
+  for (const char* bad : {"0", "\"0s\"", "\"1:30:00\"", "\"60\"", "true"}) {
+    EXPECT_THAT(ParseSpecWith(StrCat("time_limit = ", bad)),
+                IsInvalid("time_limit"));
+  }
   EXPECT_THAT(ParseSpecWith("not_before_s = -1"), IsInvalid("not_before_s"));
 }
 
