@@ -133,7 +133,7 @@ void NameLine(bool is_cut, QueueLine* line) {
                     FormatIndices(indices), "]");
 }
 
-// What the line says of one of its jobs, with a remedy for all of them.
+// The reason of one of its jobs, with the remedy for all of them.
 std::string ReasonCell(const QueueLine& line) {
   const QueueRow& usual = UsualOf(line);
   return absl::StrReplaceAll(PlaceCell(usual),
