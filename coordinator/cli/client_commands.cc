@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/cli/client.h"
@@ -446,10 +447,14 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
   AddClientOptions(shutdown, &of_shutdown);
 }
 
-// "5400" of "1h30m"; any other text as it is.
+// "5400" of "1h30m" and of "5400".
 static std::string SecondsOf(const std::string& text) {
+  double number = 0;
+  if (absl::SimpleAtod(text, &number)) return text;
   const std::optional<double> seconds = ParseDuration(text);
-  return seconds ? StrCat(*seconds) : text;
+  if (seconds) return StrCat(*seconds);
+  throw CLI::ValidationError(
+      StrCat("\"", text, "\" is no duration; give seconds, or such as 1h30m"));
 }
 
 void AddOperatorCommands(CLI::App& app, int* exit_code) {

@@ -43,9 +43,9 @@ std::string FailuresText(const Job& job) {
                          ? "it failed once"
                          : StrCat("it failed ", failures,
                                   " times in a row without a new checkpoint");
-  if (job.last_end > 0)
+  if (job.last_end > 0) {
     StrAppend(&text, " (last: exit code ", job.last_end, ")");
-  if (job.last_end < 0) {
+  } else if (job.last_end < 0) {
     StrAppend(&text, " (last: killed by signal ", -job.last_end, ")");
   }
   return StrCat(text, ", and is held after ", job.spec.retries_max);
@@ -291,9 +291,12 @@ Reason WhyWaiting(const State& s, const Job& job, Time now) {
   }
   if (!usable) {
     if (auto reserved = WhyReserved(s, job, now)) return *reserved;
-    if (auto servers = WhyNotItsServers(s, job)) return *servers;
+    const auto drained = WhyDrained(s, job);
+    if (auto servers = WhyNotItsServers(s, job)) {
+      return drained ? Reason(*drained) : Reason(*servers);
+    }
     if (auto kept_out = WhyKeptOut(s, job)) return *kept_out;
-    if (auto drained = WhyDrained(s, job)) return *drained;
+    if (drained) return *drained;
     if (!AnyReachable(s.cluster)) return reason::NoServer();
     return reason::Unusable{job.spec.LeastWorkers()};
   }
@@ -360,6 +363,9 @@ std::string WhyElsewhere(const State& s, const Job& job, AcceleratorId from,
   if (!trial.empty()) return trial;
   std::vector<std::string> parts;
   const Accelerator& after = s.cluster.accelerator(to);
+  if (before.info.type != after.info.type && s.trials.IsTried(job.id)) {
+    return StrCat("its speed on ", after.info.type, " is to be measured");
+  }
   if (before.info.type != after.info.type) {
     parts.push_back(
         StrCat("it gets ", after.info.type, " instead of ", before.info.type));

@@ -87,7 +87,12 @@ std::vector<int> TrialBook::AddTrials(RoundTable& units) const {
   for (size_t u = 0; u < units.size(); ++u) {
     const ShareUnit& unit = units.unit(u);
     if (unit.packed() || !jobs_.live().at(unit.job)->guessed) continue;
+    // It is not tried elsewhere.
+    const bool is_kept = std::ranges::any_of(
+        units.deficit_s(u),
+        [](double deficit_s) { return deficit_s >= kStartDebt_s; });
     for (size_t type = 0; type < trials.size(); ++type) {
+      if (is_kept && units.deficit_s(u)[type] < kStartDebt_s) continue;
       if (trials[type] < units.scale_factor(u) || !units.usable(u, type) ||
           tried_.contains({unit.job, type}) ||
           !throughputs_.NeedsTrial(unit.job, cluster_.types()[type])) {
@@ -122,6 +127,12 @@ std::vector<ShareUnit> TrialBook::TrialsOf(
   }
   std::ranges::sort(trials);
   return trials;
+}
+
+bool TrialBook::IsTried(JobId job) const {
+  const ShareUnit unit{job, JobId()};
+  return std::ranges::binary_search(trials_, unit) ||
+         std::ranges::binary_search(planned_trials_, unit);
 }
 
 void TrialBook::StartTrials(Time now) {

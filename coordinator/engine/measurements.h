@@ -75,6 +75,8 @@ class TrialBook {
   // offer shows in the deficit, which is at least kTrialDebt_s.
   std::vector<ShareUnit> TrialsOf(const RoundTable& units,
                                   const RoundAssignment& places) const;
+  // Whether the job alone is on trial in this round or the one that is planned.
+  bool IsTried(JobId job) const;
   // Ends the trials of the last round and begins the planned ones. A trial
   // lasts at most one round, even if the job needed all of it to start.
   void StartTrials(Time now);

@@ -361,7 +361,8 @@ struct NotItsServers {
   static constexpr Text kName = "not_its_servers";
   static constexpr Text kSentence =
       "waiting: the servers that its file lets it have (%1$s) have not %2$d "
-      "accelerators of a type that it can use; `gavel nodes` lists them";
+      "accelerators in reach of a type that it can use; `gavel nodes` lists "
+      "them";
   std::string servers;  // "here, there", "all but there"
   int scale_factor = 1;
 };

@@ -651,6 +651,18 @@ static bool IsStarting(const Job& job, Time at) {
   });
 }
 
+// Its speed on this type is not known, and its lease is younger than a round: a
+// move now would teach nothing, and cost the start of its process.
+static bool IsAboutToBeMeasured(const State& s, const Job& job, size_t type,
+                                Time at) {
+  const double round_s = s.terms.round_duration_s();
+  const bool is_new =
+      std::ranges::any_of(job.workers, [&](const Worker& worker) {
+        return worker.held_epoch != 0 && at - worker.leased_at < round_s;
+      });
+  return is_new && s.throughputs.NeedsTrial(job.id, s.cluster.types()[type]);
+}
+
 void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
               RoundUnit& row) {
   MakePlace(s, unit, job, row);
@@ -695,13 +707,12 @@ void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
   // train. So the job keeps its accelerators until its processes have spoken,
   // for the start timeout at most. Not where the policy chooses a type for each
   // job, or pairs: there a start has to fit into a round.
-  if (unit.packed() || !IsStarting(job, at) || HasPairs(s, job) ||
-      s.allocation.result().is_assignment) {
-    return;
-  }
+  if (unit.packed() || s.allocation.result().is_assignment) return;
+  if (!IsStarting(job, at) && !IsAboutToBeMeasured(s, job, type, at)) return;
+  if (HasPairs(s, job)) return;
   row.share[type] = 1;
   row.time_received_s[type] = 0;
-  row.deficit_s[type] = kTrialDebt_s / 2;  // after trials
+  row.deficit_s[type] = kStartDebt_s;
   std::ranges::fill(row.worth, 0.0);
 }
 

@@ -279,6 +279,11 @@ std::optional<Event> ClientRequests::Take(Time now, const Requester& from,
                                           const QueryRequest& request) {
   switch (request.kind) {
     case QueryKind::kHistory:
+      // The journal knows elements, not arrays.
+      if (FirstElement(engine_.jobs(), request.job) != nullptr) {
+        RefuseQuery(from.peer, request.request, NoJob(request.job));
+        break;
+      }
       Ask(history_, from, request.request,
           [request, reader = from.identity,
            path = options_.state_directory + "/journal.db"] {

@@ -155,8 +155,12 @@ std::vector<HeldAcceleratorRow> HeldBy(const Job& job, const Cluster& cluster) {
   return held;
 }
 
-std::string TextOf(const JobView& job, const Reason& reason) {
-  return StrCat(RenderReason(reason), job.notes);
+std::string TextOf(const JobView& job, const Reason& reason, bool may_read) {
+  std::string text = StrCat(RenderReason(reason), job.notes);
+  if (may_read && !job.last_error.empty()) {
+    StrAppend(&text, "; its last error: \"", job.last_error, "\"");
+  }
+  return text;
 }
 
 Reason ReasonFor(const JobView& job, const WaitingLine& line, bool may_read) {
@@ -376,6 +380,9 @@ JobView ViewOf(const Job& job, const Engine& engine, Time now,
   view.settled = view.over && !job.live;
   view.epoch = job.epoch;
   view.failures_in_a_row = job.failures_in_a_row;
+  if (job.active() && job.failures_in_a_row > 0) {
+    view.last_error = job.last_error;
+  }
   view.last_end = job.last_end;
   return view;
 }
@@ -473,7 +480,7 @@ void FillQueueRow(const JobView& job, const WaitingLine& line, Time now,
   if (generation != Generation{}) {
     row->last_generation = {generation.epoch, generation.step};
   }
-  row->reason = TextOf(job, reason);
+  row->reason = TextOf(job, reason, may_read);
   row->code = ReasonName(reason);
   row->memory = job.memory;
   row->submitted_at_s = job.submitted_wall_s;
@@ -523,7 +530,7 @@ WhyRow WhyRowOf(const JobView& job, const WaitingLine& line,
   row.job = job.id.value();
   row.name = job.facts->name;
   row.state = job.state;
-  row.reason = TextOf(job, reason);
+  row.reason = TextOf(job, reason, may_read);
   row.memory = job.memory;
   row.code = ReasonName(reason);
   row.throughputs = std::move(throughputs);

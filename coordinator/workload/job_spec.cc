@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "coordinator/workload/file_keys.h"
 #include "coordinator/workload/job_array.h"
@@ -536,8 +537,11 @@ std::string TomlOf(const FileKey* row, const std::string& value) {
     case KeyKind::kChoice:
     case KeyKind::kSize:
       return quoted ? value : QuoteToml(value);
-    case KeyKind::kDuration:
-      return quoted || !ParseDuration(value) ? value : QuoteToml(value);
+    case KeyKind::kDuration: {
+      double seconds = 0;
+      const bool is_number = absl::SimpleAtod(value, &seconds);
+      return quoted || is_number ? value : QuoteToml(value);
+    }
     case KeyKind::kTexts: {
       if (quoted || first == '[') return value;
       std::vector<std::string> texts;

@@ -133,8 +133,8 @@ TEST_F(Avoids, AJobWhoseServersHaveTooFewAcceleratorsSaysSo) {
   EXPECT_FALSE(PlaceOf(job).valid());
   EXPECT_EQ(RenderReason(driver_->engine().Why(job, driver_->now)),
             "waiting: the servers that its file lets it have (there) have not "
-            "2 accelerators of a type that it can use; `gavel nodes` lists "
-            "them");
+            "2 accelerators in reach of a type that it can use; `gavel nodes` "
+            "lists them");
   driver_->JoinServer("there", 1);
   EXPECT_EQ(ServerOf(job), "there");
 }

@@ -161,6 +161,47 @@ TEST(Trials, HowMuchTheyMayTakeIsInTheJournal) {
   EXPECT_EQ(other.options().reference_models, 3);
 }
 
+// A job without throughputs, alone on servers of two types.
+class UnknownOnTwoTypes : public ::testing::Test {
+ protected:
+  UnknownOnTwoTypes()
+      : driver_(1, "max_min_fairness", [](EngineOptions& options) {
+          options.launch_timeout_s = 3600;
+          options.agent_timeout_s = kNever;
+        }) {
+    driver_.Step(event::ServerJoined{EngineDriver::HelloOf("slow", "k80")});
+    job_ = driver_.Submit("new");
+    place_ = driver_.job(job_).assigned.front();
+  }
+  bool StaysThere() const {
+    return driver_.job(job_).assigned == std::vector{place_};
+  }
+
+  EngineDriver driver_;
+  JobId job_;
+  AcceleratorId place_;
+};
+
+TEST_F(UnknownOnTwoTypes, IsNotTriedElsewhereWhileItStarts) {
+  for (int round = 0; round < 3; ++round) {
+    driver_.At(driver_.engine().round_ends_at());
+    EXPECT_TRUE(StaysThere());
+  }
+  EXPECT_EQ(driver_.Count<StopWorker>(), 0);
+}
+
+TEST_F(UnknownOnTwoTypes, KeepsAYoungLeaseUntilItIsMeasured) {
+  driver_.At(driver_.engine().round_ends_at() - 1);
+  ChangeLeases(driver_);
+  ASSERT_NE(driver_.worker(job_).held_epoch, 0u);
+  NextRound(driver_);
+  EXPECT_TRUE(StaysThere());
+  // Then another type is tried, and the reason says so.
+  NextRound(driver_);
+  NextRound(driver_);
+  EXPECT_FALSE(StaysThere());
+}
+
 // A gang of two with its ranks on two servers of one accelerator each.
 class SpreadGang : public ::testing::Test {
  protected:

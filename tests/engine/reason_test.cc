@@ -218,7 +218,8 @@ std::vector<Case> Cases() {
       {reason::NotItsServers{"all but here", 2},
        "not_its_servers",
        "waiting: the servers that its file lets it have (all but here) have "
-       "not 2 accelerators of a type that it can use; `gavel nodes` lists them",
+       "not 2 accelerators in reach of a type that it can use; `gavel nodes` "
+       "lists them",
        {42, "all but here", 2}},
       {reason::NotBefore{"2026-12-01T08:00:00Z", job},
        "not_before",

@@ -8,5 +8,7 @@ extern "C" const char* __tsan_default_suppressions() {
   return "called_from_lib:libzmq.so\n"
          "race:libzmq.so\n"
          // Decrypts on ZeroMQ's threads what ours then read.
-         "called_from_lib:libsodium.so\n";
+         "called_from_lib:libsodium.so\n"
+         // Abseil's library gives up other references to the same status.
+         "race:absl::*Status::Unref\n";
 }
