@@ -264,6 +264,17 @@ class JobStream {
 
 }  // namespace
 
+// Of one that is started again.
+static std::string FailureText(const QueueRow& job) {
+  std::string how;
+  if (job.exit && job.exit->signal) {
+    how = StrCat(" (killed by signal ", *job.exit->signal, ")");
+  } else if (job.exit && job.exit->exit_code) {
+    how = StrCat(" (exit code ", *job.exit->exit_code, ")");
+  }
+  return StrCat("job ", ShownId(job), " failed", how, " and is started again");
+}
+
 absl::StatusOr<QueueRow> JobOf(Client& client, JobId job) {
   GAVEL_ASSIGN_OR_RETURN(const Json json, client.Query(QueryKind::kQueue, job));
   std::vector<QueueRow> rows = ParseQueue(json);
@@ -303,6 +314,7 @@ absl::StatusOr<Followed> FollowOutput(
   GAVEL_RETURN_IF_ERROR(CheckRank(followed.job, options.rank));
   JobStream stream(client, {job, options.rank}, options);
   Patience patience(client);
+  int failures = followed.job.failures_in_a_row;
   while (look == nullptr || look(followed.job)) {
     // The job is asked for before the log, so that all output up to its end is
     // read.
@@ -315,6 +327,10 @@ absl::StatusOr<Followed> FollowOutput(
     GAVEL_RETURN_IF_ERROR(printed.status());
     stream.TellTroubles();
     if (*printed) continue;
+    if (followed.job.failures_in_a_row > failures && !followed.job.Ended()) {
+      PrintNotices({FailureText(followed.job)});
+    }
+    failures = followed.job.failures_in_a_row;
     // A job that is not over may be started again: its process may have ended,
     // its output goes on.
     if (followed.job.Ended()) {

@@ -87,10 +87,20 @@ std::string AcceleratorCell(const QueueRow& row) {
   return count == 1 ? types : StrCat(types, " x", count);
 }
 
-// Where it runs, or why it does not; a single accelerator by its own name.
-std::string PlaceCell(const QueueRow& row) {
+// The first of the line's jobs whose reason is that of most of them.
+const QueueRow& UsualOf(const QueueLine& line) {
+  std::map<std::string_view, size_t> jobs;  // by reason
+  for (const QueueRow* const job : line.jobs) ++jobs[job->code];
+  return **std::ranges::max_element(
+      line.jobs, {}, [&](const QueueRow* job) { return jobs[job->code]; });
+}
+
+// Where its first job runs, or why it does not; a single accelerator by its own
+// name.
+std::string PlaceCell(const QueueLine& line) {
+  const QueueRow& row = *line.jobs.front();
   if (row.accelerators.size() == 1) return row.accelerators.front().uuid;
-  if (row.accelerators.empty()) return StrCat("(", row.reason, ")");
+  if (row.accelerators.empty()) return StrCat("(", ReasonOf(line), ")");
   return absl::StrJoin(Distinct(row, &HeldAcceleratorRow::server), ",");
 }
 
@@ -110,14 +120,6 @@ bool IsUnstarted(const QueueRow& row) {
          row.accelerators.empty();
 }
 
-// The first of the line's jobs whose reason is that of most of them.
-const QueueRow& UsualOf(const QueueLine& line) {
-  std::map<std::string_view, size_t> jobs;  // by reason
-  for (const QueueRow* const job : line.jobs) ++jobs[job->code];
-  return **std::ranges::max_element(
-      line.jobs, {}, [&](const QueueRow* job) { return jobs[job->code]; });
-}
-
 void NameLine(bool is_cut, QueueLine* line) {
   const QueueRow& row = *line->jobs.front();
   line->name = row.name;
@@ -133,14 +135,6 @@ void NameLine(bool is_cut, QueueLine* line) {
                     FormatIndices(indices), "]");
 }
 
-// The reason of one of its jobs, with the remedy for all of them.
-std::string ReasonCell(const QueueLine& line) {
-  const QueueRow& usual = UsualOf(line);
-  return absl::StrReplaceAll(PlaceCell(usual),
-                             {{StrCat("`gavel release ", usual.id, "`"),
-                               StrCat("`gavel release ", line.id, "`")}});
-}
-
 std::vector<std::string> QueueCells(const QueueLine& line) {
   const QueueRow& row = *line.jobs.front();
   return {line.id,
@@ -154,10 +148,17 @@ std::vector<std::string> QueueCells(const QueueLine& line) {
           ShareCell(row),
           FormatCount(row.pauses),
           FormatCount(row.moves),
-          ReasonCell(line)};
+          PlaceCell(line)};
 }
 
 }  // namespace
+
+std::string ReasonOf(const QueueLine& line) {
+  const QueueRow& usual = UsualOf(line);
+  return absl::StrReplaceAll(usual.reason,
+                             {{StrCat("`gavel release ", usual.id, "`"),
+                               StrCat("`gavel release ", line.id, "`")}});
+}
 
 std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows, bool is_cut) {
   std::vector<QueueLine> lines;

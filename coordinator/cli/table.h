@@ -52,6 +52,9 @@ struct QueueLine {
 std::vector<QueueLine> LinesOf(const std::vector<QueueRow>& rows,
                                bool is_cut = false);
 
+// The reason of most of its jobs, with the remedy for all of them.
+std::string ReasonOf(const QueueLine& line);
+
 // The look of squeue:
 // JOBID NAME USER ST ACCELERATOR STEPS STEPS/S LOSS TARGET/GOT PAUSES MOVES
 // NODELIST(REASON); USER where jobs have an owner.

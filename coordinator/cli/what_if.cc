@@ -1104,7 +1104,7 @@ std::string RenderForecast(const QueueForecast& forecast,
                          ? "after its parents"
                          : LatestIn(start.median_s, start_at_most),
                      SpreadText(start), LatestIn(finish.median_s, at_most),
-                     SpreadText(finish), row.reason});
+                     SpreadText(finish), ReasonOf(line)});
   }
   if (cells.empty()) {
     return are_chosen ? "none of the jobs that were asked for waits\n"

@@ -59,6 +59,9 @@ TEST_F(SubmitTest, AnArrayIsOneSubmissionAndItsElementsAreJobs) {
   EXPECT_THAT(Do({"why", "1_2"}).output, HasSubstr("job 4 (1_2) lm_2:"));
   EXPECT_THAT(Do({"why", "1"}).errors,
               HasSubstr("1 is an array of 4 jobs; name one of them, as 1_0"));
+  EXPECT_THAT(Do({"history", "--job", "lm"}).errors,
+              HasSubstr("1 is an array"));
+  EXPECT_THAT(Do({"history", "--job", "1_2"}).output, HasSubstr("lm_2"));
   EXPECT_THAT(Do({"why", "1_9"}).errors, HasSubstr("there is no job 1_9"));
   EXPECT_THAT(Do({"cancel", "1"}).errors, HasSubstr("has already ended"));
 }
@@ -253,7 +256,10 @@ TEST_F(SubmitTest, ATimeLimitEndsTheJobWithACheckpointAndIsExtended) {
   EXPECT_EQ(Do({"update", "a", "--time-limit", "1000"}).exit_code, 0);
   EXPECT_EQ(Do({"release", "a"}).exit_code, 0);
   EXPECT_TRUE(ReachesStep(endpoint_, "a", step + 20));
+  EXPECT_EQ(Do({"update", "a", "--time-limit", "1h30m"}).exit_code, 0);
   EXPECT_EQ(Do({"update", "a", "--time-limit", "-1"}).exit_code, 1);
+  EXPECT_THAT(Do({"update", "a", "--time-limit", "1:30:00"}).errors,
+              HasSubstr("\"1:30:00\" is no duration"));
 }
 
 TEST_F(SubmitTest, AJobStartsNotBeforeItsTime) {
@@ -398,6 +404,12 @@ TEST_F(SubmitTest, RunShowsTheOutputAndEndsWithTheCodeOfTheJob) {
   EXPECT_EQ(bad.exit_code, 7);
   EXPECT_EQ(bad.output, "out\n");
   EXPECT_THAT(bad.errors, HasSubstr("(bad) is held: failed"));
+  const Ended again = DoWith({"run", "--name", "again", "--set",
+                              "retries_max=2", "--set", "class=opaque"},
+                             {"sh", "-c", "sleep 1; exit 9"});
+  EXPECT_EQ(again.exit_code, 9);
+  EXPECT_THAT(again.errors,
+              HasSubstr("failed (exit code 9) and is started again"));
   const Ended killed =
       DoWith({"run", "--json", "--set", "retries_max=0", "--name", "killed"},
              {"sh", "-c", "kill -9 $$"});
