@@ -264,7 +264,7 @@ class JobStream {
 
 }  // namespace
 
-// Of one that is started again.
+// The notice of a job that is started again.
 static std::string FailureText(const QueueRow& job) {
   std::string how;
   if (job.exit && job.exit->signal) {

@@ -227,8 +227,8 @@ struct WaitingUnits {
 // The deficit of a unit on trial. It is larger than any that a job can have, so
 // trials are placed first.
 inline constexpr double kTrialDebt_s = 1e9;
-// That of a unit whose process starts or is about to be measured. Such a unit
-// keeps its accelerators, unless others are tried there.
+// The deficit of a unit whose process starts or is about to be measured. Such a
+// unit keeps its accelerators, unless others are tried there.
 inline constexpr double kStartDebt_s = kTrialDebt_s / 2;
 
 // Types that were planned for the waiting jobs, and on which nothing has

@@ -72,7 +72,7 @@ struct JobView {
   Reason reason;
   // Behind the reason, and where its tensors are; mostly empty.
   std::string notes;
-  // Of the failure before the present start, for who may read it; mostly empty.
+  // The error line of its last failure, for who may read it; mostly empty.
   std::string last_error;
   std::string memory;
   int scale_factor = 1;
