@@ -452,7 +452,7 @@ static std::string SecondsOf(const std::string& text) {
   double number = 0;
   if (absl::SimpleAtod(text, &number)) return text;
   const std::optional<double> seconds = ParseDuration(text);
-  if (seconds) return StrCat(*seconds);
+  if (seconds) return absl::StrFormat("%.3f", *seconds);
   throw CLI::ValidationError(
       StrCat("\"", text, "\" is no duration; give seconds, or such as 1h30m"));
 }

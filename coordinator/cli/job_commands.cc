@@ -292,13 +292,10 @@ absl::Status PrintOutput(Client& client, JobId job,
   }
   stream.TellTroubles();
   if (stream.error().empty()) {
-    // The history alone may know a job, and then there is nothing to say.
-    const absl::StatusOr<QueueRow> row = JobOf(client, job);
-    if (!stream.any() && row.ok() && options.since_s == 0) {
-      PrintNotices(
-          {StrCat("job ", ShownId(*row), " has printed nothing",
-                  row->reason.empty() ? "" : "; it is ", row->reason)});
-    }
+    if (stream.any() || options.since_s > 0) return absl::OkStatus();
+    GAVEL_ASSIGN_OR_RETURN(const QueueRow row, JobOf(client, job));
+    PrintNotices({StrCat("job ", ShownId(row), " has printed nothing",
+                         row.reason.empty() ? "" : "; it is ", row.reason)});
     return absl::OkStatus();
   }
   if (!stream.any()) return absl::FailedPreconditionError(stream.error());

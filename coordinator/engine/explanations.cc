@@ -363,7 +363,8 @@ std::string WhyElsewhere(const State& s, const Job& job, AcceleratorId from,
   if (!trial.empty()) return trial;
   std::vector<std::string> parts;
   const Accelerator& after = s.cluster.accelerator(to);
-  if (before.info.type != after.info.type && s.trials.IsTried(job.id)) {
+  if (s.trials.IsTried(job.id) &&
+      s.throughputs.NeedsTrial(job.id, after.info.type)) {
     return StrCat("its speed on ", after.info.type, " is to be measured");
   }
   if (before.info.type != after.info.type) {
