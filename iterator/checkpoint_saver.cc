@@ -183,12 +183,7 @@ absl::StatusOr<Restored> CheckpointSaver::RestoreBest() {
 absl::Status CheckpointSaver::CheckOwner() {
   const SessionOptions& options = context_.options;
   if (!context_.managed() || options.cluster.empty()) return absl::OkStatus();
-  FileSystem& disk = FileSystem::Posix();
-  if (options.rank == 0) {
-    GAVEL_RETURN_IF_ERROR(
-        CreateDirectories(disk, options.checkpoint_directory));
-  }
-  return ClaimDirectory(disk, options.checkpoint_directory,
+  return ClaimDirectory(FileSystem::Posix(), options.checkpoint_directory,
                         {options.cluster, options.job, options.job_name});
 }
 

@@ -651,10 +651,12 @@ static bool IsStarting(const Job& job, Time at) {
   });
 }
 
-// Its speed on this type is not known, and its lease is younger than a round: a
-// move now would teach nothing, and cost the start of its process.
+// It could run on several types, its speed on this one is not known, and its
+// lease is younger than a round: a move now would teach nothing, and cost the
+// start of its process.
 static bool IsAboutToBeMeasured(const State& s, const Job& job, size_t type,
-                                Time at) {
+                                const RoundUnit& row, Time at) {
+  if (std::ranges::count(row.usable, true) < 2) return false;
   const double round_s = s.terms.round_duration_s();
   const bool is_new =
       std::ranges::any_of(job.workers, [&](const Worker& worker) {
@@ -708,7 +710,9 @@ void MakeUnit(const State& s, const ShareUnit& unit, const Job& job, Time at,
   // for the start timeout at most. Not where the policy chooses a type for each
   // job, or pairs: there a start has to fit into a round.
   if (unit.packed() || s.allocation.result().is_assignment) return;
-  if (!IsStarting(job, at) && !IsAboutToBeMeasured(s, job, type, at)) return;
+  if (!IsStarting(job, at) && !IsAboutToBeMeasured(s, job, type, row, at)) {
+    return;
+  }
   if (HasPairs(s, job)) return;
   row.share[type] = 1;
   row.time_received_s[type] = 0;

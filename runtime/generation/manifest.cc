@@ -457,6 +457,7 @@ absl::Status WriteOwner(FileSystem& file_system, const std::string& directory,
 absl::Status ClaimDirectory(FileSystem& file_system,
                             const std::string& directory,
                             const DirectoryOwner& owner) {
+  GAVEL_RETURN_IF_ERROR(CreateDirectories(file_system, directory));
   GAVEL_ASSIGN_OR_RETURN(std::optional<DirectoryOwner> present,
                          ReadOwner(file_system, directory));
   const bool is_whole = present && !present->cluster.empty();

@@ -172,8 +172,9 @@ absl::StatusOr<std::optional<DirectoryOwner>> ReadOwner(
 // Replaces the owner, durably.
 absl::Status WriteOwner(FileSystem& file_system, const std::string& directory,
                         const DirectoryOwner& owner);
-// Writes `owner` unless it is there already. FAILED_PRECONDITION: the directory
-// is another job's; the message has both.
+// Creates the directory if it is missing, and writes `owner` unless it is there
+// already. FAILED_PRECONDITION: the directory is another job's; the message has
+// both. The ranks of a gang may claim it at the same time.
 absl::Status ClaimDirectory(FileSystem& file_system,
                             const std::string& directory,
                             const DirectoryOwner& owner);

@@ -161,6 +161,18 @@ TEST(Trials, HowMuchTheyMayTakeIsInTheJournal) {
   EXPECT_EQ(other.options().reference_models, 3);
 }
 
+// There is nothing to compare where a job can run on one type alone.
+TEST(EngineTrials, UnknownJobsTakeTurnsOnTheirOnlyType) {
+  EngineDriver driver(2, "max_min_fairness");
+  const JobId first = driver.Submit("first", 2);
+  const JobId second = driver.Submit("second", 2);
+  driver.At(driver.engine().round_ends_at() / 4);
+  ChangeLeases(driver);
+  ASSERT_THAT(driver.job(first).assigned, SizeIs(2));
+  NextRound(driver);
+  EXPECT_THAT(driver.job(second).assigned, SizeIs(2));
+}
+
 // A job without throughputs, alone on servers of two types.
 class UnknownOnTwoTypes : public ::testing::Test {
  protected:

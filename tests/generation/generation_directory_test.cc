@@ -50,7 +50,6 @@ TEST(GenerationDirectory, MissingParentsAreCreatedDurably) {
 
 TEST(DirectoryOwner, TheFirstJobHasTheDirectoryAndAnotherIsToldBothNames) {
   SimulatedDisk disk;
-  ASSERT_OK(CreateDirectories(disk, "/a"));
   ASSERT_OK(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}));
   std::mt19937 random(3);
   disk.Crash(random);
