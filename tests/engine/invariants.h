@@ -30,9 +30,12 @@ class Invariants {
   // stay granted.
   void Restarted();
 
+  // Jobs that these actions release may start before their parents and times.
+  // Check does so itself; this is for releases that another coordinator took.
+  void NoteReleases(const Actions& actions);
+
  private:
   void NoteTerm(const Actions& actions);
-  void NoteReleases(const Actions& actions);
   void CheckLeases(const Engine& engine);
   void CheckLeaseEnds(Time now, const Engine& engine);
   void CheckAssignments(const Engine& engine);

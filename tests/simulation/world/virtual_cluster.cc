@@ -185,6 +185,7 @@ void VirtualCluster::Step(Coordinator& coordinator, const Event& event) {
     world_.truth.Violation(world_.now(), what);
   }
   CheckTrials(coordinator, now, actions);
+  if (!is_present) present_.invariants.NoteReleases(actions);
   if (is_present) {
     world_.auctions.Check(world_.now(), now, engine, actions,
                           std::holds_alternative<event::Persisted>(event));

@@ -68,7 +68,8 @@ class VirtualProcess {
   // Whether a pause saves all of its steps at once, unless something fails. A
   // gang may miss the step to stop at, and checkpoints wait for earlier ones.
   bool SavesOnPause() const {
-    return training_now() && world_size_ == 1 && committing_ == 0;
+    return training_now() && world_size_ == 1 && committing_ == 0 &&
+           training_.fail_code == 0;
   }
   // Whether it uses an accelerator: it may be stepping, or about to stop.
   bool has_accelerator() const { return alive_ && (running_ || is_opaque()); }
