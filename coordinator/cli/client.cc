@@ -263,16 +263,23 @@ absl::StatusOr<std::vector<JobId>> Client::ResolveAll(const std::string& job) {
       StrCat("there is no job ", job, "; `gavel queue` lists them"));
 }
 
-absl::StatusOr<JobId> Client::ElementOf(const std::string& job, uint64_t array,
-                                        uint64_t index) {
-  const Json filter = {{"array", array}, {"array_index", index}};
-  GAVEL_ASSIGN_OR_RETURN(const Json json,
-                         Query(QueryKind::kQueue, JobId(), FilterText(filter)));
-  const std::vector<QueueRow> rows = ParseQueue(json);
-  if (!rows.empty()) return JobId(rows.front().id);
+std::string ElementFilter(uint64_t array, uint64_t index) {
+  return FilterText({{"array", array}, {"array_index", index}});
+}
+
+absl::Status NoElement(uint64_t array, uint64_t index) {
   return absl::NotFoundError(
-      StrCat("there is no job ", job, ": array ", array,
+      StrCat("there is no job ", array, "_", index, ": array ", array,
              " has no such element, or is none; `gavel queue` lists them"));
+}
+
+absl::StatusOr<JobId> Client::ElementOf(uint64_t array, uint64_t index) {
+  GAVEL_ASSIGN_OR_RETURN(
+      const Json json,
+      Query(QueryKind::kQueue, JobId(), ElementFilter(array, index)));
+  const std::vector<QueueRow> rows = ParseQueue(json);
+  if (rows.empty()) return NoElement(array, index);
+  return JobId(rows.front().id);
 }
 
 absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
@@ -289,7 +296,7 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
       underscore != std::string::npos &&
       absl::SimpleAtoi(job.substr(0, underscore), &id) &&
       absl::SimpleAtoi(job.substr(underscore + 1), &index)) {
-    return ElementOf(job, id, index);
+    return ElementOf(id, index);
   }
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;

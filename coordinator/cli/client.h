@@ -131,9 +131,7 @@ class Client {
   absl::StatusOr<Reply> AskToChange(const Message& message, uint64_t request,
                                     double timeout_s);
   absl::Status NoAnswer() const;
-  // The element of the array with that index, which somebody typed as `job`.
-  absl::StatusOr<JobId> ElementOf(const std::string& job, uint64_t array,
-                                  uint64_t index);
+  absl::StatusOr<JobId> ElementOf(uint64_t array, uint64_t index);
   // The same, of the jobs of that name that pass the filter.
   absl::StatusOr<JobId> Choose(const std::string& name, const Json& filter);
 
@@ -177,6 +175,9 @@ absl::StatusOr<std::string> QueueFilter(
     const std::string& user, const std::string& app,
     const std::vector<std::string>& states,
     std::optional<size_t> ended_max = std::nullopt);
+// That of one element of an array, and what is said where no row passes it.
+std::string ElementFilter(uint64_t array, uint64_t index);
+absl::Status NoElement(uint64_t array, uint64_t index);
 
 // Calls `each` for every element, and continues after a failure unless the
 // coordinator is unreachable. Returns the first error, with the messages of the

@@ -211,8 +211,26 @@ absl::StatusOr<Json> CoordinatorDocuments::History(const DocumentRequest& from,
       });
 }
 
+absl::StatusOr<DocumentRequest> CoordinatorDocuments::Resolve(
+    const DocumentRequest& request) {
+  DocumentRequest resolved = request;
+  resolved.job = JobId();
+  const uint64_t array = request.job.value();
+  GAVEL_ASSIGN_OR_RETURN(
+      const Json rows, Query(resolved, QueryKind::kQueue,
+                             ElementFilter(array, *request.array_index)));
+  if (rows.empty()) return NoElement(array, *request.array_index);
+  resolved.job = JobId(rows.front().value("id", uint64_t{0}));
+  resolved.array_index.reset();
+  return resolved;
+}
+
 absl::StatusOr<std::string> CoordinatorDocuments::Get(
     const DocumentRequest& request) {
+  if (request.array_index) {
+    GAVEL_ASSIGN_OR_RETURN(const DocumentRequest resolved, Resolve(request));
+    return Get(resolved);
+  }
   switch (request.kind) {
     case DocumentKind::kStatus:
       return Text(Query(request, QueryKind::kStatus));

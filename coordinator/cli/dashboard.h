@@ -118,6 +118,8 @@ class CoordinatorDocuments : public Documents {
   absl::StatusOr<Json> History(const DocumentRequest& from, const char* table,
                                double since_s = 0);
 
+  // The same with the job's own id in the place of its array's.
+  absl::StatusOr<DocumentRequest> Resolve(const DocumentRequest& request);
   absl::StatusOr<Json> JobsPage(const DocumentRequest& request);
   absl::StatusOr<Json> OneJob(const DocumentRequest& request);
   absl::StatusOr<Json> LogTail(const DocumentRequest& request);

@@ -325,6 +325,7 @@ namespace {
 
 struct HistoryOptions : ClientOptions {
   HistoryFilter filter;
+  std::vector<std::string> states;
   std::string job;  // id or name
   std::string since;
   std::string until;
@@ -348,11 +349,15 @@ absl::Status ReadTimes(const std::string& since, const std::string& until,
   return absl::OkStatus();
 }
 
-// Sets the letters of the state that somebody typed as those or as a word.
-absl::Status ReadState(std::string* state) {
-  if (state->empty()) return absl::OkStatus();
-  GAVEL_ASSIGN_OR_RETURN(const auto letters, ParseState(*state));
-  *state = letters.front();
+// Sets the letters of the states that somebody typed as those or as words.
+absl::Status ReadStates(const std::vector<std::string>& typed,
+                        HistoryFilter* filter) {
+  std::vector<std::string> states;
+  for (const std::string& state : typed) {
+    GAVEL_ASSIGN_OR_RETURN(const auto letters, ParseState(state));
+    states.insert(states.end(), letters.begin(), letters.end());
+  }
+  filter->state = absl::StrJoin(states, ",");
   return absl::OkStatus();
 }
 
@@ -360,7 +365,7 @@ absl::StatusOr<Json> FetchHistory(HistoryOptions options) {
   HistoryFilter& filter = options.filter;
   GAVEL_RETURN_IF_ERROR(
       ReadTimes(options.since, options.until, WallClockNow(), &filter));
-  GAVEL_RETURN_IF_ERROR(ReadState(&filter.state));
+  GAVEL_RETURN_IF_ERROR(ReadStates(options.states, &filter));
   if (!options.file.empty()) {
     options.file = JournalIn(options.file);
     if (!options.job.empty()) {
@@ -532,9 +537,10 @@ void AddHistoryCommand(CLI::App& app, int* exit_code) {
   AddClientOptions(command, &options);
   AddOption(command, "--job", options.job, "", "one job, by id or name");
   AddOption(command, "--user", options.filter.user, "", "jobs of this user");
-  AddOption(command, "--state", options.filter.state, "",
-            "jobs in this state: PD R S CG CD F CA, or waiting, running and so "
-            "on");
+  AddOption(command, "--state", options.states, "STATE",
+            "jobs in these states: PD R S CG CD F CA, or waiting, running and "
+            "so on: F,cancelled")
+      ->delimiter(',');
   AddOption(command, "--since", options.since, "TIME",
             "leaves out what ended before: 2026-11-21, 2026-11-21T18:30, or 2h "
             "for two hours ago");

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -424,24 +424,27 @@ WaitingLine::WaitingLine(const RoundTable& rows, std::vector<std::string> types,
     : types_(std::move(types)) {
   const std::vector<std::vector<double>> priorities =
       Priorities(rows, HeadStartSeconds(round_duration_s));
-  // By type, of units that hold nothing, the highest first.
-  std::vector<std::vector<double>> waiting(rows.types());
+  // The next one has the least rank. Equals are told apart as the mechanism does.
+  const auto rank = [&](size_t row, size_t type) {
+    return std::tuple(-priorities[row][type], -rows.deficit_s(row)[type],
+                      -rows.share(row)[type], rows.unit(row));
+  };
+  // By type, of units that hold nothing.
+  std::vector<std::vector<decltype(rank(0, 0))>> waiting(rows.types());
   for (size_t row = 0; row < rows.size(); ++row) {
     if (!rows.holds(row).empty()) continue;
     for (size_t type = 0; type < waiting.size(); ++type) {
-      waiting[type].push_back(priorities[row][type]);
+      waiting[type].push_back(rank(row, type));
     }
   }
-  for (std::vector<double>& of_type : waiting) {
-    std::ranges::sort(of_type, std::greater<>());
-  }
+  for (auto& of_type : waiting) std::ranges::sort(of_type);
   for (size_t row = 0; row < rows.size(); ++row) {
     const std::vector<double>& own = priorities[row];
     if (rows.unit(row).packed() || own.empty()) continue;
     const auto best = std::max_element(own.begin(), own.end());
     const auto type = static_cast<size_t>(best - own.begin());
     const auto before =
-        std::ranges::lower_bound(waiting[type], *best, std::greater<>());
+        std::ranges::lower_bound(waiting[type], rank(row, type));
     places_.push_back(
         {rows.unit(row).job,
          {type, 1 + static_cast<int>(before - waiting[type].begin())}});

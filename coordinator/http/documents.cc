@@ -18,7 +18,9 @@ std::string NameOf(const DocumentRequest& request) {
   const std::string separator(1, '\0');
   return absl::StrJoin(
       {StrCat(static_cast<int>(request.kind)), request.key,
-       StrCat(request.job.value()), absl::StrJoin(request.states, ","),
+       StrCat(request.job.value()),
+       request.array_index ? StrCat(*request.array_index) : "",
+       absl::StrJoin(request.states, ","),
        request.user, request.app, StrCat(request.cursor), StrCat(request.limit),
        StrCat(request.tail), request.name},
       separator);

@@ -320,6 +320,24 @@ absl::Status CheckKeys(const Request& request,
   return absl::OkStatus();
 }
 
+// "12", or "42_7" for an element of an array.
+bool ReadJob(std::string_view text, DocumentRequest* read) {
+  uint64_t id = 0;
+  const size_t underscore = text.find('_');
+  if (underscore != std::string_view::npos) {
+    uint64_t index = 0;
+    if (!absl::SimpleAtoi(ToAbsl(text.substr(underscore + 1)), &index)) {
+      return false;
+    }
+    read->array_index = index;
+  }
+  if (!absl::SimpleAtoi(ToAbsl(text.substr(0, underscore)), &id) || id == 0) {
+    return false;
+  }
+  read->job = JobId(id);
+  return true;
+}
+
 // The document of a path below /api/ with its query. NOT_FOUND: there is none.
 absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
   static const std::map<std::string_view, DocumentKind> kPaths = {
@@ -345,13 +363,10 @@ absl::StatusOr<DocumentRequest> ReadRequest(const Request& request) {
     const std::string_view rest = path.substr(kJobPath.size());
     const size_t slash = std::min(rest.find('/'), rest.size());
     const auto of_job = kOfJob.find(rest.substr(slash));
-    uint64_t id = 0;
-    if (of_job == kOfJob.end() ||
-        !absl::SimpleAtoi(ToAbsl(rest.substr(0, slash)), &id) || id == 0) {
+    if (of_job == kOfJob.end() || !ReadJob(rest.substr(0, slash), &read)) {
       return absl::NotFoundError("there is no such document of a job");
     }
     read.kind = of_job->second;
-    read.job = JobId(id);
   } else {
     return absl::NotFoundError("there is nothing at this path");
   }

@@ -265,7 +265,7 @@ export function jobPage(context, id) {
             'gavel dashboard'), ' prints a link that may change things.');
       }
       return Object.entries(ACTIONS).map(([action, may]) => actionButton(action,
-          {disabled: !may(job.state)}, () => confirmAction({action, target: id,
+          {disabled: !may(job.state)}, () => confirmAction({action, target: job.id,
             name: `job ${id} ${job.name || ''}`.trim(), announce: context.announce,
             done: () => poll.now()})));
     });

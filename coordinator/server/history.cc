@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "coordinator/engine/operators.h"
 #include "coordinator/engine/related_jobs.h"
 #include "coordinator/server/query.h"
@@ -221,16 +222,20 @@ class RowFilter {
  public:
   RowFilter(const HistoryFilter& filter, const Table& table)
       : filter_(filter),
+        states_(absl::StrSplit(filter.state, ',', absl::SkipEmpty())),
         job_(filter.job == 0 ? -1 : ColumnOf(table, "job")),
         user_(filter.user.empty() ? -1 : ColumnOf(table, "user")),
-        state_(filter.state.empty() ? -1 : ColumnOf(table, "state")),
+        state_(states_.empty() ? -1 : ColumnOf(table, "state")),
         begins_(ColumnOf(table, table.begins)),
         ends_(ColumnOf(table, table.ends)) {}
 
   bool Takes(const SqliteStatement& row) const {
     if (job_ >= 0 && row.Integer(job_) != filter_.job) return false;
     if (user_ >= 0 && row.Blob(user_) != filter_.user) return false;
-    if (state_ >= 0 && row.Blob(state_) != filter_.state) return false;
+    if (state_ >= 0 &&
+        std::ranges::find(states_, row.Blob(state_)) == states_.end()) {
+      return false;
+    }
     const double ended_s = row.Real(ends_);
     if (ended_s > 0 && ended_s < filter_.since_s) return false;
     return filter_.until_s <= 0 || row.Real(begins_) <= filter_.until_s;
@@ -238,6 +243,7 @@ class RowFilter {
 
  private:
   const HistoryFilter& filter_;
+  std::vector<std::string> states_;
   int job_, user_, state_, begins_, ends_;  // columns; -1: it does not matter
 };
 

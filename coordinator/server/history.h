@@ -225,7 +225,7 @@ struct HistoryFilter {
   std::string table = "jobs";
   uint64_t job = 0;    // 0: all
   std::string user;    // of jobs; empty: all
-  std::string state;   // of jobs, letters of `gavel queue`
+  std::string state;   // of jobs, letters of `gavel queue`: "R,PD"
   double since_s = 0;  // what ended before is left out
   double until_s = 0;  // what began later is left out; 0: nothing
 };

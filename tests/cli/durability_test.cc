@@ -193,6 +193,7 @@ TEST_F(DurabilityTest, ThePastIsToldReplayedAndSimulated) {
   EXPECT_THAT(table.output, HasSubstr("3:0"));
   EXPECT_EQ(OfFile({"history", "--state", "F"}).size(), 1u);
   EXPECT_EQ(OfFile({"history", "--state", "held"}).size(), 1u);
+  EXPECT_EQ(OfFile({"history", "--state", "R,finished"}).size(), 2u);
   EXPECT_EQ(OfFile({"history", "--since", "1h", "--until", "30m"}).size(), 0u);
   for (const std::vector<std::string>& bad :
        {std::vector<std::string>{"history", "--state", "QQ"},

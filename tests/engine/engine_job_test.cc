@@ -909,7 +909,9 @@ TEST(Reason, OfAWaitingJobTellsItsPlace) {
   EngineDriver driver(1, "max_min_fairness");
   driver.Run(driver.Submit("a"));
   const JobId waits = driver.Submit("b");
+  const JobId equal = driver.Submit("c");
   EXPECT_THAT(driver.Why(waits), HasSubstr("1st in line for v100"));
+  EXPECT_THAT(driver.Why(equal), HasSubstr("2nd in line for v100"));
 }
 
 TEST(Reason, OfAJobWithoutServersSaysWhatToStart) {

@@ -242,6 +242,24 @@ TEST_F(DashboardTest, SaysThatAJobIsNotThere) {
   }
 }
 
+TEST_F(DashboardTest, KnowsAnElementByItsArray) {
+  const SubmitReply array = client_->Submit(
+      "name = \"many\"\ncommand = [\"./train\"]\narray = \"3,5\"\n");
+  ASSERT_EQ(array.error, "");
+  const std::string id = StrCat(array.job.value());
+  const json job = dashboard_->WaitFor(
+      StrCat("/api/job/", id, "_5"),
+      [](const json& document) { return !document["job"].is_null(); });
+  EXPECT_EQ(job["job"]["name"], "many_5");
+  EXPECT_EQ(dashboard_->Document(StrCat("/api/job/", id, "_5/loss"))["job"],
+            job["job"]["id"]);
+  const RawAnswer none =
+      Get(dashboard_->port(), StrCat("/api/job/", id, "_4"));
+  EXPECT_EQ(none.code, 404);
+  EXPECT_THAT(none.body, HasSubstr("has no such element"));
+  EXPECT_EQ(Get(dashboard_->port(), "/api/job/1_x").code, 404);
+}
+
 TEST_F(DashboardTest, ShowsTheEndOfALongLog) {
   FakeAgent agent(coordinator_.endpoint(), "here");
   ASSERT_TRUE(agent.Join(1).has_value());
