@@ -274,9 +274,8 @@ absl::Status NoElement(uint64_t array, uint64_t index) {
 }
 
 absl::StatusOr<JobId> Client::ElementOf(uint64_t array, uint64_t index) {
-  GAVEL_ASSIGN_OR_RETURN(
-      const Json json,
-      Query(QueryKind::kQueue, JobId(), ElementFilter(array, index)));
+  GAVEL_ASSIGN_OR_RETURN(const Json json, Query(QueryKind::kQueue, JobId(),
+                                                ElementFilter(array, index)));
   const std::vector<QueueRow> rows = ParseQueue(json);
   if (rows.empty()) return NoElement(array, index);
   return JobId(rows.front().id);

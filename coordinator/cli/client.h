@@ -175,7 +175,8 @@ absl::StatusOr<std::string> QueueFilter(
     const std::string& user, const std::string& app,
     const std::vector<std::string>& states,
     std::optional<size_t> ended_max = std::nullopt);
-// That of one element of an array, and what is said where no row passes it.
+// The filter that passes one element of an array, and the error where the
+// queue has no such row.
 std::string ElementFilter(uint64_t array, uint64_t index);
 absl::Status NoElement(uint64_t array, uint64_t index);
 

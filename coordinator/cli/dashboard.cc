@@ -216,9 +216,9 @@ absl::StatusOr<DocumentRequest> CoordinatorDocuments::Resolve(
   DocumentRequest resolved = request;
   resolved.job = JobId();
   const uint64_t array = request.job.value();
-  GAVEL_ASSIGN_OR_RETURN(
-      const Json rows, Query(resolved, QueryKind::kQueue,
-                             ElementFilter(array, *request.array_index)));
+  GAVEL_ASSIGN_OR_RETURN(const Json rows,
+                         Query(resolved, QueryKind::kQueue,
+                               ElementFilter(array, *request.array_index)));
   if (rows.empty()) return NoElement(array, *request.array_index);
   resolved.job = JobId(rows.front().value("id", uint64_t{0}));
   resolved.array_index.reset();

@@ -424,7 +424,8 @@ WaitingLine::WaitingLine(const RoundTable& rows, std::vector<std::string> types,
     : types_(std::move(types)) {
   const std::vector<std::vector<double>> priorities =
       Priorities(rows, HeadStartSeconds(round_duration_s));
-  // The next one has the least rank. Equals are told apart as the mechanism does.
+  // The unit with the least rank is next. Equals are in the order in which the
+  // mechanism takes them.
   const auto rank = [&](size_t row, size_t type) {
     return std::tuple(-priorities[row][type], -rows.deficit_s(row)[type],
                       -rows.share(row)[type], rows.unit(row));

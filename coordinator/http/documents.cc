@@ -20,9 +20,9 @@ std::string NameOf(const DocumentRequest& request) {
       {StrCat(static_cast<int>(request.kind)), request.key,
        StrCat(request.job.value()),
        request.array_index ? StrCat(*request.array_index) : "",
-       absl::StrJoin(request.states, ","),
-       request.user, request.app, StrCat(request.cursor), StrCat(request.limit),
-       StrCat(request.tail), request.name},
+       absl::StrJoin(request.states, ","), request.user, request.app,
+       StrCat(request.cursor), StrCat(request.limit), StrCat(request.tail),
+       request.name},
       separator);
 }
 

@@ -47,9 +47,9 @@ struct DocumentRequest {
   // The reader, as for LocalRequests::Ask.
   std::string key = std::string(LocalRequests::kReaderKey);
   std::string address;
-  JobId job;                        // of kJob, kLog and kLoss, or its array
+  JobId job;                            // of kJob, kLog and kLoss, or its array
   std::optional<uint64_t> array_index;  // of the job in the array `job`
-  std::vector<std::string> states;  // of kJobs, this and what follows
+  std::vector<std::string> states;      // of kJobs, this and what follows
   std::string user;
   std::string app;
   uint64_t cursor = 0;

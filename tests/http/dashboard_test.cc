@@ -253,8 +253,7 @@ TEST_F(DashboardTest, KnowsAnElementByItsArray) {
   EXPECT_EQ(job["job"]["name"], "many_5");
   EXPECT_EQ(dashboard_->Document(StrCat("/api/job/", id, "_5/loss"))["job"],
             job["job"]["id"]);
-  const RawAnswer none =
-      Get(dashboard_->port(), StrCat("/api/job/", id, "_4"));
+  const RawAnswer none = Get(dashboard_->port(), StrCat("/api/job/", id, "_4"));
   EXPECT_EQ(none.code, 404);
   EXPECT_THAT(none.body, HasSubstr("has no such element"));
   EXPECT_EQ(Get(dashboard_->port(), "/api/job/1_x").code, 404);
