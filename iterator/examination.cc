@@ -227,7 +227,8 @@ absl::Status Examination::Begin(const std::string& path,
   tracked_ = &tracked;
   for (const auto& item : tracked.items()) {
     Write("tracked", 0, StrCat(item->name(), " ", item->kind()));
-    has_scheduler_ |= item->kind().ends_with("scheduler");
+    has_scheduler_ |=
+        item->kind() == "schedule" || item->kind().ends_with("scheduler");
   }
   WriteUntrackedModules();
   watch_ = std::make_unique<OperatorWatch>(tracked);

@@ -172,6 +172,8 @@ class Gang {
   // in this build. Then nothing is held.
   absl::Status Join(const GangPlan& plan);
   bool joined() const { return thread_ != nullptr; }
+  // Whether the ranks of the present gang have met in a collective.
+  bool has_group() const { return group_ != nullptr; }
 
   // After a step: rank 0's buffers into those of the others, and whether the
   // step counts. UNAVAILABLE: a rank was lost, the step is void. Others: what
@@ -343,6 +345,7 @@ class GangMembership {
   // A gang that keeps its size can share its state out while it is paused.
   bool KeepsSize() const;
   bool joined() const { return gang_.joined(); }
+  bool has_group() const { return gang_.has_group(); }
   // The size of the gang in the present lease, or in the last one.
   int world_size() const { return world_size_; }
   void SetWorldSize(int world_size) { world_size_ = world_size; }

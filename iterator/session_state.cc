@@ -21,6 +21,8 @@ namespace gavel::internal {
 namespace {
 
 constexpr int64_t kBatchesPerStepMax = 1'000'000;
+// Beyond so many steps without a collective, the program is warned.
+constexpr int kSilentStepsMax = 10;
 
 // With a fixed batch size per worker, a step would become another one whenever
 // the number of workers changes.
@@ -679,13 +681,31 @@ bool LoopControl::StopAlone() {
 bool LoopControl::EndGangStep() {
   if (!gang_.joined()) return true;
   absl::Status status = gang_.EndStep();
-  if (status.ok()) return true;
+  if (status.ok()) {
+    WarnOfSilence();
+    return true;
+  }
   if (absl::IsUnavailable(status)) {
     return LeaveBrokenGang(std::string(status.message()));
   }
   context_.Fail(std::move(status));
   gang_.LeaveBroken();
   return false;
+}
+
+// A program that is not made for several workers would train one model on each
+// of them, on a part of the data, without a word.
+void LoopControl::WarnOfSilence() {
+  if (gang_.has_group() || ++silent_steps_ != kSilentStepsMax) return;
+  if (context_.options.rank != 0) return;
+  context_.log.Warning(StrCat(
+      "the ", gang_.world_size(),
+      " workers of this job have exchanged nothing "
+      "in ",
+      kSilentStepsMax,
+      " steps: each trains a model of its own on a part "
+      "of the data, and checkpoints are of rank 0 alone. Make a "
+      "gavel::DataParallel of the model, or submit the job with one worker"));
 }
 
 bool LoopControl::AttendGang(bool between_steps) {

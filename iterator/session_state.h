@@ -91,6 +91,7 @@ class LoopControl {
   bool AnswerCallsAlone();
   bool StopAlone();
   bool AttendGang(bool between_steps);
+  void WarnOfSilence();
   void TakeGangCalls();
   bool StopGang(bool between_steps);
   bool LeaveBrokenGang(const std::string& why);
@@ -104,6 +105,7 @@ class LoopControl {
   bool stopped_ = false;
   bool used_up_ = false;
   bool evicted_ = false;
+  int silent_steps_ = 0;  // of gangs, without a collective
 };
 
 // Sends the scalars of Session::Report() to the coordinator, TensorBoard and

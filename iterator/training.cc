@@ -148,13 +148,15 @@ at::Tensor GradScaler::Scale(const at::Tensor& loss) {
   if (!options_.enabled) return loss;
   // A restored state may be on another device.
   for (at::Tensor& tensor : state_) tensor = tensor.to(loss.device());
+  has_scaled_ = true;
   return loss * state_[0].to(loss.scalar_type());
 }
 
 void GradScaler::Unscale(torch::optim::Optimizer& optimizer) {
-  if (!options_.enabled) return;
-  for (const auto& [known, found] : found_) {
-    if (known == &optimizer) return;
+  if (!options_.enabled || !has_scaled_) return;
+  if (std::ranges::find(unscaled_, &optimizer, &Unscaled::optimizer) !=
+      unscaled_.end()) {
+    return;
   }
   const at::NoGradGuard no_grad;
   const at::Tensor& scale = state_[0];
@@ -178,27 +180,42 @@ void GradScaler::Unscale(torch::optim::Optimizer& optimizer) {
   for (auto& [dtype, tensors] : gradients) {
     at::_amp_foreach_non_finite_check_and_unscale_(tensors, found, inverse);
   }
-  found_.emplace_back(&optimizer, std::move(found));
+  unscaled_.push_back({&optimizer, std::move(found)});
 }
 
 bool GradScaler::Step(torch::optim::Optimizer& optimizer) {
-  if (options_.enabled) {
-    Unscale(optimizer);
-    for (const auto& [known, found] : found_) {
-      if (known == &optimizer && found.item<float>() != 0) return false;
+  Unscale(optimizer);
+  const auto one =
+      std::ranges::find(unscaled_, &optimizer, &Unscaled::optimizer);
+  if (one != unscaled_.end()) {
+    if (one->has_stepped) {
+      TORCH_WARN_ONCE(
+          "gavel::GradScaler::Step() was called twice for one optimizer "
+          "without "
+          "Update(); the second call does nothing");
+      return false;
     }
+    one->has_stepped = true;
+    if (one->found.item<float>() != 0) return false;
+  } else if (options_.enabled) {
+    TORCH_WARN_ONCE(
+        "gavel::GradScaler::Step() was called without Scale(); call "
+        "scaler.Scale(loss).backward()");
   }
   optimizer.step();
   return true;
 }
 
 void GradScaler::Update() {
-  if (found_.empty()) return;
-  at::Tensor found = found_[0].second;
-  for (size_t i = 1; i < found_.size(); ++i) found = found + found_[i].second;
+  has_scaled_ = false;
+  if (unscaled_.empty()) return;
+  at::Tensor found = unscaled_[0].found;
+  for (size_t i = 1; i < unscaled_.size(); ++i) {
+    found = found + unscaled_[i].found;
+  }
   at::_amp_update_scale_(state_[0], state_[1], found, options_.growth_factor,
                          options_.backoff_factor, options_.growth_interval);
-  found_.clear();
+  unscaled_.clear();
 }
 
 double GradScaler::scale() const {
@@ -367,6 +384,12 @@ absl::StatusOr<std::vector<Pair>> Match(const torch::nn::Module& module,
     if (!filled.contains(IdentityOf(tensor))) missing.push_back(name);
   }
   if (!options.strict) {
+    if (pairs.empty() && !places.empty()) {
+      return absl::FailedPreconditionError(
+          StrCat("no tensor of ", path, " has a name of the module",
+                 List("it has", unexpected), List("the module has", missing),
+                 "; map the names by SafetensorsOptions::rename"));
+    }
     missing.clear();
     unexpected.clear();
   }

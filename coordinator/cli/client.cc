@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "coordinator/cli/command_line.h"
 #include "coordinator/cli/table.h"
+#include "coordinator/server/limits.h"
 #include "coordinator/workload/job_array.h"
 #include "coordinator/workload/job_spec.h"
 #include "core/status.h"
@@ -24,6 +26,8 @@ namespace {
 constexpr double kLogTimeout_s = 12;
 constexpr double kResendInterval_s = 0.05;
 constexpr int kPagesMax = 10'000;
+constexpr double kTooSoon_s = 1;
+constexpr int kAttemptsTooSoon = 30;
 
 using Clock = std::chrono::steady_clock;
 
@@ -152,14 +156,31 @@ absl::StatusOr<Reply> Client::AskToChange(const Message& message,
              "it"));
 }
 
+template <class Reply, class Asks>
+absl::StatusOr<Reply> Client::AskPatiently(const Asks& ask) {
+  for (int attempt = 0;; ++attempt) {
+    absl::StatusOr<Reply> reply = ask(++last_request_);
+    const bool too_soon =
+        reply.ok() && absl::StrContains(reply->error, ToAbsl(kTooOften));
+    if (!too_soon || attempt == kAttemptsTooSoon) return reply;
+    if (!std::exchange(has_waited_, true)) {
+      PrintNotices(
+          {"this asks for more than the requests a second that you "
+           "may make (--quota-requests), and goes on more slowly"});
+    }
+    Sleep(kTooSoon_s);
+  }
+}
+
 absl::StatusOr<JobId> Client::Submit(const std::string& source,
                                      const std::string& toml,
                                      const std::string& directory) {
-  const uint64_t request = ++last_request_;
-  GAVEL_ASSIGN_OR_RETURN(
-      const SubmitReply reply,
-      AskToChange<SubmitReply>(SubmitRequest{request, source, toml, directory},
-                               request, kChangeTimeout_s));
+  GAVEL_ASSIGN_OR_RETURN(const SubmitReply reply,
+                         AskPatiently<SubmitReply>([&](uint64_t request) {
+                           return AskToChange<SubmitReply>(
+                               SubmitRequest{request, source, toml, directory},
+                               request, kChangeTimeout_s);
+                         }));
   if (reply.error.empty()) return reply.job;
   return absl::FailedPreconditionError(reply.error);
 }
@@ -178,10 +199,12 @@ absl::Status Client::Command(CommandKind kind, JobId job) {
 }
 
 absl::Status Client::Command(CommandRequest command, double timeout_s) {
-  command.request = ++last_request_;
-  GAVEL_ASSIGN_OR_RETURN(
-      const CommandReply reply,
-      AskToChange<CommandReply>(command, command.request, timeout_s));
+  GAVEL_ASSIGN_OR_RETURN(const CommandReply reply,
+                         AskPatiently<CommandReply>([&](uint64_t request) {
+                           command.request = request;
+                           return AskToChange<CommandReply>(command, request,
+                                                            timeout_s);
+                         }));
   if (reply.error.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(reply.error);
 }
@@ -203,18 +226,21 @@ absl::StatusOr<Json> Client::Query(QueryKind kind, JobId job,
 
 absl::StatusOr<Json> Client::QueryAllPages(const QueryRequest& first) {
   return AskAllPages(
-      first, [this](QueryRequest request) -> absl::StatusOr<QueryReply> {
-        request.request = ++last_request_;
-        return Ask<QueryReply>(request, request.request, kReplyTimeout_s);
+      first, [this](QueryRequest query) -> absl::StatusOr<QueryReply> {
+        return AskPatiently<QueryReply>([&](uint64_t request) {
+          query.request = request;
+          return Ask<QueryReply>(query, request, kReplyTimeout_s);
+        });
       });
 }
 
 absl::StatusOr<LogReply> Client::Log(const WorkerId& worker, uint64_t offset,
                                      const std::string& server,
                                      double since_s) {
-  const uint64_t request = ++last_request_;
-  return Ask<LogReply>(LogRequest{request, worker, offset, server, since_s},
-                       request, kLogTimeout_s);
+  return AskPatiently<LogReply>([&](uint64_t request) {
+    return Ask<LogReply>(LogRequest{request, worker, offset, server, since_s},
+                         request, kLogTimeout_s);
+  });
 }
 
 absl::StatusOr<Client::Reference> Client::ResolveReference(

@@ -126,6 +126,10 @@ class Client {
   template <class Reply>
   absl::StatusOr<Reply> Ask(const Message& message, uint64_t request,
                             double timeout_s);
+  // Makes a request again, for half a minute, if the coordinator refuses it as
+  // one of too many in a second.
+  template <class Reply, class Asks>
+  absl::StatusOr<Reply> AskPatiently(const Asks& ask);
   absl::StatusOr<Json> QueryAllPages(const QueryRequest& first);
   template <class Reply>
   absl::StatusOr<Reply> AskToChange(const Message& message, uint64_t request,
@@ -139,6 +143,7 @@ class Client {
   std::unique_ptr<Dealer> dealer_;
   std::string public_key_;  // empty: no keys
   uint64_t last_request_ = 0;
+  bool has_waited_ = false;  // the user was told of it
 };
 
 // The options of a command that talks to a coordinator. The functions below

@@ -98,7 +98,7 @@ std::string CountText(const std::vector<QueueRow>& rows) {
 absl::Status CommandSelected(const CommandOptions& options, CommandKind kind,
                              const char* done) {
   GAVEL_ASSIGN_OR_RETURN(const auto client, options.Connect());
-  GAVEL_ASSIGN_OR_RETURN(const std::vector<QueueRow> rows,
+  GAVEL_ASSIGN_OR_RETURN(std::vector<QueueRow> rows,
                          Select(*client, options, kind));
   if (rows.empty()) {
     return absl::NotFoundError(
@@ -117,6 +117,9 @@ absl::Status CommandSelected(const CommandOptions& options, CommandKind kind,
       return absl::CancelledError("nothing was changed");
     }
   }
+  // Waiting jobs first: none of them shall start where another one ends.
+  std::ranges::stable_partition(
+      rows, [](const QueueRow& row) { return row.state == "PD"; });
   std::vector<std::string> jobs;
   for (const QueueRow& row : rows) jobs.push_back(StrCat(row.id));
   CommandRequest command;
@@ -431,8 +434,9 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
   AddJobCommand(app, "release", "Lets held jobs go on", CommandKind::kRelease,
                 "Released", exit_code);
   AddJobCommand(app, "hold",
-                "Takes jobs out of the queue, with a checkpoint; `gavel "
-                "release` undoes it",
+                "Takes jobs out of the queue, with a checkpoint (opaque jobs "
+                "have none: they are ended, and begin anew); `gavel release` "
+                "undoes it",
                 CommandKind::kHold, "Held", exit_code);
   AddJobCommand(app, "requeue",
                 "Ends the processes of jobs with a checkpoint; they start anew "

@@ -221,6 +221,9 @@ class Dashboard {
                          {"ends_oldest", ends_oldest}};
       return link.dump();
     };
+    options->end_tokens = [this](const auto& is_known) {
+      tokens_.EndUnless(is_known);
+    };
   }
 
   // Takes the address, before the coordinator begins a term. Returns the errors

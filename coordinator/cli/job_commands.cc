@@ -298,9 +298,9 @@ absl::Status PrintOutput(Client& client, JobId job,
                          row.reason.empty() ? "" : "; it is ", row.reason)});
     return absl::OkStatus();
   }
-  if (!stream.any()) return absl::FailedPreconditionError(stream.error());
-  PrintNotices({stream.error()});
-  return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      stream.any() ? StrCat("this is not all of it: ", stream.error())
+                   : stream.error());
 }
 
 absl::StatusOr<Followed> FollowOutput(

@@ -366,7 +366,9 @@ std::string Instead(std::span<const Event> decided, const Engine& engine) {
 }
 
 // A deadline or a message that is not journaled: the engine decides it.
-bool IsDecision(const Event& event) {
+bool IsDecision(const Event& event, Time at) {
+  const auto* drained = std::get_if<event::AcceleratorsDrained>(&event);
+  if (drained != nullptr) return drained->until > 0 && at >= drained->until;
   return std::holds_alternative<event::LeaseStarted>(event) ||
          std::holds_alternative<event::RoundPlanned>(event) ||
          std::holds_alternative<event::RoundStarted>(event) ||
@@ -494,7 +496,7 @@ class Replay {
       decision = Again(at, events, step);
     }
     in_step_ = decision && Same(events, decision->events);
-    const bool decided = events.size() > 1 || IsDecision(events.front()) ||
+    const bool decided = events.size() > 1 || IsDecision(events.front(), at) ||
                          (decision && decision->events.size() > 1);
     if (decision) {
       for (const Action& action : decision->actions) {
@@ -539,7 +541,7 @@ class Replay {
       request.epoch = lease->epoch;
       request.nonce = ++nonce_;
       first = event::LeaseRequested{request};
-    } else if (IsDecision(first)) {
+    } else if (IsDecision(first, at)) {
       first = event::Tick{};
     }
     return Step(at, first);

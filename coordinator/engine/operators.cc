@@ -210,6 +210,17 @@ std::string WhyNot(const event::JobCommanded& e, const Job* job,
   }
 }
 
+std::string WhyNoEntity(const std::vector<PolicyEntity>& entities,
+                        const std::string& name) {
+  if (name.empty() || entities.empty()) return "";
+  std::vector<std::string> names;
+  for (const PolicyEntity& one : entities) names.push_back(one.name);
+  if (std::ranges::find(names, name) != names.end()) return "";
+  return StrCat("there is no entity \"", name,
+                "\" in the cluster's file, which has ",
+                absl::StrJoin(names, ", "));
+}
+
 std::string WhyNot(const event::JobUpdated& e, const Job* job,
                    const Cluster& cluster) {
   if (job == nullptr) return Unknown(e.job);
@@ -677,15 +688,9 @@ absl::StatusOr<std::vector<Parent>> FindParentsIfAdmitted(const State& s,
     taken = WhyTaken(s.jobs, ElementIdentity(spec, index));
   }
   if (!taken.empty()) return refuse(taken);
-  const std::vector<PolicyEntity>& entities = s.options.entities;
-  if (!spec.entity.empty() && !entities.empty() &&
-      std::ranges::find(entities, spec.entity, &PolicyEntity::name) ==
-          entities.end()) {
-    std::vector<std::string> names;
-    for (const PolicyEntity& one : entities) names.push_back(one.name);
-    return refuse(StrCat("job \"", spec.name, "\": there is no entity \"",
-                         spec.entity, "\" in the cluster's file, which has ",
-                         absl::StrJoin(names, ", ")));
+  const std::string no_entity = WhyNoEntity(s.options.entities, spec.entity);
+  if (!no_entity.empty()) {
+    return refuse(StrCat("job \"", spec.name, "\": ", no_entity));
   }
   std::string why = WhyTooLarge(s.cluster, spec);
   if (!why.empty()) return refuse(why);

@@ -75,6 +75,9 @@ std::string WhyNot(const event::ServerForgotten& e,
 // Also resolves the name of an accelerator: sets `e.server` and `e.uuid` if
 // `e.server` is not a server.
 std::string WhyNot(event::AcceleratorsDrained& e, const Cluster& cluster);
+// Why no job may count for that entity; empty: one may, or it is of none.
+std::string WhyNoEntity(const std::vector<PolicyEntity>& entities,
+                        const std::string& name);
 
 // The accelerators that the event means: one, or all of its server. When a
 // server is resumed, those that were drained by themselves are left out.

@@ -100,10 +100,13 @@ std::string HeldFailures::Sentence() const {
   // EX_TEMPFAIL; core/messages.h has it as kExitEvicted.
   if (end == 75) StrAppend(&how, ", which nobody had asked for");
   if (!last_error.empty()) StrAppend(&how, ", \"", last_error, "\"");
-  return absl::StrFormat(
-      "held: failed %1$d times in a row without a new checkpoint (last: %2$s); "
-      "%3$sread `gavel logs %4$d`, then `gavel release %4$d`",
-      failures, how, RemedyOf(last_error), job.value());
+  const std::string often =
+      failures == 1
+          ? "once"
+          : StrCat(failures, " times in a row without a new checkpoint");
+  return StrCat("held: failed ", often, " (last: ", how, "); ",
+                RemedyOf(last_error), "read `gavel logs ", job.value(),
+                "`, then `gavel release ", job.value(), "`");
 }
 
 std::string HeldLaunch::Sentence() const {

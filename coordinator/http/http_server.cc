@@ -114,6 +114,24 @@ std::string_view HostOfUrl(std::string_view url) {
   return WithoutPort(rest.substr(0, rest.find('/')));
 }
 
+// "12", or "42_7" for an element of an array.
+static bool ReadJob(std::string_view text, DocumentRequest* read) {
+  uint64_t id = 0;
+  const size_t underscore = text.find('_');
+  if (underscore != std::string_view::npos) {
+    uint64_t index = 0;
+    if (!absl::SimpleAtoi(ToAbsl(text.substr(underscore + 1)), &index)) {
+      return false;
+    }
+    read->array_index = index;
+  }
+  if (!absl::SimpleAtoi(ToAbsl(text.substr(0, underscore)), &id) || id == 0) {
+    return false;
+  }
+  read->job = JobId(id);
+  return true;
+}
+
 absl::StatusOr<CommandRequest> ParseAction(std::string_view json) {
   const nlohmann::json body =
       nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
@@ -145,12 +163,13 @@ absl::StatusOr<CommandRequest> ParseAction(std::string_view json) {
     command.target = std::move(text);
     return command;
   }
-  uint64_t id = 0;
-  if (!absl::SimpleAtoi(text, &id) || id == 0) {
+  DocumentRequest job;
+  if (!ReadJob(text, &job)) {
     return absl::InvalidArgumentError(
-        StrCat("the target of ", action, " is no id of a job"));
+        StrCat("the target of ", action, " is no id of a job, as 12 or 42_7"));
   }
-  command.job = JobId(id);
+  command.job = job.job;
+  if (job.array_index) command.elements = StrCat(*job.array_index);
   return command;
 }
 
@@ -184,6 +203,13 @@ std::string DashboardTokens::Make(Time now, const std::string& public_key,
   if (entries_.size() >= kTokensMax) entries_.erase(entries_.begin());
   entries_.push_back({HashOf(token), public_key, now + kValid_s});
   return token;
+}
+
+void DashboardTokens::EndUnless(
+    const std::function<bool(const std::string& key)>& is_known) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_,
+                [&](const Entry& one) { return !is_known(one.public_key); });
 }
 
 std::optional<std::string> DashboardTokens::Find(Time now,
@@ -318,24 +344,6 @@ absl::Status CheckKeys(const Request& request,
                              : StrCat("it has ", absl::StrJoin(known, ", "))));
   }
   return absl::OkStatus();
-}
-
-// "12", or "42_7" for an element of an array.
-bool ReadJob(std::string_view text, DocumentRequest* read) {
-  uint64_t id = 0;
-  const size_t underscore = text.find('_');
-  if (underscore != std::string_view::npos) {
-    uint64_t index = 0;
-    if (!absl::SimpleAtoi(ToAbsl(text.substr(underscore + 1)), &index)) {
-      return false;
-    }
-    read->array_index = index;
-  }
-  if (!absl::SimpleAtoi(ToAbsl(text.substr(0, underscore)), &id) || id == 0) {
-    return false;
-  }
-  read->job = JobId(id);
-  return true;
 }
 
 // The document of a path below /api/ with its query. NOT_FOUND: there is none.

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -68,6 +69,8 @@ class DashboardTokens {
   // one had to end for it.
   std::string Make(Time now, const std::string& public_key,
                    bool* ends_oldest = nullptr);
+  // Ends the tokens of all other keys.
+  void EndUnless(const std::function<bool(const std::string& key)>& is_known);
   // The key of a token that is valid. Takes as long whichever token it is.
   std::optional<std::string> Find(Time now, std::string_view token) const;
 

@@ -505,6 +505,11 @@ struct CoordinatorServer::Impl {
       options.log->info("principal {}", change);
     }
     options.log->info("principals: {} now", gatekeeper->principals());
+    if (options.end_tokens != nullptr) {
+      options.end_tokens([this](const std::string& public_key) {
+        return gatekeeper->Knows(public_key);
+      });
+    }
     // An agent that is no longer on the list gets no messages from here on. The
     // others are known again after their next heartbeat.
     peers.ForgetAgents();

@@ -119,6 +119,10 @@ struct CoordinatorServerOptions {
   // See ClientRequests::Options. Called by the event loop, which it must not
   // keep waiting.
   std::function<absl::StatusOr<std::string>(const Requester&)> dashboard;
+  // The principals have changed: ends the tokens of keys that are unknown now.
+  // Called by the event loop. Null: there is no dashboard.
+  std::function<void(const std::function<bool(const std::string&)>& is_known)>
+      end_tokens;
 };
 
 class CoordinatorServer {

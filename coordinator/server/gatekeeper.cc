@@ -408,9 +408,9 @@ absl::Status Gatekeeper::CheckRate(Time now, const Identity& sender,
     return absl::OkStatus();
   }
   return absl::ResourceExhaustedError(
-      StrCat(RoleName(sender.role), " ", sender.name,
-             " asks for more than its requests a second; wait ten seconds, "
-             "ask less often, or have an operator raise --quota-requests"));
+      StrCat(RoleName(sender.role), " ", sender.name, kTooOften,
+             "; wait ten seconds, ask less often, or have an operator raise "
+             "--quota-requests"));
 }
 
 absl::StatusOr<Identity> Gatekeeper::Authenticate(Time now,

@@ -236,6 +236,10 @@ class Gatekeeper {
   // Reads the list of principals again if it has changed: a line for each
   // change, or why it can't be read. In the audit log, too.
   std::optional<absl::StatusOr<std::vector<std::string>>> Reload();
+  // Whether a principal or a worker has this key; true where there are no keys.
+  bool Knows(const std::string& public_key) const {
+    return !keys_.has_value() || keys_->access->Find(public_key).has_value();
+  }
   // At the start, when workers run: see AccessList.
   void ExpectWorkers() {
     if (keys_.has_value()) keys_->access->ExpectWorkers();

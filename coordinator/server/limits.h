@@ -19,6 +19,11 @@
 
 namespace gavel {
 
+// Part of the refusal of a request that came too soon after others: nothing was
+// done, and a client may ask again a little later.
+inline constexpr std::string_view kTooOften =
+    " asks for more than its requests a second";
+
 // Bounds of job weights, for all submitters. 0 < min <= max, finite.
 struct WeightBounds {
   double min = 0.001;

@@ -81,6 +81,7 @@ absl::Status AddRange(std::string_view range, std::vector<int>* indices) {
     return wrong("is no index and no range of indices");
   }
   if (*step < 1) return wrong("has steps of 0");
+  if (*step > kElementIndexMax) return wrong("has steps that are too large");
   if (*first > *last) return wrong("is an empty range");
   const int64_t count = (*last - *first) / *step + 1;
   const int64_t all = static_cast<int64_t>(indices->size()) + count;

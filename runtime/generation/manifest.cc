@@ -469,11 +469,11 @@ absl::Status ClaimDirectory(FileSystem& file_system,
   }
   if (!present || present->IsSameAs(owner)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      StrCat(directory, " has the checkpoints of ", Describe(*present),
-             ", not of ", Describe(owner),
-             "; give it a checkpoint_directory of its own, or hand these over: "
-             "gavel checkpoint adopt ",
-             directory, " ", owner.name));
+      // The remedy comes before the long names: the error of a job is cut.
+      StrCat("its checkpoint_directory is another job's; give it one of its "
+             "own, or hand the checkpoints over: gavel checkpoint adopt ",
+             directory, " ", owner.name, " (they are of ", Describe(*present),
+             ", not of ", Describe(owner), ")"));
 }
 
 absl::Status CreateDirectories(FileSystem& file_system,

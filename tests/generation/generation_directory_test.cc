@@ -78,7 +78,7 @@ TEST(DirectoryOwner, OneOfTwoThatClaimItAtOnceHasIt) {
   ClaimedMeanwhile disk;
   ASSERT_OK(CreateDirectories(disk, "/a"));
   EXPECT_THAT(ClaimDirectory(disk, "/a", {"5eed", 1, "lm"}).message(),
-              HasSubstr("has the checkpoints of job 'digits'"));
+              HasSubstr("they are of job 'digits'"));
   EXPECT_OK(ClaimDirectory(disk, "/a", {"5eed", 2, "digits"}));
 }
 

@@ -57,6 +57,12 @@ TEST(HttpChecks, ReadEachAction) {
     EXPECT_EQ(of_job, command.target.empty()) << action;
     EXPECT_EQ(of_job ? "7" : command.target, "7");
   }
+  ASSERT_OK_AND_ASSIGN(const CommandRequest element,
+                       ParseAction(R"({"target":"42_7","action":"hold"})"));
+  EXPECT_EQ(element.job, JobId(42));
+  EXPECT_EQ(element.elements, "7");
+  EXPECT_THAT(ParseAction(R"({"target":"4_x","action":"hold"})"),
+              IsInvalid("is no id of a job"));
   for (const char* other : {"shutdown", "forget", "update", "checkpoint"}) {
     EXPECT_THAT(
         ParseAction(std::string(R"({"target":"7","action":")") + other + "\"}"),

@@ -26,6 +26,16 @@ TEST(DashboardTokens, HoldForTwelveHours) {
   EXPECT_EQ(tokens.Find(100 + 12 * 3600, token), std::nullopt);
 }
 
+// Also where the same key is allowed again later.
+TEST(DashboardTokens, EndWithTheirKey) {
+  DashboardTokens tokens;
+  const std::string alice = tokens.Make(0, "alice");
+  const std::string bob = tokens.Make(0, "bob");
+  tokens.EndUnless([](const std::string& key) { return key == "bob"; });
+  EXPECT_EQ(tokens.Find(1, alice), std::nullopt);
+  EXPECT_EQ(tokens.Find(1, bob), "bob");
+}
+
 TEST(DashboardTokens, OfOneKeyPushOutItsOwnOldestOnly) {
   DashboardTokens tokens;
   const std::string bob = tokens.Make(0, "bob");

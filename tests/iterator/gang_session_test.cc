@@ -87,6 +87,17 @@ TEST_F(GangSessionTest, BuffersAreEachRanksOwnWhereTheProgramSaysSo) {
   EXPECT_NE(gang.rank(0).Weights(), gang.rank(1).Weights());
 }
 
+TEST_F(GangSessionTest, WorkersThatExchangeNothingAreWarnedOf) {
+  GangOfProcesses gang(folder.path(), 2, {{"EACH_ALONE", "1"}});
+  ASSERT_EQ(gang.Wait(), Codes(2, 0)) << gang.Outputs();
+  EXPECT_NE(gang.rank(0).Weights(), gang.rank(1).Weights());
+  EXPECT_THAT(gang.rank(0).Output(), HasSubstr("have exchanged nothing in 10"));
+  const TemporaryFolder other;
+  GangOfProcesses usual(other.path(), 2, {});
+  ASSERT_EQ(usual.Wait(), Codes(2, 0)) << usual.Outputs();
+  EXPECT_THAT(usual.Outputs(), Not(HasSubstr("have exchanged nothing")));
+}
+
 TEST_F(GangSessionTest, ASignalToOneRankStopsAllAtOneStepAndAnotherSizeGoesOn) {
   const Variables slow = {{"STEP_MS", "150"}};
   int stopped_at = 0;

@@ -9,7 +9,7 @@
 //   [OUT_OF_MEMORY_WITH_THREADS=n]
 //   [EVALUATION_MS=n [EVALUATION_RANK=n] [EVALUATION_STEP=n]]
 //   [EPOCH_EVALUATION_MS=n]
-//   [BALLAST_MIB=n] [TURNS_FILE=path]
+//   [BALLAST_MIB=n] [TURNS_FILE=path] [EACH_ALONE=1]
 // READ_FILE gets a line for each sample that any rank read: the step that it is
 // read for, the process, and the sample's index. When there is a KILL_FILE,
 // rank 1 removes it and is killed as soon as its state is collected. Until it
@@ -20,7 +20,8 @@
 // epoch, with a boundary each 10 ms. So many MiB of state are tracked beside
 // the model. Processes with one TURNS_FILE, which is created, sleep for STEP_MS
 // in turn, and three times as long if they had to wait for their turn: as on an
-// accelerator that two jobs should not share.
+// accelerator that two jobs should not share. With EACH_ALONE there is no
+// DataParallel.
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fcntl.h>
@@ -38,6 +39,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -194,7 +196,10 @@ int main(int argc, char** argv) {
   }
   gavel::DataParallelOptions parallel_options;
   parallel_options.broadcast_buffers = Number("OWN_BUFFERS", 0) == 0;
-  gavel::DataParallel parallel(*session, model, parallel_options);
+  std::optional<gavel::DataParallel> parallel;
+  if (std::getenv("EACH_ALONE") == nullptr) {
+    parallel.emplace(*session, model, parallel_options);
+  }
 
   while (epoch < epochs && !session->stopped()) {
     for (auto& batch : gavel::Iterator(*session, loader)) {

@@ -146,7 +146,7 @@ TEST_F(SessionLease, AJobDoesNotTakeTheCheckpointsOfAnother) {
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_TRUE(other.losses.empty());
   EXPECT_TRUE(
-      log_.Contain("has the checkpoints of job 'lm' (1 of cluster 5eed)"
+      log_.Contain("they are of job 'lm' (1 of cluster 5eed)"
                    ", not of job 'digits' (2 of cluster 5eed)"))
       << log_.Text();
 }

@@ -205,6 +205,20 @@ TEST_F(TrainingParts, ADisabledScalerOnlySteps) {
   EXPECT_EQ(scaler.scale(), 1);
 }
 
+TEST_F(TrainingParts, AStepWithoutScaleIsPlainAndASecondOneDoesNothing) {
+  Optimizer optimizer({weight_}, torch::optim::SGDOptions(1));
+  GradScaler scaler;
+  (weight_ * 0.5).sum().backward();
+  EXPECT_TRUE(scaler.Step(optimizer));
+  scaler.Update();
+  EXPECT_EQ(weight_[0].item<float>(), 0.5f);
+  optimizer.zero_grad();
+  scaler.Scale((weight_ * 0.25).sum()).backward();
+  EXPECT_TRUE(scaler.Step(optimizer));
+  EXPECT_FALSE(scaler.Step(optimizer));
+  EXPECT_EQ(weight_[0].item<float>(), 0.25f);
+}
+
 TEST_F(TrainingParts, WrongScalersAreAnErrorOfTrack) {
   GradScalerOptions options;
   options.growth_factor = 1;
@@ -348,6 +362,9 @@ TEST_F(TrainingParts, WhatDoesNotFitIsNamedAndNothingIsWritten) {
   // Shapes are compared all the same.
   EXPECT_THAT(LoadSafetensors(*other, Path("x"), options).message(),
               HasSubstr("0.bias is [4] here"));
+  options.rename = [](const std::string& name) { return "bert." + name; };
+  EXPECT_THAT(LoadSafetensors(*head, Path("x"), options).message(),
+              AllOf(HasSubstr("no tensor of"), HasSubstr("bert.0.bias")));
 }
 
 TEST_F(TrainingParts, NamesAreMapped) {

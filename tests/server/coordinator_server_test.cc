@@ -27,6 +27,7 @@ class CoordinatorServerTest : public Test {
   void Start() {
     CoordinatorServerOptions options = QuietOptions(folder_.path() + "/state");
     options.notify = notify_;
+    options.engine.entities = entities_;
     coordinator_ = std::make_unique<RunningCoordinator>(std::move(options));
     ASSERT_OK(coordinator_->created());
     client_ = std::make_unique<FakeClient>(coordinator_->endpoint());
@@ -61,6 +62,7 @@ class CoordinatorServerTest : public Test {
 
   TemporaryFolder folder_;
   NotifySpec notify_;  // from the next start on
+  std::vector<PolicyEntity> entities_;
   std::unique_ptr<RunningCoordinator> coordinator_;
   std::unique_ptr<FakeClient> client_;
 };
@@ -373,6 +375,23 @@ TEST_F(CoordinatorServerTest, ATerminalOfAJobThatIsOverHasEnded) {
   reply = client_->Receive<TerminalReply>();
   ASSERT_TRUE(reply.has_value());
   EXPECT_TRUE(reply->ended) << reply->error;
+}
+
+TEST_F(CoordinatorServerTest, AnUpdateToAnUnknownEntityIsRefused) {
+  entities_ = {{"vision"}};
+  Restart();
+  CommandRequest update;
+  update.kind = CommandKind::kUpdate;
+  update.job = client_->SubmitNamed("a").job;
+  const auto error = [&](const std::string& entity) {
+    ++update.request;
+    update.update.entity = entity;
+    client_->Send(update);
+    const auto reply = client_->Receive<CommandReply>();
+    return reply ? reply->error : "no reply";
+  };
+  EXPECT_THAT(error("nosuch"), HasSubstr("there is no entity \"nosuch\""));
+  EXPECT_EQ(error("vision"), "");
 }
 
 TEST_F(CoordinatorServerTest, AGoalIsOfAnAppOfTheSenderAndWithinBounds) {

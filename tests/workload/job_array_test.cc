@@ -54,6 +54,7 @@ TEST(JobArray, WhatIsNoArrayIsRefusedWithWhatToWrite) {
            {"1000000", "index 1000000 is too large; write 999999 at most"},
            {"9-0", "\\\"9-0\\\" is an empty range; write indices as"},
            {"0-9:0", "has steps of 0"},
+           {"0-9:99999999999999999999", "has steps that are too large"},
            {"3:2", "is no index and no range"},
            {"1,,2", "\\\"\\\" is no index"},
            {"-3", "is no index"},

@@ -107,6 +107,7 @@ struct GradScalerOptions {
 
 // Scales the loss so that small gradients of half precision are not rounded to
 // zero: torch.amp.GradScaler. A step whose gradients are not finite is skipped.
+// Without Scale() since the last Update() the gradients are taken as they are.
 class GAVEL_EXPORT GradScaler {
  public:
   explicit GradScaler(GradScalerOptions options = {});
@@ -114,8 +115,9 @@ class GAVEL_EXPORT GradScaler {
   at::Tensor Scale(const at::Tensor& loss);
   // Divides the gradients by the scale, once until Update(); for clipping.
   void Unscale(torch::optim::Optimizer& optimizer);
-  // Unscale(), and a step of the optimizer. False: it was skipped. Waits for
-  // the device.
+  // Unscale(), and a step of the optimizer. False: it was skipped, also because
+  // this optimizer has had its step since the last Update(). Waits for the
+  // device.
   bool Step(torch::optim::Optimizer& optimizer);
   // At the end of the step, after all optimizers.
   void Update();
@@ -126,8 +128,14 @@ class GAVEL_EXPORT GradScaler {
  private:
   GradScalerOptions options_;
   std::vector<at::Tensor> state_;  // the scale, steps since it changed
-  // Whether gradients of an optimizer were not finite in this step: 0 or 1.
-  std::vector<std::pair<const torch::optim::Optimizer*, at::Tensor>> found_;
+  bool has_scaled_ = false;        // a loss of this step
+  // Optimizers of this step.
+  struct Unscaled {
+    const torch::optim::Optimizer* optimizer;
+    at::Tensor found;  // 1: some of its gradients are not finite; else 0
+    bool has_stepped = false;
+  };
+  std::vector<Unscaled> unscaled_;
 };
 
 // The exponential moving average of a module's parameters, in a second module
