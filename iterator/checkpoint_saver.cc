@@ -183,8 +183,11 @@ absl::StatusOr<Restored> CheckpointSaver::RestoreBest() {
 absl::Status CheckpointSaver::CheckOwner() {
   const SessionOptions& options = context_.options;
   if (!context_.managed() || options.cluster.empty()) return absl::OkStatus();
-  return ClaimDirectory(FileSystem::Posix(), options.checkpoint_directory,
-                        {options.cluster, options.job, options.job_name});
+  const absl::Status status =
+      ClaimDirectory(FileSystem::Posix(), options.checkpoint_directory,
+                     {options.cluster, options.job, options.job_name});
+  if (absl::IsFailedPrecondition(status)) return status;  // it names the remedy
+  return Annotate(status, "its checkpoint_directory can't be used");
 }
 
 // Under a coordinator the lease decides who may save: a process that it has

@@ -700,11 +700,9 @@ void LoopControl::WarnOfSilence() {
   if (context_.options.rank != 0) return;
   context_.log.Warning(StrCat(
       "the ", gang_.world_size(),
-      " workers of this job have exchanged nothing "
-      "in ",
-      kSilentStepsMax,
-      " steps: each trains a model of its own on a part "
-      "of the data, and checkpoints are of rank 0 alone. Make a "
+      " workers of this job have exchanged nothing ", "in ", kSilentStepsMax,
+      " steps: each trains a model of its own on a part ",
+      "of the data, and checkpoints are of rank 0 alone. Make a ",
       "gavel::DataParallel of the model, or submit the job with one worker"));
 }
 

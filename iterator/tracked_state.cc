@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -82,6 +83,26 @@ std::string NameIn(TrackedItem& item, const at::Tensor& tensor) {
   return item.name();
 }
 
+struct RestoredTensors {
+  std::mutex mutex;
+  std::set<const void*> tensors;
+};
+
+RestoredTensors& AllRestored() {
+  static auto* const restored = new RestoredTensors;  // ends with the process
+  return *restored;
+}
+
+absl::Status NoteRestored(TrackedItem& item) {
+  GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, item.Tensors());
+  RestoredTensors& restored = AllRestored();
+  const std::lock_guard lock(restored.mutex);
+  for (const at::Tensor& tensor : tensors) {
+    restored.tensors.insert(tensor.unsafeGetTensorImpl());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RestoreGradients(TrackedItem& item, const Snapshot& restored) {
   return CatchAsStatus(
       StrCat("restoring gradients of '", item.name(), "'"),
@@ -100,6 +121,12 @@ absl::Status RestoreGradients(TrackedItem& item, const Snapshot& restored) {
 }
 
 }  // namespace
+
+bool WasRestored(const at::Tensor& tensor) {
+  RestoredTensors& restored = AllRestored();
+  const std::lock_guard lock(restored.mutex);
+  return restored.tensors.contains(tensor.unsafeGetTensorImpl());
+}
 
 absl::Status TrackedState::Shard(TrackedItem& item, const Sharded& sharded) {
   GAVEL_ASSIGN_OR_RETURN(const std::vector<at::Tensor> tensors, item.Tensors());
@@ -162,6 +189,7 @@ absl::Status TrackedState::Add(std::unique_ptr<TrackedItem> item,
       GAVEL_RETURN_IF_ERROR(item->Restore(*restored));
       GAVEL_RETURN_IF_ERROR(RestoreGradients(*item, *restored));
       GAVEL_RETURN_IF_ERROR(CheckTaken(*item, *restored));
+      GAVEL_RETURN_IF_ERROR(NoteRestored(*item));
       for (const auto& other : items_) {
         const auto* const optimizer = OptimizerOf(*other);
         if (optimizer != nullptr && IsSchedulerOf(*item, *optimizer)) {

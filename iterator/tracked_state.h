@@ -219,6 +219,10 @@ bool IsSchedulerOf(const TrackedItem& item,
 // of a beginning. Sets those of the restored step; does nothing to other items.
 void ApplySchedule(TrackedItem& item);
 
+// Whether a checkpoint was read into this tensor, which has been tracked.
+// Thread-safe. A tensor at the place of an earlier one counts as that one.
+bool WasRestored(const at::Tensor& tensor);
+
 class TrackedState {
  public:
   // First of all: parts are cut for this gang.

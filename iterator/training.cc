@@ -27,6 +27,7 @@
 #include "core/status.h"
 #include "core/text.h"
 #include "iterator/environment.h"
+#include "iterator/tracked_state.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/device/torch_errors.h"
 #include "runtime/generation/safetensors_files.h"
@@ -191,8 +192,7 @@ bool GradScaler::Step(torch::optim::Optimizer& optimizer) {
     if (one->has_stepped) {
       TORCH_WARN_ONCE(
           "gavel::GradScaler::Step() was called twice for one optimizer "
-          "without "
-          "Update(); the second call does nothing");
+          "without Update(); the second call does nothing");
       return false;
     }
     one->has_stepped = true;
@@ -409,6 +409,13 @@ absl::Status Load(torch::nn::Module& module, const std::string& path,
                          SafetensorsFiles::Open(FileSystem::Posix(), path));
   GAVEL_ASSIGN_OR_RETURN(const std::vector<Pair> pairs,
                          Match(module, files, path, options));
+  if (std::ranges::any_of(pairs, [](const Pair& pair) {
+        return internal::WasRestored(pair.to);
+      })) {
+    TORCH_WARN("gavel::LoadSafetensors puts ", path,
+               " over weights that a checkpoint has restored, and what was "
+               "trained is lost; call it before Track");
+  }
   const at::NoGradGuard no_grad;
   for (const auto& [from, to] : pairs) {
     const at::Tensor read = at::empty(

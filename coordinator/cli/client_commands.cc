@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -454,7 +455,7 @@ void AddClientCommands(CLI::App& app, int* exit_code) {
 // "5400" of "1h30m" and of "5400".
 static std::string SecondsOf(const std::string& text) {
   double number = 0;
-  if (absl::SimpleAtod(text, &number)) return text;
+  if (absl::SimpleAtod(text, &number) && std::isfinite(number)) return text;
   const std::optional<double> seconds = ParseDuration(text);
   if (seconds) return absl::StrFormat("%.3f", *seconds);
   throw CLI::ValidationError(

@@ -1,7 +1,9 @@
 #include "coordinator/cli/files.h"
 
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -33,6 +35,18 @@ absl::StatusOr<ClusterSpec> ReadClusterFile(const std::string& path) {
 
 namespace {
 
+// A pipe is not looked into: what is read is gone.
+bool IsProgram(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
+  char begin[4] = {};
+  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
+  const std::string_view text(begin, sizeof begin);
+  return text.starts_with("#!") || text ==
+                                       "\x7f"
+                                       "ELF";
+}
+
 absl::Status Parse(std::span<const JobSetting> settings, JobFile* file) {
   GAVEL_ASSIGN_OR_RETURN(file->spec,
                          ParseJobSpec(file->text, file->path, settings));
@@ -50,6 +64,11 @@ absl::StatusOr<std::vector<JobFile>> ReadJobFiles(
   for (const std::string& path : paths) {
     JobFile file;
     file.path = path;
+    if (IsProgram(path)) {
+      return absl::InvalidArgumentError(
+          StrCat(path, " is a program and no job file; `gavel submit -- ", path,
+                 " ARGUMENTS...` submits it"));
+    }
     GAVEL_ASSIGN_OR_RETURN(file.text, ReadFile(path, kJobSpecBytesMax));
     GAVEL_RETURN_IF_ERROR(Parse(settings, &file));
     std::error_code error;

@@ -562,10 +562,9 @@ void WarnOfUnknown(const JobFile& file, const char* key,
                    const std::set<std::string>& known) {
   for (const std::string& name : named) {
     if (known.contains(name)) continue;
-    absl::FPrintF(stderr,
-                  "%s: %s names \"%s\", which the cluster does not have; it "
-                  "has %s\n",
-                  file.path, key, name, absl::StrJoin(known, ", "));
+    PrintNotices({StrCat("job \"", file.spec.name, "\": ", key, " names \"",
+                         name, "\", which the cluster does not have; it has ",
+                         absl::StrJoin(known, ", "))});
   }
 }
 

@@ -94,8 +94,9 @@ std::string Starting::Sentence() const {
 
 std::string HeldFailures::Sentence() const {
   std::string how = end < 0    ? StrCat("killed by signal ", -end)
-                    : end == 0 ? "ended with code 0 without Finish(); does a "
-                                 "shell hide its exit code?"
+                    : end == 0 ? "ended with code 0 without Finish(); let it "
+                                 "end with `return session->Finish()`, and let "
+                                 "no shell hide its exit code"
                                : StrCat("exit code ", end);
   // EX_TEMPFAIL; core/messages.h has it as kExitEvicted.
   if (end == 75) StrAppend(&how, ", which nobody had asked for");

@@ -370,8 +370,8 @@ struct NotItsServers {
 struct NotBefore {
   static constexpr Text kName = "not_before";
   static constexpr Text kSentence =
-      "waiting: its file says that it does not start before %1$s; `gavel "
-      "release %2$d` lets it start now";
+      "waiting: its not_before is %1$s; `gavel release %2$d` lets it start "
+      "now";
   std::string at;  // "2026-12-01T08:00:00Z"
   JobId job;
 };

@@ -55,7 +55,8 @@ std::string HowItEnded(const event::WorkerGone& e) {
   if (exit.signal != 0) return StrCat("killed by signal ", exit.signal);
   return StrCat("exit code ", exit.exit_code,
                 EndedUnfinished(e)
-                    ? " without Finish(); does a shell hide its exit code?"
+                    ? " without Finish(); does it return, or a shell hide its "
+                      "exit code?"
                     : "");
 }
 

@@ -103,6 +103,17 @@ TEST_F(BadInputTest, CheckpointsAreHandedToAJobThatNobodyInUseLoses) {
   EXPECT_EQ(Run({"checkpoint", "adopt", Path("no"), "lm"}).exit_code, 1);
 }
 
+TEST_F(BadInputTest, AProgramInThePlaceOfAJobFileNeedsTwoDashes) {
+  Write("train.sh", "#!/bin/sh\nexit 0\n");
+  for (const std::string& program :
+       {Path("train.sh"), std::string("/bin/sh")}) {
+    const Ended ended = Run({"submit", program});
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_THAT(ended.errors,
+                HasSubstr(StrCat("`gavel submit -- ", program, " ARGUMENTS")));
+  }
+}
+
 TEST_F(BadInputTest, AMissingFileIsNamed) {
   const Ended local = RunLocal({Path("nothing.toml")});
   EXPECT_EQ(local.exit_code, 1);

@@ -274,7 +274,7 @@ TEST(Arrays, AllElementsWaitForTheTimeOfTheFile) {
   spec.not_before_s = 50;
   driver.Submit("lm", 1, spec);
   EXPECT_THAT(Queued(driver), IsEmpty());
-  EXPECT_THAT(driver.Why(Element(driver, 3)), HasSubstr("does not start"));
+  EXPECT_THAT(driver.Why(Element(driver, 3)), HasSubstr("its not_before is"));
   driver.Restart();
   const size_t before = driver.rows.size();
   driver.At(51);

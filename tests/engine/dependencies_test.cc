@@ -512,7 +512,7 @@ TEST(Dependencies, AJobsTimeCountsOnceItsParentsHaveEnded) {
   EXPECT_TRUE(Waits(driver, child));
   Finish(driver, parent);
   EXPECT_FALSE(driver.job(child).active());
-  EXPECT_THAT(driver.Why(child), HasSubstr("does not start before"));
+  EXPECT_THAT(driver.Why(child), HasSubstr("its not_before is"));
   driver.At(301);
   EXPECT_TRUE(driver.job(child).active());
 }

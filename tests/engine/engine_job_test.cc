@@ -426,8 +426,8 @@ TEST_F(SessionEnd, WithCode0ButWithoutFinishIsAFailure) {
     EXPECT_EQ(failures(), i + 1);
   }
   EXPECT_THAT(driver_.Why(job_),
-              HasSubstr("ended with code 0 without Finish(); does a shell hide "
-                        "its exit code?"));
+              HasSubstr("ended with code 0 without Finish(); let it end with "
+                        "`return session->Finish()`, and let no shell hide"));
 }
 
 // The program, its library or its data may be missing when the job continues,

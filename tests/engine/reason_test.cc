@@ -223,8 +223,8 @@ std::vector<Case> Cases() {
        {42, "all but here", 2}},
       {reason::NotBefore{"2026-12-01T08:00:00Z", job},
        "not_before",
-       "waiting: its file says that it does not start before "
-       "2026-12-01T08:00:00Z; `gavel release 7` lets it start now",
+       "waiting: its not_before is 2026-12-01T08:00:00Z; `gavel release 7` "
+       "lets it start now",
        {43, "2026-12-01T08:00:00Z", 7}},
       {reason::SizedByPolicy{},
        "sized_by_policy",

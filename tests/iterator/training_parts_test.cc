@@ -367,6 +367,30 @@ TEST_F(TrainingParts, WhatDoesNotFitIsNamedAndNothingIsWritten) {
               AllOf(HasSubstr("no tensor of"), HasSubstr("bert.0.bias")));
 }
 
+TEST_F(TrainingParts, AFileThatIsPutOverRestoredWeightsIsWarnedOf) {
+  struct Warnings : c10::WarningHandler {
+    void process(const c10::Warning& warning) override {
+      text += warning.msg();
+    }
+    std::string text;
+  } warnings;
+  const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+  nn::Sequential pretrained(nn::Linear(2, 3));
+  ASSERT_TRUE(SaveSafetensors(*pretrained, Path("x")).ok());
+  for (const bool restarted : {false, true}) {
+    nn::Sequential model(nn::Linear(2, 3));
+    ASSERT_TRUE(LoadSafetensors(*model, Path("x")).ok());
+    auto session = Open();
+    session->Track("model", model);
+    EXPECT_EQ(warnings.text, "");
+    ASSERT_TRUE(LoadSafetensors(*model, Path("x")).ok());
+    EXPECT_EQ(warnings.text.find("call it before Track") != std::string::npos,
+              restarted);
+    if (session->Boundary()) session->StepDone();
+    EXPECT_EQ(session->Finish(), 0) << session->status().message();
+  }
+}
+
 TEST_F(TrainingParts, NamesAreMapped) {
   nn::Sequential model(nn::Linear(2, 3), nn::Linear(3, 1));
   ASSERT_TRUE(SaveSafetensors(*model, Path("x")).ok());
