@@ -698,12 +698,12 @@ bool LoopControl::EndGangStep() {
 void LoopControl::WarnOfSilence() {
   if (gang_.has_group() || ++silent_steps_ != kSilentStepsMax) return;
   if (context_.options.rank != 0) return;
-  context_.log.Warning(StrCat(
-      "the ", gang_.world_size(),
-      " workers of this job have exchanged nothing ", "in ", kSilentStepsMax,
-      " steps: each trains a model of its own on a part ",
-      "of the data, and checkpoints are of rank 0 alone. Make a ",
-      "gavel::DataParallel of the model, or submit the job with one worker"));
+  context_.log.Warning(
+      StrCat("in ", kSilentStepsMax, " steps the ", gang_.world_size(),
+             " workers of this job have exchanged nothing: each trains a model "
+             "of its own on a part of the data, and checkpoints are of rank 0 "
+             "alone; make a gavel::DataParallel of the model, or submit the "
+             "job with one worker"));
 }
 
 bool LoopControl::AttendGang(bool between_steps) {

@@ -316,12 +316,8 @@ absl::StatusOr<JobId> Client::Resolve(const std::string& job) {
                "\" names several jobs; this command takes one at a "
                "time, as 42_7"));
   }
-  const size_t underscore = job.find('_');
-  if (uint64_t index = 0;
-      underscore != std::string::npos &&
-      absl::SimpleAtoi(job.substr(0, underscore), &id) &&
-      absl::SimpleAtoi(job.substr(underscore + 1), &index)) {
-    return ElementOf(id, index);
+  if (const auto element = ParseElementId(job)) {
+    return ElementOf(element->array, static_cast<uint64_t>(element->index));
   }
   const size_t slash = job.find('/');
   const bool named = slash != std::string::npos;

@@ -42,9 +42,7 @@ bool IsProgram(const std::string& path) {
   char begin[4] = {};
   std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
   const std::string_view text(begin, sizeof begin);
-  return text.starts_with("#!") || text ==
-                                       "\x7f"
-                                       "ELF";
+  return text.starts_with("#!") || text == "\177ELF";
 }
 
 absl::Status Parse(std::span<const JobSetting> settings, JobFile* file) {

@@ -267,10 +267,12 @@ absl::StatusOr<Event> ClientRequests::Update(
   ApplyUpdate(request.update, &spec);
   const std::string what = StrCat("job ", ShownId(*job));
   GAVEL_RETURN_IF_ERROR(CheckWeight(what, spec.weight, options_.quota.weights));
-  const std::string no_entity =
-      WhyNoEntity(engine_.options().entities, spec.entity);
-  if (request.update.entity && !no_entity.empty()) {
-    return absl::InvalidArgumentError(StrCat(what, ": ", no_entity));
+  if (request.update.entity) {
+    const std::string why =
+        WhyNoEntity(engine_.options().entities, spec.entity);
+    if (!why.empty()) {
+      return absl::InvalidArgumentError(StrCat(what, ": ", why));
+    }
   }
   if (from.identity.role == Role::kUser) {
     GAVEL_RETURN_IF_ERROR(CheckAllowance(what, from.identity.allowance,

@@ -53,11 +53,12 @@ std::string HowItEnded(const event::WorkerGone& e) {
   const WorkerExited& exit = e.exit;
   if (!exit.launch_error.empty()) return exit.launch_error;
   if (exit.signal != 0) return StrCat("killed by signal ", exit.signal);
-  return StrCat("exit code ", exit.exit_code,
-                EndedUnfinished(e)
-                    ? " without Finish(); does it return, or a shell hide its "
-                      "exit code?"
-                    : "");
+  return StrCat(
+      "exit code ", exit.exit_code,
+      EndedUnfinished(e)
+          ? " without Finish(): it returned before, or a shell hid its "
+            "exit code"
+          : "");
 }
 
 const Worker* FindWorker(const Engine& engine, const WorkerKey& key) {

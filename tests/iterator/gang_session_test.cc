@@ -91,7 +91,9 @@ TEST_F(GangSessionTest, WorkersThatExchangeNothingAreWarnedOf) {
   GangOfProcesses gang(folder.path(), 2, {{"EACH_ALONE", "1"}});
   ASSERT_EQ(gang.Wait(), Codes(2, 0)) << gang.Outputs();
   EXPECT_NE(gang.rank(0).Weights(), gang.rank(1).Weights());
-  EXPECT_THAT(gang.rank(0).Output(), HasSubstr("have exchanged nothing in 10"));
+  EXPECT_THAT(gang.rank(0).Output(),
+              HasSubstr("in 10 steps the 2 workers of this job have "
+                        "exchanged nothing"));
   const TemporaryFolder other;
   GangOfProcesses usual(other.path(), 2, {});
   ASSERT_EQ(usual.Wait(), Codes(2, 0)) << usual.Outputs();
